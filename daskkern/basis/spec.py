@@ -15,7 +15,7 @@ from daskkern.data.rows.samples import sampled_rows
 from daskkern.errors import DataError, SpecError
 from daskkern.features import FOLLOWING, KINDS, random_columns
 from daskkern.kernels import MOST_DRAWN, Coordinate, Drawn, Kernel, Mapped, nystrom_map
-from daskkern.kernels.points import squared_norms
+from daskkern.kernels.norms import squared_norms
 from daskkern.kernels.rows import as_rows
 from daskkern.landmarks import LandmarkSelector, LandmarkSet, first_occurrences, parse_selector
 

@@ -7,12 +7,13 @@ from daskkern.kernels.columns.mapped import Mapped, nystrom_map
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
 from daskkern.kernels.diagnosis import Diagnosis, arithmetic_note, diagnose, digits_note, length_scale_note
-from daskkern.kernels.functions.additive import AdditiveLaplacian
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
 from daskkern.kernels.functions.callable_kernel import CallableKernel
 from daskkern.kernels.functions.cauchy import Cauchy
+from daskkern.kernels.functions.differences.additive import AdditiveLaplacian
+from daskkern.kernels.functions.differences.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.gaussian import Gaussian
 from daskkern.kernels.functions.inverse_polynomial import InversePolynomial
 from daskkern.kernels.functions.laplacian import Laplacian
@@ -21,7 +22,6 @@ from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.neural_tangent import NeuralTangent
 from daskkern.kernels.functions.neuron import Neuron
 from daskkern.kernels.functions.polynomial import Polynomial
-from daskkern.kernels.functions.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel

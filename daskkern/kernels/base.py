@@ -24,8 +24,9 @@ from daskkern.kernels.engines.dispatch import (
     widened_fill,
 )
 from daskkern.kernels.formula import DIFFERENCES, evaluate
+from daskkern.kernels.norms import squared_norms
 from daskkern.kernels.operands import PairFunction, Spec
-from daskkern.kernels.points import Left, Points, product_size, squared_norms
+from daskkern.kernels.points import Left, Points, product_size
 from daskkern.kernels.rows import as_rows, module_of, rows_dtype
 
 __all__ = ["Kernel", "Points", "Spec", "plain_products"]

@@ -9,9 +9,8 @@ from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.kernels.base import Kernel
 from daskkern.kernels.columns.mapped import Mapped
-from daskkern.kernels.formula import Difference
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
-from daskkern.kernels.points import difference_norms
+from daskkern.kernels.norms import Difference, difference_norms
 from daskkern.kernels.precision import Precision
 from daskkern.kernels.rounding import values_at
 from daskkern.kernels.rows import as_rows

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import ClassVar, Union
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
+from daskkern.kernels.norms import Difference
 
 Number = int | float
 Operand = Union["Expression", int, float]
@@ -134,31 +134,6 @@ PAIR = Pair()
 DIFFERENCES = ("absolute_sum", "power_sum", "saturated_sum")
 """Sums of differences, in place of which the other symbols have the inner product."""
 SYMBOLS = ("inner", "squared_distance", "distance", "cosine", "norms", *DIFFERENCES)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What is summed over the features: the term of a difference g, 0 for g = 0.
-
-    Attributes
-    ----------
-    power : float
-        p of ``|g|^p``.
-    saturates : bool
-        Whether the term is ``1 - exp(-|g|)`` in place of ``|g|^p``.
-    """
-
-    power: float = 1.0
-    saturates: bool = False
-
-    def of(self, sizes: Array) -> Array:
-        """Return the terms of ``|g|``, in place where that is possible."""
-        xp = namespace_of(sizes)
-        if self.saturates:
-            xp.negative(sizes, out=sizes)
-            xp.expm1(sizes, out=sizes)
-            return xp.negative(sizes, out=sizes)
-        return sizes if self.power == 1 else xp.power(sizes, self.power, out=sizes)
 
 
 @dataclass(frozen=True)

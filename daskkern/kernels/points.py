@@ -9,11 +9,12 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse, namespace_of, to_host
-from daskkern.backend.tiles import balanced, for_each, slices, within
+from daskkern.backend.tiles import slices, within
 from daskkern.errors import DataError
 from daskkern.kernels.engines.native import CSRParts, Packed, join_packed
 from daskkern.kernels.engines.native import LeftRows as NativeRows
-from daskkern.kernels.formula import Difference, Program
+from daskkern.kernels.formula import Program
+from daskkern.kernels.norms import difference_norms, squared_norms
 from daskkern.kernels.precision import Precision
 from daskkern.kernels.rows import module_of, stack_rows
 
@@ -22,9 +23,6 @@ BLOCK_COLUMNS = 512
 _LARGEST_BLOCK = 1024
 _SHIFT_SAMPLE = 512
 _SHIFT_RATIO = 100.0
-_NORM_GROUP = 1 << 18  # least elements for a thread
-_NORM_ELEMENTS_GPU = 1 << 24
-_NORM_ELEMENTS = 1 << 18  # squares in memory at once for each host thread: they stay in cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,38 +218,6 @@ def native_rows(side: Side) -> NativeRows:
         return NativeRows(CSRParts.of(side.rows), *side.stats)
     rows = side.rows if side.rows.strides[1] == side.rows.itemsize else np.ascontiguousarray(side.rows)
     return NativeRows(rows, *side.stats)
-
-
-def squared_norms(X: Array) -> Array:
-    """Return ``|x_i|^2``, shape (m,), by pairwise sums, whose error in float32 is a fifth of einsum's."""
-    return power_norms(X, 2.0)
-
-
-def power_norms(X: Array, p: float) -> Array:
-    """Return ``sum_j |x_ij|^p``, shape (m,), by pairwise sums."""
-    return difference_norms(X, Difference(p))
-
-
-def difference_norms(X: Array, difference: Difference) -> Array:
-    """Return the sums of the terms of x_ij, shape (m,), by pairwise sums."""
-    if is_sparse(X):
-        terms = type(X)((_terms(X.data, difference), X.indices, X.indptr), shape=X.shape)
-        return module_of(X).asarray(terms.sum(axis=1)).reshape(-1).astype(X.dtype)
-    xp = namespace_of(X)
-    norms, d = xp.empty(X.shape[0], X.dtype), max(1, X.shape[1])
-    step = max(1, (_NORM_ELEMENTS if xp is np else _NORM_ELEMENTS_GPU) // d)
-
-    def one(group: slice) -> None:
-        with np.errstate(over="ignore"):
-            for rows in within(group, step):
-                norms[rows] = _terms(X[rows], difference).sum(axis=1)
-
-    for_each(balanced(X.shape[0], max(1, _NORM_GROUP // d)) if xp is np else [slice(0, X.shape[0])], one, 8.0 * X.size)
-    return norms
-
-
-def _terms(x: Array, difference: Difference) -> Array:
-    return x * x if difference.power == 2 else difference.of(abs(x))
 
 
 def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:

@@ -18,11 +18,12 @@ from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import Drawn
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
-from daskkern.kernels.functions.additive import AdditiveLaplacian
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
 from daskkern.kernels.functions.cauchy import Cauchy
+from daskkern.kernels.functions.differences.additive import AdditiveLaplacian
+from daskkern.kernels.functions.differences.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.gaussian import Gaussian
 from daskkern.kernels.functions.inverse_polynomial import InversePolynomial
 from daskkern.kernels.functions.laplacian import Laplacian
@@ -31,7 +32,6 @@ from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.neural_tangent import NeuralTangent
 from daskkern.kernels.functions.neuron import Neuron
 from daskkern.kernels.functions.polynomial import Polynomial
-from daskkern.kernels.functions.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 
 

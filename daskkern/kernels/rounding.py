@@ -16,8 +16,9 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import is_sparse, to_host
-from daskkern.kernels.formula import DIFFERENCES, Difference, Program, evaluate
-from daskkern.kernels.points import difference_norms, slack_of
+from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
+from daskkern.kernels.norms import Difference, difference_norms
+from daskkern.kernels.points import slack_of
 
 TOLERANCE = 1e-3
 """Largest error of a kernel's values, in units of k(x, x), that is accepted."""

@@ -31,7 +31,7 @@ from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
 from daskkern.kernels.engines.block_products import multiply, multiply_transposed_blocks
-from daskkern.kernels.points import squared_norms
+from daskkern.kernels.norms import squared_norms
 from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
 from daskkern.preconditioners.stable_steps import StableSteps
 

@@ -28,6 +28,8 @@ def _kernel(spec: Mapping[str, Any], x: FloatArray, z: FloatArray) -> float:
         return math.fsum(values) if name == "sum" else math.prod(values)
     if name == "scaled":
         return float(spec["factor"]) * _kernel(spec["kernel"], x, z)
+    if name == "additive_laplacian":
+        return float(np.mean(np.exp(-np.abs(x - z) / np.asarray(spec["length_scale"]))) ** spec["degree"])
     if name in ("laplacian_l1", "laplacian_pq"):
         return _power_laplacian(spec, x - z)
     if "length_scale" in spec:

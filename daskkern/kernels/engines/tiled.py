@@ -13,7 +13,8 @@ import numpy as np
 from daskkern.arrays import Array, IntArray
 from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.backend.tiles import TILE_ROWS, balanced, for_each, multiply, multiply_transposed, slices
-from daskkern.kernels.formula import DIFFERENCES, Difference, Program, evaluate
+from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
+from daskkern.kernels.norms import Difference
 from daskkern.kernels.points import Side
 from daskkern.kernels.rows import module_of
 

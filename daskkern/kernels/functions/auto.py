@@ -7,11 +7,11 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.functions.differences.power_laplacian import L1Laplacian
 from daskkern.kernels.functions.gaussian import Gaussian
 from daskkern.kernels.functions.laplacian import Laplacian
 from daskkern.kernels.functions.length_scale import LengthScale
 from daskkern.kernels.functions.matern import Matern
-from daskkern.kernels.functions.power_laplacian import L1Laplacian
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 
 MOST_FEATURES = 256

@@ -19,7 +19,7 @@ import numpy as np
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.kernels import Kernel
-from daskkern.kernels.points import squared_norms
+from daskkern.kernels.norms import squared_norms
 from daskkern.training.run.settings import FitSettings
 
 HEAVY = 16.0

@@ -25,6 +25,7 @@ from daskkern.kernels import (
 )
 from daskkern.kernels.engines.tiled import difference_sums
 from daskkern.kernels.formula import PAIR, exp, program
+from daskkern.kernels.norms import Difference
 from tests.support import naive
 from tests.support.covering import pairwise
 
@@ -173,7 +174,7 @@ def test_the_plain_engine_holds_two_tiles_more(sort: str) -> None:
     x, z = rng.standard_normal((m, d)), rng.standard_normal((p, d))
     out = np.empty((m, p))
     tracemalloc.start()
-    difference_sums(SORTS[sort](x), SORTS[sort](z), 1.0, out)
+    difference_sums(SORTS[sort](x), SORTS[sort](z), Difference(), out)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     np.testing.assert_allclose(out, cdist(x, z, "cityblock"), rtol=1e-12)

@@ -10,11 +10,11 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.base import Kernel, Spec
-from daskkern.kernels.formula import Difference, Expression, Pair
-from daskkern.kernels.functions.differences import DifferenceKernel
+from daskkern.kernels.formula import Expression, Pair
+from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.functions.length_scale import LengthScale
+from daskkern.kernels.norms import Difference, difference_norms
 from daskkern.kernels.parameters import as_number
-from daskkern.kernels.points import difference_norms
 
 _MOST_DEGREE = 16
 _PAIRS = 512  # rows whose differences from each other are looked at

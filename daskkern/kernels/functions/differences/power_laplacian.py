@@ -9,10 +9,10 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.formula import Expression, Pair, exp, log, maximum, sqrt
-from daskkern.kernels.functions.differences import DifferenceKernel
+from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.functions.length_scale import median_of_pairs
+from daskkern.kernels.norms import power_norms
 from daskkern.kernels.parameters import as_number
-from daskkern.kernels.points import power_norms
 
 _TINY = 1e-36  # below, a power of a sum is linear
 _EQUAL = 1e-13  # of the sums of two rows themselves: distances of equal sparse rows are below

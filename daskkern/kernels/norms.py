@@ -1,0 +1,71 @@
+"""Sums over the features of a row: of squares, of powers, and of other terms of single features."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.backend.tiles import balanced, for_each, within
+from daskkern.kernels.rows import module_of
+
+_NORM_GROUP = 1 << 18  # least elements for a thread
+_NORM_ELEMENTS_GPU = 1 << 24
+_NORM_ELEMENTS = 1 << 18  # squares in memory at once for each host thread: they stay in cache
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is summed over the features: the term of a difference g, 0 for g = 0.
+
+    Attributes
+    ----------
+    power : float
+        p of ``|g|^p``.
+    saturates : bool
+        Whether the term is ``1 - exp(-|g|)`` in place of ``|g|^p``.
+    """
+
+    power: float = 1.0
+    saturates: bool = False
+
+    def of(self, sizes: Array) -> Array:
+        """Return the terms of ``|g|``, in place where that is possible."""
+        xp = namespace_of(sizes)
+        if self.saturates:
+            xp.negative(sizes, out=sizes)
+            xp.expm1(sizes, out=sizes)
+            return xp.negative(sizes, out=sizes)
+        return sizes if self.power == 1 else xp.power(sizes, self.power, out=sizes)
+
+
+def squared_norms(X: Array) -> Array:
+    """Return ``|x_i|^2``, shape (m,), by pairwise sums, whose error in float32 is a fifth of einsum's."""
+    return power_norms(X, 2.0)
+
+
+def power_norms(X: Array, p: float) -> Array:
+    """Return ``sum_j |x_ij|^p``, shape (m,), by pairwise sums."""
+    return difference_norms(X, Difference(p))
+
+
+def difference_norms(X: Array, difference: Difference) -> Array:
+    """Return the sums of the terms of x_ij, shape (m,), by pairwise sums."""
+    if is_sparse(X):
+        terms = type(X)((_terms(X.data, difference), X.indices, X.indptr), shape=X.shape)
+        return module_of(X).asarray(terms.sum(axis=1)).reshape(-1).astype(X.dtype)
+    xp = namespace_of(X)
+    norms, d = xp.empty(X.shape[0], X.dtype), max(1, X.shape[1])
+    step = max(1, (_NORM_ELEMENTS if xp is np else _NORM_ELEMENTS_GPU) // d)
+
+    def one(group: slice) -> None:
+        with np.errstate(over="ignore"):
+            for rows in within(group, step):
+                norms[rows] = _terms(X[rows], difference).sum(axis=1)
+
+    for_each(balanced(X.shape[0], max(1, _NORM_GROUP // d)) if xp is np else [slice(0, X.shape[0])], one, 8.0 * X.size)
+    return norms
+
+
+def _terms(x: Array, difference: Difference) -> Array:
+    return x * x if difference.power == 2 else difference.of(abs(x))
