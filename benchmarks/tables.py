@@ -1,19 +1,21 @@
-"""Test errors of the defaults on raw tables, compared with the defaults of scikit-learn on the same rows.
+"""Test errors of the defaults on tables, compared with the defaults of boosted trees, forests, SVC and xRFM.
 
-    python benchmarks/tables.py FOLDER --out benchmarks/results-tables.json
+    python benchmarks/tables.py FOLDER FILE.npz --out benchmarks/results-tables.json
 
-A quarter of each table's rows is held out, stratified by class, once for each seed. The raw table is ingested,
-including text and gaps; then the model is fitted and predicts the held-out CSV with its recorded encoding.
-`by_hand` is the same model on features that scikit-learn encoded and standardised, without a scaling of its own. Errors
-are shares of wrong labels, or for regression of the unexplained variance (1 - R2).
+A quarter of each table's rows is held out, stratified by class, once for each seed. A raw CSV table is ingested,
+including text and gaps; then the model is fitted and predicts the held-out CSV with its recorded encoding. An npz file
+has numbers, and as many test rows as it says. `learned` has learned features, `in_leaves` models in the leaves of a
+tree, `by_hand` is the default on features that scikit-learn encoded and standardised, without a scaling of its own.
+Errors are shares of wrong labels, or for regression of the unexplained variance (1 - R2). Every model runs alone, in a
+process of its own, which is ended when its time limit is reached.
 """
 
 import argparse
+import multiprocessing
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -22,184 +24,115 @@ import numpy as np
 import pandas as pd
 from figures import Run, add, today
 from products.machine import describe_machine, versions
-from sklearn.base import is_classifier
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.impute import SimpleImputer
-from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.svm import SVC, SVR
+from table_contenders import CONTENDERS, PEERS, RAW
+from table_splits import TEST, Split, splits
 
-from daskkern import KernelClassifier, KernelRegressor, ingest
-from daskkern.data.storage.store import open_store
-from daskkern.evaluation.raw_tables import rows_of
-
-TEST = 0.25
 _ROUNDING = 1e-9
-RAW, HAND = "daskkern", "by_hand"
-PEERS = ("svc", "gradient_boosting", "random_forest")
-GAPS = ("?", "")
+_BESIDES = ("lightgbm", "xgboost", "xrfm")  # not among the test dependencies
 
 
-@dataclass(frozen=True)
-class Split:
-    """Training and test rows of one table, with the store whose encoding both use."""
-
-    name: str
-    target: str
-    task: str
-    whole: Path
-    train: pd.DataFrame
-    test: pd.DataFrame
-    seed: int
-
-    @property
-    def is_regression(self) -> bool:
-        return self.task == "regression"
-
-    def error(self, predicted: Any) -> float:
-        """Return the error of predictions for the test rows."""
-        found, wanted = np.asarray(predicted), self.test[self.target].to_numpy()
-        if self.is_regression:
-            return float(np.mean((found - wanted) ** 2) / np.var(wanted))
-        return float(np.mean(found.astype(str) != wanted.astype(str)))
-
-
-def splits(path: Path, target: str | None, seeds: Sequence[int], folder: Path) -> Iterator[Split]:
-    """Yield the splits of the table at `path`, whose encoding is decided once."""
-    table = pd.read_csv(path, na_values=list(GAPS))
-    target = str(table.columns[-1]) if target is None else target
-    whole = folder / f"{path.stem}.zarr"
-    ingest(str(path), whole, target=target, shuffle=False)
-    task = str(open_store(whole).info.task)
-    for seed in seeds:
-        by = None if task == "regression" else table[target]
-        train, test = train_test_split(table, test_size=TEST, stratify=by, random_state=seed)
-        yield Split(path.stem, target, task, whole, train, test, seed)
-
-
-def from_csv(split: Split, folder: Path) -> float:
-    """Return the error of the defaults from the raw table: ingest, fit, predict."""
-    train, test, store = folder / "train.csv", folder / "test.csv", folder / "train.zarr"
-    split.train.to_csv(train, index=False)
-    split.test.to_csv(test, index=False)
-    ingest(str(train), store, like=split.whole, overwrite=True)
-    model = (KernelRegressor() if split.is_regression else KernelClassifier()).fit(str(store))
-    with rows_of(model.model_, str(test), str(folder / "rows"), targets=False) as rows:
-        return split.error(model.predict(rows.path))
-
-
-def by_hand(split: Split, folder: Path) -> float:
-    """Return the error of the defaults on features that scikit-learn encoded and standardised."""
-    ours = KernelRegressor(scale=None) if split.is_regression else KernelClassifier(scale=None)
-    return _fitted(split, ours, standardised=True)
-
-
-def _peer(name: str, split: Split) -> float:
-    regression, seed = split.is_regression, split.seed
-    model = {
-        "svc": lambda: SVR() if regression else SVC(),
-        "gradient_boosting": lambda: (HistGradientBoostingRegressor if regression else HistGradientBoostingClassifier)(
-            random_state=seed
-        ),
-        "random_forest": lambda: (RandomForestRegressor if regression else RandomForestClassifier)(random_state=seed),
-    }[name]()
-    return _fitted(split, model, standardised=name == "svc")
-
-
-def _fitted(split: Split, model: Any, *, standardised: bool) -> float:
-    """Return the error of `model` on encoded text and filled gaps, standardised where the model needs it."""
-    train, test = (rows.drop(columns=split.target) for rows in (split.train, split.test))
-    words = [name for name in train if not pd.api.types.is_numeric_dtype(train[name])]
-    numbers = [name for name in train if name not in words]
-    usual = make_column_transformer(
-        (SimpleImputer(), numbers),
-        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), words),
-    )
-    steps = (usual, StandardScaler(), model) if standardised else (usual, model)
-    fitted = make_pipeline(*steps).fit(train, _labels(split, model))
-    return split.error(fitted.predict(test))
-
-
-def _labels(split: Split, model: Any) -> Any:
-    y = split.train[split.target].to_numpy()
-    return y.astype(str) if is_classifier(model) else y
-
-
-CONTENDERS: dict[str, Callable[[Split, Path], float]] = {
-    RAW: from_csv,
-    HAND: by_hand,
-    **{name: lambda split, folder, name=name: _peer(name, split) for name in PEERS},
-}
-
-
-def measured(split: Split, names: Sequence[str], folder: Path) -> dict[str, Any]:
-    """Return the errors and seconds of the contenders on one split."""
+def measured(split: Split, names: Sequence[str], folder: Path, limit_s: float) -> dict[str, Any]:
+    """Return the errors and seconds of the contenders on one split; None for what was not done in time."""
     row: dict[str, Any] = {"data": split.name, "n_rows": len(split.train) + len(split.test), "seed": split.seed}
     for name in names:
-        begun = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            row[f"{name}_error"] = CONTENDERS[name](split, folder)
-        row[f"{name}_seconds"] = round(time.perf_counter() - begun, 2)
+        row[f"{name}_error"], row[f"{name}_seconds"] = _alone(name, split, folder, limit_s)
     return row
 
 
+def _alone(name: str, split: Split, folder: Path, limit_s: float) -> tuple[float | None, float | None]:
+    """Return error and seconds of one contender in a process of its own."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(name, split, folder, theirs))
+    process.start()
+    theirs.close()
+    done = ours.poll(limit_s)
+    try:
+        found: tuple[float | None, float | None] = ours.recv() if done else (None, None)
+    except EOFError:  # it died: out of memory
+        found = None, None
+    process.kill()
+    process.join()
+    return found
+
+
+def _run(name: str, split: Split, folder: Path, pipe: Any) -> None:
+    begun = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        error = CONTENDERS[name](split, folder)
+    pipe.send((error, round(time.perf_counter() - begun, 2)))
+
+
 def summary(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the mean error over the seeds of each table, and of all tables in the last row."""
+    """Return the mean error over the seeds of each table; and of all tables the mean error, and the mean rank."""
     tables = dict.fromkeys(row["data"] for row in rows)
-    found = [
-        {
-            "data": data,
-            **{f"{name}_error": mean(r[f"{name}_error"] for r in rows if r["data"] == data) for name in names},
-        }
-        for data in tables
-    ]
-    whole = {"data": "mean", **{f"{name}_error": mean(row[f"{name}_error"] for row in found) for name in names}}
-    return [*found, whole]
+    found = [{"data": data, **_means([row for row in rows if row["data"] == data], names)} for data in tables]
+    ranks = [_ranks(row, names) for row in found]
+    by_rank = {f"{name}_error": _mean([rank[name] for rank in ranks]) for name in names}
+    return [*found, {"data": "mean", **_means(found, names)}, {"data": "mean rank", **by_rank}]
+
+
+def _means(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, float | None]:
+    return {f"{name}_error": _mean([row[f"{name}_error"] for row in rows]) for name in names}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return mean(known) if known and len(known) == len(values) else None
+
+
+def _ranks(row: dict[str, Any], names: Sequence[str]) -> dict[str, float]:
+    """Return ranks from 1 on; equal errors share theirs, and what was not done in time comes last."""
+    errors = pd.Series({name: row[f"{name}_error"] for name in names}, dtype=float)
+    return dict(errors.round(9).rank(na_option="bottom"))
 
 
 def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
-    """Return the means as a table in percent, with a star where the raw table is worse than the best peer."""
+    """Return the means as a table in percent, with a star where the default is worse than the best peer."""
     peers = [f"{name}_error" for name in names if name in PEERS]
-    lines = [f"{'':12s}" + "".join(f"{name:>20s}" for name in names)]
+    lines = [f"{'':14s}" + "".join(f"{name:>19s}" for name in names)]
     for row in rows:
-        above = (
-            f"{RAW}_error" in row and bool(peers) and row[f"{RAW}_error"] > min(row[name] for name in peers) + _ROUNDING
-        )
-        lines.append(f"{row['data']:12s}" + "".join(f"{row[f'{n}_error']:20.2%}" for n in names) + " *" * above)
+        theirs = [row[name] for name in peers if row[name] is not None]
+        above = row.get(f"{RAW}_error") is not None and theirs and row[f"{RAW}_error"] > min(theirs) + _ROUNDING
+        lines.append(f"{row['data']:14s}" + "".join(_cell(row, name) for name in names) + " *" * bool(above))
     return "\n".join(lines)
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    error = row[f"{name}_error"]
+    if error is None:
+        return f"{'-':>19s}"
+    return f"{error:19.2f}" if row["data"] == "mean rank" else f"{error:19.2%}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="*", type=Path, help="CSV files, or folders of them")
-    parser.add_argument("--target", help="target column (default: the last one)")
+    parser.add_argument("data", nargs="*", type=Path, help="CSV and npz files, or folders of CSV files")
+    parser.add_argument("--target", help="target column of CSV files (default: the last one)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
+    parser.add_argument("--rows", type=int, help="most training rows")
+    parser.add_argument("--limit", type=float, default=900, help="seconds that a model may take (default: 900)")
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--tiny", action="store_true", help="80 generated rows and one seed, to check that it runs")
     options = parser.parse_args()
     if not options.data and not options.tiny:
-        parser.error("name CSV files, or folders of them")
+        parser.error("name CSV or npz files, or folders of CSV files")
     seeds, results = options.seeds[: 1 if options.tiny else None], []
+    names = [name for name in options.contenders if not (options.tiny and name in _BESIDES)]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         files = [_tiny(folder)] if options.tiny else _files(options.data)
         for path in files:
-            for split in splits(path, options.target, seeds, folder):
-                results.append(measured(split, options.contenders, folder))
+            for split in splits(path, options.target, seeds, folder, options.rows):
+                results.append(measured(split, names, folder, options.limit))
                 print(results[-1], flush=True)
-    means = summary(results, options.contenders)
-    print(shown(means, options.contenders))
-    settings = {"tiny": options.tiny, "seed": seeds, "test_share": TEST, "contenders": options.contenders}
+    means = summary(results, names)
+    print(shown(means, names))
+    settings = {"tiny": options.tiny, "seed": seeds, "test_share": TEST, "contenders": names}
+    settings["limit_s"] = options.limit
     tables = {"means": means, "splits": results}
     add(Run("tables", today(), describe_machine(), versions(), settings, tables), options.out)
 

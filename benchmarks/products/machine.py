@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 
 from daskkern.backend.concurrency import cpu_count
 
-_PACKAGES = ("daskkern", "numpy", "scipy", "scikit-learn", "torch", "pykeops", "xrfm")
+_PACKAGES = ("daskkern", "numpy", "scipy", "scikit-learn", "torch", "pykeops", "xrfm", "lightgbm", "xgboost")
 
 
 def describe_machine() -> dict[str, str | float]:
