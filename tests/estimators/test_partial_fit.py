@@ -1,6 +1,7 @@
 """``partial_fit``: one epoch on other rows, from where the model is."""
 
 import pickle
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, inge
 from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.array_inputs import array_source
-from daskkern.events import BatchFinished
+from daskkern.events import BatchFinished, Event
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.solvers import BSGD, SGD, AdaGrad, EigenPro, NystromSGD, Pegasos
 from daskkern.training.checkpoints.commits import Commit
@@ -188,10 +189,18 @@ def test_a_call_of_few_rows_or_none_harms_no_good_model(basis: Any, solver: Any,
     assert model.score(X[TEST], Y[TEST]) > before - 0.01
 
 
+def _interrupt_second_epoch(event: Event) -> None:
+    """Press Ctrl-C after the first batch of the second epoch."""
+    if isinstance(event, BatchFinished) and (event.epoch, event.batch) == (2, 1):
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_a_mean_that_never_began_begins_with_the_next_rows() -> None:
-    model = _classifier(max_epochs=1_000_000, max_seconds=0.5).fit(X[:600], Y[:600])
-    model.set_params(max_seconds=None).partial_fit(X[TRAIN], Y[TRAIN])
-    last = _classifier(solver=EigenPro(averaging=0.0, step_scale=1.5), max_epochs=1_000_000, max_seconds=0.5)
+    stopped = {"max_epochs": 1_000_000, "callbacks": [_interrupt_second_epoch]}
+    model = _classifier(**stopped).fit(X[:600], Y[:600])
+    assert model.stop_reason_ == "interrupted"
+    model.set_params(callbacks=None).partial_fit(X[TRAIN], Y[TRAIN])
+    last = _classifier(solver=EigenPro(averaging=0.0, step_scale=1.5), **stopped)
     assert Commit.from_bytes(model._carried.commit).snapshot.numbers["averaged"] > 0
     assert "mean" not in Commit.from_bytes(last.fit(X[:600], Y[:600])._carried.commit).snapshot.shards
 

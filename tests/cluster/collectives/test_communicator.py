@@ -13,7 +13,7 @@ from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import CommunicatorClosedError, SpecError
 from tests.support import ranks
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(params=[2, 3])

@@ -233,9 +233,9 @@ def test_ctrl_c_in_a_terminal_stops_the_fit_and_says_nothing_else(tmp_path: Path
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with started((sys.executable, script), env=environment, **pipes) as child:
-        wait_until(lambda: len(list(tmp_path.glob("running-*"))) == 2, timeout_s=30, what="a running fit")
+        wait_until(lambda: len(list(tmp_path.glob("running-*"))) == 2, timeout_s=120, what="a running fit")
         os.killpg(child.pid, signal.SIGINT)  # as a terminal does: the workers get it too
-        output, errors = child.communicate(timeout=30)
+        output, errors = child.communicate(timeout=60)
     assert errors == ""
     assert child.returncode == 0
     steps = [int(word) for word in output.strip(" []\n").split(",")]
