@@ -204,6 +204,7 @@ def test_an_unknown_public_name_is_an_attribute_error() -> None:
         _ = daskkern.KernelClasifier
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("start", ["training.run.rank", "cli.fit", "cli.score"])
 def test_ranks_and_commands_start_without_scikit_learn_and_what_comes_with_it(start: str) -> None:
     heavy = ["sklearn", "pandas", "scipy.stats", "matplotlib"]

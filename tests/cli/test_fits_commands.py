@@ -111,7 +111,9 @@ def test_a_fit_that_fails_is_told(terminal: Terminal) -> None:
         (["status", "nix"], 1, "no fit 'nix' is known at"),
         (["watch", "nix"], 1, "no fit 'nix' is known at"),
         ([*WORDS, "--out", "m.zarr", "--share"], 2, "got --share without --memory"),
-        ([*WORDS, "--out", "m.zarr", "--ranks", "7"], 1, "got n_ranks=7 for 2 workers"),
+        pytest.param(
+            [*WORDS, "--out", "m.zarr", "--ranks", "7"], 1, "got n_ranks=7 for 2 workers", marks=pytest.mark.repeated
+        ),  # waits 10 s for the others
     ],
     ids=["status", "watch", "share", "ranks"],
 )

@@ -133,6 +133,7 @@ def test_a_job_ends_when_it_fails_and_knows_its_name(name: str) -> None:
     assert f'"{key[1]}": cluster_name' in made
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize(("failures", "wait"), [(0, "20"), (1, "20"), (99, "0.3")])
 def test_the_script_of_a_job(name: str, failures: int, wait: str, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian
 
 
+@pytest.mark.one_in(4)
 @parametrize_with_checks(
     [
         KernelFeatures(basis=RandomFeatures(20)),

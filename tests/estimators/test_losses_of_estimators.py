@@ -16,6 +16,7 @@ X, codes = (X[:300] / 16).astype(np.float32), codes[:300]
 values = np.sin(X[:, 20]) + X[:, 30]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("loss", [loss for loss in SPECS if "classification" in parse_loss(loss).tasks])
 def test_eigenpro_classifies_with_every_loss(loss, tmp_path):
     model = KernelClassifier(
@@ -30,6 +31,7 @@ def test_eigenpro_classifies_with_every_loss(loss, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
 
 
+@pytest.mark.one_in(4, 1)
 @pytest.mark.parametrize("loss", [loss for loss in SPECS if "regression" in parse_loss(loss).tasks])
 def test_eigenpro_regresses_with_every_loss(loss, tmp_path):
     model = KernelRegressor(

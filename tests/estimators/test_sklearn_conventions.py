@@ -33,6 +33,7 @@ def _expected_failures(estimator: object) -> dict[str, str]:
 
 
 # Few epochs and landmarks: the checks ask for manners and an easy score, and fit some hundred times.
+@pytest.mark.one_in(3, 1)
 @parametrize_with_checks(
     [KernelClassifier("gaussian:median", basis=Landmarks(30), max_epochs=4, batch_size=50, device="cpu")],
     expected_failed_checks=_expected_failures,

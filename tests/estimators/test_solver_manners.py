@@ -90,7 +90,7 @@ def _cells() -> Iterator[Any]:
                 yield pytest.param(made, check, id=f"{name}, {_name(check)}, {number}", marks=marks)
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(19)
 @pytest.mark.parametrize(("estimator", "check"), list(_cells()))
 @pytest.mark.filterwarnings("ignore:.*was fitted.*feature names:UserWarning")
 def test_scikit_learns_checks_pass_with_every_solver(estimator: Any, check: Any) -> None:

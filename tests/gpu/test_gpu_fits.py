@@ -130,7 +130,8 @@ def _scores(model: KernelModel, far: bool) -> HostArray:
     return model.scores(np.asarray(_source(far).X))
 
 
-@pytest.mark.parametrize("kernel", [AutoKernel(), L1Laplacian("median"), Laplacian("median")], ids=lambda one: one.name)
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("kernel", [Laplacian("median"), L1Laplacian("median"), AutoKernel()], ids=lambda one: one.name)
 def test_a_metric_learned_on_the_gpu_is_that_of_the_cpu(xp: ModuleType, kernel: Kernel) -> None:
     case = replace(CASES["eigenpro 4, exact"], kernel=kernel)
     learning = FeatureLearning(n_iter=2, n_landmarks=40)

@@ -70,6 +70,7 @@ def test_eigenpairs_of_a_matrix_on_the_device_are_made_there(xp: ModuleType, fir
     np.testing.assert_allclose(K @ vectors.get(), vectors.get() * values.get(), atol=1e-12)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("method", ["dense", "krylov", "rsvd"])
 @pytest.mark.parametrize("is_lazy", [True, False])
 def test_leading_eigenpairs_agree_with_those_of_the_cpu(
@@ -84,6 +85,7 @@ def test_leading_eigenpairs_agree_with_those_of_the_cpu(
     assert len(used) == 1 if method == "dense" or not is_lazy else len(used) > 9
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kernel", [Gaussian(2.0), Laplacian(3.0)])
 def test_blocks_of_a_lazy_matrix_are_made_on_the_device_and_wait_on_the_host(
     xp: ModuleType, kernel: Kernel, used: list[str]
@@ -108,6 +110,7 @@ def test_the_preconditioner_is_that_of_the_cpu(xp: ModuleType, used: list[str]) 
     assert sorted(used) == ["eigen", "lazy", "lazy", "lazy"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_eigenfeatures_are_those_of_the_cpu(xp: ModuleType, used: list[str], dtype: str) -> None:
     X = _rows(200, 4)
@@ -126,7 +129,7 @@ def test_eigenfeatures_are_those_of_the_cpu(xp: ModuleType, used: list[str], dty
     assert set(used) == {"lazy", "nystrom", "nystrom_sgd"}
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("basis", [RandomFeatures(600), NystromFeatures(30), Linear()])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_the_covariance_of_features_is_that_of_the_cpu(
@@ -149,6 +152,7 @@ def test_the_covariance_of_features_is_that_of_the_cpu(
     assert used.count("feature_blocks") == (0 if isinstance(basis, Linear) else 2)  # the subsample; rows held out
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("basis", [RandomFeatures(600), NystromFeatures(30), Linear()])
 def test_sizes_of_features_are_those_of_the_cpu(xp: ModuleType, used: list[str], basis: BasisSpec) -> None:
     X = np.random.default_rng(0).standard_normal((300, 8))
@@ -203,6 +207,7 @@ def test_without_a_gpu_the_set_up_does_without() -> None:
     assert namespace_with("gpu", 0) is np
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("basis", [Landmarks(40), AllRows(), NystromFeatures(40)])
 def test_a_calibration_measures_the_device(xp: ModuleType, basis: BasisSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     X = _rows(200, 4)

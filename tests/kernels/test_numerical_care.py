@@ -73,6 +73,7 @@ def test_a_row_with_itself_is_exact_under_a_tiny_scale(kernel: Kernel) -> None:
     assert np.isfinite(K).all()
 
 
+@pytest.mark.one_in(3)
 @each_angular
 def test_equal_directions_have_the_value_of_angle_0(kernel: Kernel) -> None:
     rows = X.astype(np.float32)
@@ -85,6 +86,7 @@ def test_equal_directions_have_the_value_of_angle_0(kernel: Kernel) -> None:
     np.testing.assert_allclose(kernel.block(rows.copy(), rows).diagonal(), expected, rtol=2e-6)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", KERNELS)
 def test_half_precise_rows_are_computed_in_single_precision(name: str) -> None:
     kernel = KERNELS[name].kernel().resolve(X)

@@ -100,7 +100,7 @@ def test_sparse_and_dense_rows_have_the_same_landmarks() -> None:
     np.testing.assert_allclose(found[0].weights, found[1].weights, rtol=1e-9)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     ("solver", "loss"),
     [

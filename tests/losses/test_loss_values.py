@@ -61,6 +61,7 @@ def _sample(loss: Loss, seed: int, m: int = 12, c: int = 3) -> tuple[HostArray, 
     return 2 * rng.standard_normal((m, c)), 2 * rng.standard_normal((m, c)), _targets(loss, m, c, rng)
 
 
+@pytest.mark.one_in(4)
 @each_loss
 @laws
 @given(seed=seeds)
@@ -70,6 +71,7 @@ def test_value_equals_the_formula(loss: Loss, seed: int) -> None:
     np.testing.assert_allclose(loss.value(f, y), naive.loss_value(loss.spec(), f, y), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.one_in(4, 1)
 @each_loss
 @laws
 @given(seed=seeds)
@@ -86,6 +88,7 @@ def test_curvature_is_the_derivative_of_the_gradient(loss: Loss, seed: int) -> N
     np.testing.assert_allclose(loss.curvature(f, y), diagonal, atol=1e-14)
 
 
+@pytest.mark.one_in(4, 3)
 @each_loss
 @laws
 @given(seed=seeds)
@@ -98,6 +101,7 @@ def test_gradient_is_the_derivative_of_the_value(loss: Loss, seed: int) -> None:
     np.testing.assert_allclose(loss.gradient(f, y)[away_from_kinks], numerical[away_from_kinks], atol=1e-7, rtol=1e-7)
 
 
+@pytest.mark.one_in(4)
 @each_loss
 @laws
 @given(seed=seeds)
@@ -109,6 +113,7 @@ def test_value_lies_below_its_chords_and_above_its_tangents(loss: Loss, seed: in
     assert (tangent <= loss.value(h, y) + 1e-10).all()
 
 
+@pytest.mark.one_in(4, 2)
 @each_loss
 @laws
 @given(seed=seeds, scale=st.sampled_from([1e-3, 0.1, 1.0, 10.0]))

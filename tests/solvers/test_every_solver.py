@@ -142,7 +142,7 @@ def test_a_pass_sends_one_sum_of_p_rows_and_a_few(name: str) -> None:
         assert found == sweeps * 8 * each + requested * signals + factor
 
 
-@pytest.mark.one_in(7, 2)
+@pytest.mark.one_in(7)
 @exact
 def test_weights_mean_repeated_rows(name: str) -> None:
     fit = row_fit(TABLE[name])

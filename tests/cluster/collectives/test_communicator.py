@@ -59,6 +59,7 @@ def test_gathered_arrays_differ_in_their_first_axis(client: Client) -> None:
             np.testing.assert_array_equal(part, np.full((rank, 2), rank, "float32"), strict=True)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("main", [ranks.different_shapes, ranks.different_collectives])
 def test_ranks_that_disagree_are_told(client: Client, main: Communicator) -> None:
     with pytest.raises(CommunicatorClosedError, match="every rank must"):
@@ -71,14 +72,16 @@ def test_other_dtypes_are_refused(client2: Client, dtype: str) -> None:
         run_gang(client2, ranks.wrong_dtype, dtype, name="dtype")
 
 
+@pytest.mark.one_in(2, 1)
 def test_a_silent_rank_is_named_with_its_address(client: Client) -> None:
-    settings = GangSettings(collective_timeout_s=0.5)
+    settings = GangSettings(collective_timeout_s=2.0)
     with pytest.raises(CommunicatorClosedError, match=r"nothing came from rank \d at tcp://") as caught:
         run_gang(client, ranks.silent_peer, None, name="silent", settings=settings)
     last = len(run_order(client)) - 1
     assert f"rank {last} at {run_order(client)[last]}" in str(caught.value)
 
 
+@pytest.mark.one_in(2, 1)
 def test_bytes_sent_are_counted(client: Client) -> None:
     counts = run_gang(client, ranks.counted, None, name="counted")
     star = [80 * (len(counts) - 1)] + [80] * (len(counts) - 1)

@@ -56,6 +56,7 @@ def contribution(rank: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.asarray(1000 * np.random.default_rng([rank, len(shape)]).standard_normal(shape)).astype(dtype)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("way", ["gathered", "in segments"])
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])

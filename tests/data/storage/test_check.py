@@ -153,6 +153,7 @@ def _rewrite(path: Path, name: str, values: HostArray) -> None:
     _edit(path, lambda content: content["attributes"].update(checksums=sums))  # type: ignore[attr-defined]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("kind", "name", "value", "words"),
     [

@@ -51,7 +51,7 @@ def _rows(m: int, d: int, dtype: str = "float64", seed: int = 0) -> HostArray:
     return np.random.default_rng(seed).standard_normal((m, d)).astype(dtype)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @each_kernel
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-10), ("float32", 2e-5)])
 @pytest.mark.parametrize(("m", "p", "d"), [(1, 1, 1), (1, 9, 4), (17, 1, 3), (13, 29, 7)])
@@ -63,6 +63,7 @@ def test_block_equals_the_formula(kernel: Kernel, dtype: str, tolerance: float, 
     np.testing.assert_allclose(block, expected, rtol=tolerance, atol=tolerance * max(1, np.abs(expected).max()))
 
 
+@pytest.mark.one_in(4, 1)
 @each_kernel
 def test_block_of_several_tiles_equals_the_formula_at_every_seam(kernel: Kernel) -> None:
     m, p = TILE_ROWS + 3, 5 * TILE_COLUMNS + 7
@@ -89,7 +90,7 @@ def test_products_equal_the_block_times_the_matrix(kernel: Kernel) -> None:
     np.testing.assert_allclose(head, block[:, : head.shape[1]], rtol=0, atol=1e-14 * np.abs(block).max())
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7, 2)
 @each_kernel
 @settings(max_examples=15, deadline=None)
 @given(
@@ -106,6 +107,7 @@ def test_rmatvec_is_the_adjoint_of_matvec(kernel: Kernel, m: int, p: int, d: int
     assert left == pytest.approx(right, abs=1e-12 * size)
 
 
+@pytest.mark.one_in(4, 2)
 @each_kernel
 @settings(max_examples=10, deadline=None)
 @given(cuts=st.lists(st.integers(1, 69), max_size=4), seed=st.integers(0, 1 << 30))
@@ -117,7 +119,7 @@ def test_blocks_do_not_depend_on_how_rows_are_cut(kernel: Kernel, cuts: list[int
     np.testing.assert_allclose(np.concatenate(parts), kernel.block(X, points), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(8, 1)
 @each_kernel
 def test_any_number_of_threads_gives_the_same_bits(kernel: Kernel) -> None:
     X, Z = _rows(TILE_ROWS + 40, 5, "float32"), _rows(4 * TILE_COLUMNS + 70, 5, "float32", seed=1)
@@ -148,6 +150,7 @@ def test_tiles_are_spread_over_the_pool_that_surrounds_them() -> None:
     assert Counting.tiles == spread  # outside the pool again
 
 
+@pytest.mark.one_in(4, 3)
 @each_kernel
 def test_matrix_of_rows_with_themselves_is_symmetric_positive_semi_definite(kernel: Kernel) -> None:
     K = kernel.block(X := _rows(60, 4), X)
@@ -165,6 +168,7 @@ def test_diagonal_is_that_of_the_block_without_the_block(kernel: Kernel) -> None
     np.testing.assert_array_equal(kernel.block(X, X).diagonal(), kernel.diagonal(X))
 
 
+@pytest.mark.one_in(4)
 @each_kernel
 def test_operands_are_not_modified(kernel: Kernel) -> None:
     X, Z = _rows(7, 3), _rows(9, 3, seed=1)
@@ -192,6 +196,7 @@ def test_rows_in_any_memory_order_give_the_same_block(kernel: Kernel) -> None:
         np.testing.assert_allclose(kernel.block(rows, Z), kernel.block(X, Z), rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("d", [1, 3, 50, 784])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("offset", [0.0, 1.0, 30.0])
@@ -209,6 +214,7 @@ def test_nearby_rows_stay_apart_for_the_laplacian() -> None:
     np.testing.assert_allclose(Laplacian(1.0).block(X, Z), expected, atol=2e-4)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kernel", COSINE_KERNELS, ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_zero_row_has_no_direction(kernel: Kernel, dtype: str) -> None:
@@ -236,6 +242,7 @@ def test_inverse_polynomial_sees_only_directions() -> None:
     np.testing.assert_allclose(kernel.block(7 * X, Z / 3), kernel.block(X, Z), rtol=1e-12)
 
 
+@pytest.mark.one_in(5)
 @each_distance_kernel
 def test_rows_far_from_the_origin_lose_no_digits(kernel: Kernel) -> None:
     X, Z = _rows(40, 10), _rows(50, 10, seed=1)
@@ -276,6 +283,7 @@ def test_matern_is_that_of_scikit_learn(nu: float) -> None:
     np.testing.assert_allclose(Matern(1.7, nu).block(X, Z), SklearnMatern(1.7, nu=nu)(X, Z), rtol=1e-12)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0, 2.5, 7.0, 40.0])
 def test_rational_quadratic_is_that_of_scikit_learn(alpha: float) -> None:
     X, Z = _rows(20, 6), _rows(15, 6, seed=1)
@@ -290,6 +298,7 @@ def test_gaussian_from_gamma_is_the_rbf_kernel_of_scikit_learn() -> None:
         Gaussian.from_gamma(-1.0)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("degree", [0, 1, 2])
 def test_arc_cosine_is_the_mean_product_of_random_units(degree: int) -> None:
     X = _rows(4, 3)

@@ -58,6 +58,7 @@ def _losses(fit: Fit) -> list[float]:
     return [event.loss for event in events if isinstance(event, EpochFinished)]
 
 
+@pytest.mark.one_in(2, 1)
 @pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(200)], ids=["all_rows", "random_features"])
 def test_eigenpro_takes_a_fifth_of_the_epochs_of_sgd(basis: BasisSpec) -> None:
     steep, plain = _losses(_fit(STEEP, basis, 10, 32)), _losses(_fit(PLAIN, basis, 50, 32))
@@ -149,6 +150,7 @@ def test_momentum_ends_at_the_optimum(name: str) -> None:
     np.testing.assert_allclose(scores, phi @ a, atol=2e-4 * np.abs(y).max())
 
 
+@pytest.mark.one_in(2)
 @pushed
 def test_momentum_is_the_same_on_any_number_of_ranks_and_in_parts(name: str) -> None:
     solver, basis = PUSHED[name]

@@ -28,6 +28,7 @@ def _fit(epochs: int, classes: int) -> KernelClassifier:
     return model
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("classes", "wide"), [(10, [10, 12]), (3, range(2, 13))], ids=["many outputs", "few outputs"])
 def test_with_many_outputs_one_pass_in_ten_has_the_products_of_the_model(
     classes: int, wide: range | list[int], monkeypatch: pytest.MonkeyPatch

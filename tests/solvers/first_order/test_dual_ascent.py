@@ -178,6 +178,7 @@ def test_a_small_gap_ends_the_fit() -> None:
     assert 0 <= objective(coef) - objective(naive.ridge(K, y, ALPHA, weight)) <= reported[-1].value
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("loss", "reference"),
     [

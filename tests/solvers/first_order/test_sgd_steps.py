@@ -40,6 +40,7 @@ def _reference(task: Task, solver: SGD) -> np.ndarray:
     return np.einsum("t,tij->ij", weights / weights.sum(), np.stack(kept))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("basis", ["all rows", "linear", "sparse"])
 @pytest.mark.parametrize(
     "solver",

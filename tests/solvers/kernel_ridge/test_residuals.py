@@ -44,6 +44,7 @@ def _unit_cube(rows: int = 600) -> tuple[HostArray, HostArray]:
     return X, np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] ** 2 + 0.1 * rng.standard_normal(rows)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("ranks", "lanes"), [(1, 16), (2, 16), (2, 1)])
 def test_falkon_ends_at_its_tolerance_and_the_residual_is_the_true_one(
     ranks: int, lanes: int, monkeypatch: pytest.MonkeyPatch

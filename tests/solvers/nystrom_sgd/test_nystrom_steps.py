@@ -76,6 +76,7 @@ def test_the_fixed_point_is_the_nystrom_ridge_solution(stored: bool) -> None:
     assert at[1] == pytest.approx(at[0], rel=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("loss", [Squared(), SquaredHinge()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("weighted", [False, True])

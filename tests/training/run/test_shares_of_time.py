@@ -45,6 +45,7 @@ def _fitted(store: str, solver: Solver, policy: CheckpointPolicy | None = None) 
     return result, [event for event in heard if isinstance(event, EpochTimed)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("solver", [EigenPro(), Falkon()])
 def test_slow_rows_are_seen(solver: Solver, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = StoreRows.read

@@ -260,17 +260,17 @@ def test_estimators_keep_it_in_later_calls() -> None:
 
 
 def test_the_penalty_of_many_rows_follows_from_that_of_a_sample_and_its_quarters() -> None:
-    X, y = _waves(3200, 0.5)
+    X, y = _waves(1600, 0.5)
     K, Y = Laplacian(2.0).block(X, X.copy()), y[:, None]
-    alpha, least = best_alpha(K[:800, :800], Y[:800], None, 1e-8) or (0.0, 0.0)
-    b = order_of(K[:800, :800], Y[:800], None, alpha, least)
+    alpha, least = best_alpha(K[:400, :400], Y[:400], None, 1e-8) or (0.0, 0.0)
+    b = order_of(K[:400, :400], Y[:400], None, alpha, least)
     best, _ = best_alpha(K, Y, None, 1e-8) or (0.0, 0.0)
     assert abs(np.log10(alpha * 4.0**-b / best)) < 0.3
 
 
 def test_rough_targets_have_a_penalty_that_falls_with_the_number_of_rows() -> None:
-    X = RNG(0).standard_normal((2000, 3))
-    y = np.sign(X[:, :1] * X[:, 1:2] + X[:, 2:]) + 0.5 * RNG(1).standard_normal((2000, 1))
+    X = RNG(0).standard_normal((1200, 3))
+    y = np.sign(X[:, :1] * X[:, 1:2] + X[:, 2:]) + 0.5 * RNG(1).standard_normal((1200, 1))
     K = Laplacian(2.0).block(X, X.copy())
     alpha, least = best_alpha(K, y, None, 1e-8) or (0.0, 0.0)
     assert order_of(K, y, None, alpha, least) > 0.8

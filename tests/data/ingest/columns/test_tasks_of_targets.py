@@ -63,6 +63,7 @@ def test_few_whole_numbers_are_classes(write: Writer, tmp_path: Path) -> None:
     assert report.task_reason == f"{target} has 3 whole-number values; use --task regression for a regression"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("write", _FORMATS)
 @pytest.mark.parametrize(
     "y",

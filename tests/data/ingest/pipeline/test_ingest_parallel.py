@@ -71,6 +71,7 @@ def save(folder: Path, kind: str, X: HostArray, y: HostArray) -> Path:
     return folder / f"part*.{kind}"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pass_can_begin_at_any_row(
     tmp_path: Path, X: HostArray, labels: HostArray, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -70,6 +70,7 @@ def test_npz_larger_than_one_block(save: Callable[..., Path], tmp_path: Path, mo
         np.testing.assert_array_equal(_read(tmp_path / "s").y, X[:, :2])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("labels", "classes"),
     [

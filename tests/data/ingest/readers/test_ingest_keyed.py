@@ -89,6 +89,7 @@ def read(path: Path) -> Any:
     return StoreRows(store, np.float64).read(0, store.info.n_rows)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", CONTAINERS)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "u1", ">i4"])
 def test_x_and_y_by_their_names(
@@ -127,6 +128,7 @@ def test_entries_by_name(tmp_path: Path, X: HostArray, kind: str) -> None:
         ingest(source, tmp_path / "v", target="t")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", CONTAINERS)
 @pytest.mark.parametrize("sparse", [True, False])
 def test_annotated_data(tmp_path: Path, rng: np.random.Generator, kind: str, sparse: bool) -> None:

@@ -51,6 +51,7 @@ def test_tf32_of_normal_numbers_is_float16_where_float16_has_their_exponent() ->
     np.testing.assert_array_equal(rounded(rows, "tf32"), rounded(rows, "float16"))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("kernel", [Gaussian(4.0), Laplacian(4.0), LinearKernel()], ids=lambda kernel: kernel.name)
 def test_values_are_those_of_rounded_rows(kernel: Kernel, precision: Precision) -> None:

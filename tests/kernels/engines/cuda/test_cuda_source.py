@@ -42,7 +42,7 @@ def _compile(text: str, folder: Path, *options: str) -> str:
     return run.stdout + run.stderr
 
 
-@pytest.mark.one_in(13)
+@pytest.mark.one_in(23)
 @needs_nvcc
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("name", KERNELS)
@@ -67,7 +67,7 @@ def test_sums_and_features_stay_in_registers(kernel: Kernel, itemsize: int, d: i
     assert "0 bytes spill stores, 0 bytes spill loads" in report, report
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @needs_nvcc
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("c", [1, 10, 32])

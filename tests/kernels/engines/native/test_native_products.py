@@ -51,7 +51,7 @@ def _plain(kernel: Kernel, X: Array, Z: Array) -> HostArray:
     return block
 
 
-@pytest.mark.one_in(23)
+@pytest.mark.one_in(47)
 @each_width
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("m", "p", "d", "c"), [(1, 1, 1, 1), (13, 31, 3, 2), (51, 700, 300, 7), (250, 90, 17, 11)])
@@ -76,6 +76,7 @@ def test_every_product_equals_the_plain_twin(dtype: str, m: int, p: int, d: int,
     np.testing.assert_allclose(kernel.double_product(X, Z, A), double, rtol=0, atol=rounding * 4 * p**0.5 * scale)
 
 
+@pytest.mark.one_in(5)
 @each_width
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kernel", [Gaussian(4.0), Laplacian(4.0), Matern(4.0, 1.5)], ids=lambda kernel: kernel.name)
@@ -93,7 +94,7 @@ def test_processors_without_avx512_give_the_same_values(
         np.testing.assert_array_equal(found[:5, :5].diagonal(), np.ones(5))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("n", [1, 300, 513, 1100])
 @pytest.mark.parametrize("c", [1, 9, 40])
 @pytest.mark.parametrize("sparse", [False, True])
@@ -145,6 +146,7 @@ def test_columns_that_are_split_over_two_owners_give_the_same_sums(p: int, edges
     np.testing.assert_allclose(parts, whole, rtol=1e-14, atol=1e-14 * p)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("product", ["block", "matvec", "rmatvec", "double_product"])
 def test_any_number_of_threads_gives_the_same_bits(product: str) -> None:
     kernel = Laplacian(2.0)
