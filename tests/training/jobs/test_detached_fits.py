@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 QUICK = GangSettings(silence_s=3.0, rejoin_s=8.0, idle_s=20.0)
 SETTINGS = FitSettings(
-    Gaussian(1.5), SquaredHinge(), Landmarks(200), EigenPro(window=3), max_epochs=8, batch_size=32, device="cpu"
+    Gaussian(1.5), SquaredHinge(), Landmarks(200), EigenPro(window=3), max_epochs=4, batch_size=32, device="cpu"
 )
 LONG = replace(SETTINGS, max_epochs=3000)
 
@@ -66,9 +66,9 @@ def test_the_model_is_that_of_a_fit_that_was_waited_for(
     handle = submit(FitJob(source, SETTINGS), client2, str(tmp_path / "m.zarr"), name="alone")
     events: list[Event] = []
     status = handle.watch(events.append, timeout_s=60)
-    assert (status.state, status.epoch, status.metadata.name) == ("finished", 8, "alone")
+    assert (status.state, status.epoch, status.metadata.name) == ("finished", 4, "alone")
     np.testing.assert_array_equal(handle.result().coef, expected)
-    assert [event.epoch for event in events if isinstance(event, EpochFinished)] == list(range(1, 9))
+    assert [event.epoch for event in events if isinstance(event, EpochFinished)] == list(range(1, 5))
     assert any(isinstance(event, BatchFinished) for event in events)
     assert isinstance(events[-1], FitFinished) or isinstance(events[-2], FitFinished)
     assert not (tmp_path / "m.zarr.checkpoint").exists()
@@ -85,7 +85,7 @@ from daskkern.kernels import Gaussian
 from daskkern.solvers import EigenPro
 if __name__ == "__main__":
     with Client({address!r}) as client:
-        model = KernelClassifier(Gaussian(1.5), basis=Landmarks(200), solver=EigenPro(window=3), max_epochs=8,
+        model = KernelClassifier(Gaussian(1.5), basis=Landmarks(200), solver=EigenPro(window=3), max_epochs=4,
                                  alpha=0.0, fit_intercept=False, batch_size=32, device="cpu", client=client)
         print(model.fit({store!r}, detach=True, out={out!r}).fit)
 """

@@ -206,13 +206,14 @@ def test_what_cannot_be_is_refused(client2: Client) -> None:
         submit(FitJob(toy_source(), replace(plain, virtual_shards=1)), client2, "never", gang=GangSettings(n_ranks=2))
 
 
-def test_clusters_of_any_size_and_this_process_give_the_same_bits(client2: Client, client3: Client) -> None:
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("workers", [2, 3])
+def test_clusters_of_any_size_and_this_process_give_the_same_bits(workers: int, request: pytest.FixtureRequest) -> None:
     X, y = load_digits(return_X_y=True)
     made = {"kernel": "gaussian:20", "basis": Landmarks(150), "max_epochs": 2, "virtual_shards": 2, "device": "cpu"}
-    models = [KernelClassifier(client=client, **made).fit(X[:600], y[:600]) for client in (client3, client2, None)]
-    want = models[0].decision_function(X[600:])
-    for model in models[1:]:
-        np.testing.assert_array_equal(model.decision_function(X[600:]), want)
+    clients = request.getfixturevalue(f"client{workers}"), None
+    there, here = (KernelClassifier(client=client, **made).fit(X[:600], y[:600]) for client in clients)
+    np.testing.assert_array_equal(there.decision_function(X[600:]), here.decision_function(X[600:]))
 
 
 @pytest.mark.slow  # the same without worker processes is above
