@@ -14,10 +14,18 @@ from daskkern.backend.processors import cpu_count
 from daskkern.backend.tiles import SMALL, in_tile_pool, tile_pool
 from daskkern.errors import SpecError
 
-__all__ = ["SharedThreadLimit", "compute_threads", "cpu_count", "library_threads", "product_threads"]
+__all__ = [
+    "SharedThreadLimit",
+    "compute_threads",
+    "cpu_count",
+    "decomposition_threads",
+    "library_threads",
+    "product_threads",
+]
 
 _AS_IT_IS = nullcontext()
 _WORTH_THREADS = 16 * SMALL  # a few milliseconds; starting threads takes a third of one
+_LEAST_SIZE = 512  # below it, threads of LAPACK wait for each other more than they compute
 
 
 class SharedThreadLimit:
@@ -103,6 +111,11 @@ def _usual_threads() -> int:
         return 1
     most = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return min(cpu_count(), int(most)) if most.isdigit() and int(most) else cpu_count()
+
+
+def decomposition_threads(m: int) -> int:
+    """Return the useful number of threads for decompositions of (m, m) matrices."""
+    return cpu_count() if m >= _LEAST_SIZE else 1
 
 
 @contextmanager

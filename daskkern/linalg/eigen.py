@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from daskkern.arrays import Array, FloatArray, HostArray
-from daskkern.backend.concurrency import cpu_count, library_threads
+from daskkern.backend.concurrency import cpu_count, decomposition_threads, library_threads
 from daskkern.backend.namespace import failures_raised, namespace_of, namespace_with, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
@@ -89,7 +89,7 @@ def _on_host(pairs: tuple[Array, Array]) -> Eigenpairs:
 
 def _dense(matrix: Array, q: int) -> tuple[Array, Array]:
     xp, s = namespace_of(matrix), matrix.shape[0]
-    with library_threads(cpu_count()):
+    with library_threads(decomposition_threads(s)):
         values, vectors = symmetric_eigen(0.5 * (matrix + matrix.T), s - q)
     return xp.maximum(values[::-1], 0), xp.ascontiguousarray(vectors[:, ::-1])
 

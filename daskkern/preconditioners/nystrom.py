@@ -21,7 +21,7 @@ from types import ModuleType
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray, HostArray
-from daskkern.backend.concurrency import cpu_count, library_threads
+from daskkern.backend.concurrency import decomposition_threads, library_threads
 from daskkern.backend.namespace import namespace_with, to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
@@ -113,7 +113,7 @@ def nystrom_state(
     """
     check_range(kernel, Z[:_CHECKED_ROWS])
     xp = namespace_with(device, _BYTES * Z.shape[0] ** 2)
-    with library_threads(cpu_count()):
+    with library_threads(decomposition_threads(Z.shape[0])):
         K_ZZ = xp.asarray(np.asarray(lazy_kernel_matrix(kernel, Z, Z, device=device).compute(), np.float64))
         sigma, V = symmetric_eigen(0.5 * (K_ZZ + K_ZZ.T))
     dropped = int((sigma <= _TOLERANCE * sigma[-1]).sum())
@@ -121,7 +121,7 @@ def nystrom_state(
     del K_ZZ, V  # twice p^2 numbers
     T = np.ascontiguousarray(to_host(T64), Z.dtype)
     C = xp.asarray(np.asarray(lazy_gram_sum(gram_parts, T).compute())) / n_samples
-    with library_threads(cpu_count()):
+    with library_threads(decomposition_threads(Z.shape[0])):
         ascending, U = symmetric_eigen(0.5 * (C + C.T))
     lam = np.maximum(to_host(ascending)[::-1], np.finfo(np.float64).tiny)
     k = lam.size if n_directions is None else n_directions

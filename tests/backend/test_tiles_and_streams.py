@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from daskkern.backend.concurrency import compute_threads, cpu_count, library_threads
+from daskkern.backend.concurrency import compute_threads, cpu_count, decomposition_threads, library_threads
 from daskkern.backend.namespace import namespace_for, namespace_of, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import (
@@ -175,6 +175,10 @@ def test_overlapping_contexts_leave_the_libraries_as_they_were(context: Callable
     with ThreadPoolExecutor(1) as thread:  # contexts of tiles do not overlap in one thread, and would leave it decided
         thread.submit(overlap).result()
     assert not in_tile_pool()
+
+
+def test_small_decompositions_take_one_thread() -> None:
+    assert [decomposition_threads(m) for m in (1, 511, 512)] == [1, 1, cpu_count()]
 
 
 def test_the_largest_number_of_library_threads_is_that_of_all() -> None:

@@ -29,12 +29,12 @@ import scipy.linalg
 
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.concurrency import library_threads
+from daskkern.backend.concurrency import decomposition_threads, library_threads
 from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
 from daskkern.losses import Squared
 from daskkern.solvers.base import Solver, is_whole
-from daskkern.solvers.kernel_ridge.blocks import CoordinateBlock, add_block, block_at, check_ridge, threads_for
+from daskkern.solvers.kernel_ridge.blocks import CoordinateBlock, add_block, block_at, check_ridge
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -92,7 +92,7 @@ class ASkotch(Solver[ASkotchRun]):
         beta, gamma, theta = self._weights(batch.size / setup.n_rows, setup.n_rows * problem.alpha)
         z = state.w if not self.accelerated else theta * state.v + (1 - theta) * state.w
         block = block_at(problem, batch, z, comm)
-        with library_threads(threads_for(batch.size)):
+        with library_threads(decomposition_threads(batch.size)):
             change = projected_step(block, self.rank, setup.seed, state.step)
         w = add_block(problem, batch, block, z, change)
         if not self.accelerated:

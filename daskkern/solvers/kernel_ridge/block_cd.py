@@ -18,12 +18,13 @@ from typing import ClassVar
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
+from daskkern.backend.concurrency import decomposition_threads
 from daskkern.errors import DataError
 from daskkern.kernels import diagnose
 from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
 from daskkern.losses import Squared
 from daskkern.solvers.base import Solver
-from daskkern.solvers.kernel_ridge.blocks import add_block, block_at, check_ridge, threads_for
+from daskkern.solvers.kernel_ridge.blocks import add_block, block_at, check_ridge
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.snapshot import Shard, Snapshot
 
@@ -55,7 +56,9 @@ class BlockCD(Solver[BlockRun]):
     def step(self, problem: ColumnProblem, state: BlockRun, batch: Batch, comm: Communicator) -> tuple[BlockRun, float]:
         block = block_at(problem, batch, state.a, comm)
         try:
-            change, _ = solve_positive_definite(block.gram, block.residual, block.shift, threads_for(batch.size))
+            change, _ = solve_positive_definite(
+                block.gram, block.residual, block.shift, decomposition_threads(batch.size)
+            )
         except NotPositiveDefiniteError as error:
             why = diagnose(problem.part.kernel, batch.X, problem.dtype, "rows", "take another length scale")
             raise DataError(

@@ -14,15 +14,12 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.concurrency import cpu_count
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.errors import SpecError
 from daskkern.solvers.base import loss_and_gradient
 from daskkern.solvers.first_order.column_products import partial_gram, partial_scores
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
-
-_WORTH_THREADS = 512
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,6 @@ def add_block(problem: ColumnProblem, batch: Batch, block: CoordinateBlock, a: A
     a, xp = a.copy(), namespace_of(a)
     a[xp.asarray(local)] += xp.asarray((block.root * change)[here].astype(problem.dtype))
     return a
-
-
-def threads_for(m: int) -> int:
-    """Return the useful number of threads for decompositions of (m, m) matrices."""
-    return cpu_count() if m >= _WORTH_THREADS else 1
 
 
 def check_ridge(problem: ColumnProblem, name: str) -> None:
