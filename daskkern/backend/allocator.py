@@ -9,7 +9,7 @@ of 1 MB over two ranks took three times as long because of it.
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
@@ -18,17 +18,32 @@ KEPT, LARGEST = 4 << 20, 3 << 19
 """Bytes of unused memory kept at the top of a thread's heap, and of the largest arrays allocated from heaps."""
 
 
+def find_glibc() -> ctypes.CDLL | None:
+    """Return the C library of this process if it is glibc."""
+    try:
+        libc = ctypes.CDLL(None)
+    except (OSError, TypeError):  # another system
+        return None
+    return libc if all(hasattr(libc, name) for name in ("mallopt", "malloc_trim", "gnu_get_libc_version")) else None
+
+
 class ReusedMemory:
     """Raised thresholds of the allocator, shared by the process: the first of overlapping uses raises them, the last
     one restores them and returns unused memory.
 
     Does nothing without glibc, without MALLOC_TRIM_THRESHOLD_ (glibc's thresholds then grow by themselves), and when
     the user has set MALLOC_MMAP_THRESHOLD_.
+
+    Parameters
+    ----------
+    find_library : callable
+        Returns the C library whose thresholds are set, or None where they cannot be.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, find_library: Callable[[], ctypes.CDLL | None] = find_glibc) -> None:
         self._lock = threading.Lock()
         self._users = 0
+        self._find_library = find_library
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -36,40 +51,29 @@ class ReusedMemory:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                _set(KEPT, LARGEST)
+                self._set(KEPT, LARGEST)
         try:
             yield
         finally:
             with self._lock:
                 self._users -= 1
                 if self._users == 0:
-                    _put_back()
+                    self._put_back()
 
+    def _set(self, kept: int, largest: int) -> None:
+        if (libc := self._library()) is not None:
+            libc.mallopt(_MMAP, largest)
+            libc.mallopt(_TRIM, kept)
 
-def _set(kept: int, largest: int) -> None:
-    if (libc := _glibc()) is not None:
-        libc.mallopt(_MMAP, largest)
-        libc.mallopt(_TRIM, kept)
+    def _put_back(self) -> None:
+        if (libc := self._library()) is not None:
+            libc.mallopt(_MMAP, _USUAL_MMAP)
+            libc.mallopt(_TRIM, min(int(os.environ["MALLOC_TRIM_THRESHOLD_"]), 2**31 - 1))
+            libc.malloc_trim(0)
 
-
-def _put_back() -> None:
-    if (libc := _glibc()) is not None:
-        libc.mallopt(_MMAP, _USUAL_MMAP)
-        libc.mallopt(_TRIM, min(int(os.environ["MALLOC_TRIM_THRESHOLD_"]), 2**31 - 1))
-        libc.malloc_trim(0)
-
-
-def _glibc() -> ctypes.CDLL | None:
-    """Return glibc if its thresholds are to be set."""
-    chosen = "MALLOC_MMAP_THRESHOLD_" in os.environ or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
-    if chosen or not os.environ.get("MALLOC_TRIM_THRESHOLD_", "").isdigit():
-        return None
-    return _libc()
-
-
-def _libc() -> ctypes.CDLL | None:
-    try:
-        libc = ctypes.CDLL(None)
-    except (OSError, TypeError):  # another system
-        return None
-    return libc if all(hasattr(libc, name) for name in ("mallopt", "malloc_trim", "gnu_get_libc_version")) else None
+    def _library(self) -> ctypes.CDLL | None:
+        """Return the library if its thresholds are to be set."""
+        chosen = "MALLOC_MMAP_THRESHOLD_" in os.environ or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
+        if chosen or not os.environ.get("MALLOC_TRIM_THRESHOLD_", "").isdigit():
+            return None
+        return self._find_library()

@@ -78,6 +78,11 @@ class Registry(MutableMapping[str, T]):
                 continue
         return found
 
+    def forget(self) -> None:
+        """Forget what was loaded: plug-ins of packages that were installed or removed since are looked up anew."""
+        self._loaded.clear()
+        installed.cache_clear()
+
     def _offers(self) -> dict[str, list[EntryPoint]]:
         """Return the entry points of the group by name; more than one where several packages offer the name."""
         found: dict[str, list[EntryPoint]] = {}

@@ -68,8 +68,13 @@ def sample_bytes(n_rows: int, size: int, d: int, itemsize: int) -> int:
 
 def check_rows_each(rows_each: object, name: str) -> None:
     """Raise SpecError unless a rule's sample is a whole number of rows for each landmark."""
-    if isinstance(rows_each, bool) or not isinstance(rows_each, int | np.integer) or rows_each < 1:
-        raise SpecError(f"got rows_each={rows_each!r} for {name} landmarks; give 1 or more")
+    check_at_least_one("rows_each", rows_each, name)
+
+
+def check_at_least_one(parameter: str, value: object, name: str) -> None:
+    """Raise SpecError unless a parameter of a rule is a whole number of 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise SpecError(f"got {parameter}={value!r} for {name} landmarks; give 1 or more")
 
 
 def rows_as_landmarks(rows: Rows, indices: IntArray) -> LandmarkSet:

@@ -9,7 +9,15 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
-from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, distinct, sample_bytes, sampled_rows
+from daskkern.landmarks.base import (
+    LandmarkSelector,
+    LandmarkSet,
+    check_at_least_one,
+    check_rows_each,
+    distinct,
+    sample_bytes,
+    sampled_rows,
+)
 from daskkern.landmarks.pivots import PivotedFactor, factor_bytes, fill
 
 _STREAM = 34
@@ -31,6 +39,8 @@ class RPCholesky(LandmarkSelector):
     ----------
     rows_each : int
         Sampled rows for each landmark.
+    candidates : int or None
+        Candidates that are drawn at once. None: an eighth of n, at least 32 and at most 512.
 
     References
     ----------
@@ -42,13 +52,15 @@ class RPCholesky(LandmarkSelector):
     name: ClassVar[str] = "rp_cholesky"
 
     rows_each: int = 10
+    candidates: int | None = None
 
     def __post_init__(self) -> None:
         check_rows_each(self.rows_each, self.name)
+        check_at_least_one("candidates", 1 if self.candidates is None else self.candidates, self.name)
 
     def working_bytes(self, n_rows: int, n: int, d: int, itemsize: int) -> int:
         return sample_bytes(n_rows, self.rows_each * n, d, itemsize) + factor_bytes(
-            min(n_rows, self.rows_each * n), n, _MOST_BLOCK, d
+            min(n_rows, self.rows_each * n), n, self._at_once(n), d
         )
 
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
@@ -56,15 +68,18 @@ class RPCholesky(LandmarkSelector):
         X, numbers = sampled_rows(rows, self.rows_each * n, rng)
         n = min(n, numbers.size)
         factor = PivotedFactor(kernel, X, n)
-        _choose(factor, n, rng)
+        _choose(factor, self._at_once(n), rng)
         chosen = rng.permutation(fill(factor, n, rng))
         return distinct(X[chosen], numbers[chosen])
 
+    def _at_once(self, n: int) -> int:
+        return int(np.clip(n // 8, _LEAST_BLOCK, _MOST_BLOCK)) if self.candidates is None else self.candidates
 
-def _choose(factor: PivotedFactor, n: int, rng: np.random.Generator) -> None:
+
+def _choose(factor: PivotedFactor, at_once: int, rng: np.random.Generator) -> None:
     left = factor.bounds.size
     while left > 0 and not factor.is_full and factor.bounds.any():
-        size = min(left, int(np.clip(n // 8, _LEAST_BLOCK, _MOST_BLOCK)))
+        size = min(left, at_once)
         drawn = rng.choice(factor.bounds.size, size=size, p=factor.bounds / factor.bounds.sum())
         left -= size
         _accept(factor, drawn, rng.random(size))

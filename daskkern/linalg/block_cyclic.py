@@ -16,12 +16,16 @@ _ONE_GROUP = 2048
 
 @dataclass(frozen=True)
 class BlockCyclicLayout:
-    """The layout of p columns over ranks: consecutive `blocks`, block k on rank ``k % size``."""
+    """The layout of p columns over ranks: consecutive `blocks`, block k on rank ``k % size``.
+
+    `n_groups` groups of consecutive blocks have their diagonal blocks inverted; see :func:`group_count`.
+    """
 
     p: int
     blocks: tuple[slice, ...]
     rank: int
     size: int
+    n_groups: int
 
     @property
     def own(self) -> list[int]:
@@ -37,7 +41,7 @@ class BlockCyclicLayout:
     @property
     def groups(self) -> list[slice]:
         """Groups of consecutive blocks, as slices of their numbers: the same on every rank."""
-        return balanced(len(self.blocks), max(1, -(-len(self.blocks) // group_count(self.p))))
+        return balanced(len(self.blocks), max(1, -(-len(self.blocks) // self.n_groups)))
 
     def columns(self) -> HostArray:
         """Global numbers of this rank's columns, ascending, int64."""
@@ -52,7 +56,7 @@ def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> BlockCyclicL
     """
     width = block_width(p, size)
     rest = [slice(n_head + part.start, n_head + part.stop) for part in even_slices(p - n_head, width)]
-    return BlockCyclicLayout(p, (*even_slices(n_head, width), *rest), rank, size)
+    return BlockCyclicLayout(p, (*even_slices(n_head, width), *rest), rank, size, group_count(p))
 
 
 def group_count(p: int) -> int:

@@ -63,7 +63,7 @@ def top_eigenpairs(
     if not 1 <= q <= s:
         raise SpecError(f"got q={q} eigenpairs of a matrix of {s} rows; expected a number between 1 and {s}")
     if method == "auto":
-        method = "dense" if s <= DENSE_LIMIT and not _is_cheap(matrix, q) else "krylov"
+        method = eigen_method(s, q, is_lazy=isinstance(matrix, da.Array))
     if method == "dense":
         xp = namespace_with(device, _DENSE_BYTES * s**2)
         return _on_host(_dense(xp.asarray(np.asarray(matrix, np.float64)), q))
@@ -77,10 +77,14 @@ def top_eigenpairs(
     raise SpecError(f"got eigen method {method!r}; expected 'auto', 'dense', 'krylov' or 'rsvd'")
 
 
-def _is_cheap(matrix: da.Array | FloatArray, q: int) -> bool:
-    """Return whether the Krylov space is small next to a matrix in memory. A lazy one would be computed seven times."""
-    s = matrix.shape[0]
-    return not isinstance(matrix, da.Array) and s >= _LEAST and 3 * _SPACE * (q + _OVERSAMPLES) <= s
+def eigen_method(s: int, q: int, *, is_lazy: bool) -> str:
+    """Return "dense" or "krylov", which "auto" stands for: for `q` pairs of a matrix of `s` rows.
+
+    A lazy matrix would be computed seven times by the Krylov method, which is taken where it does not fit in memory,
+    and for one in memory where the Krylov space is small next to it.
+    """
+    is_cheap = not is_lazy and s >= _LEAST and 3 * _SPACE * (q + _OVERSAMPLES) <= s
+    return "dense" if s <= DENSE_LIMIT and not is_cheap else "krylov"
 
 
 def _on_host(pairs: tuple[Array, Array]) -> Eigenpairs:

@@ -3,30 +3,36 @@
 import ctypes
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
-from daskkern.backend import allocator
 from daskkern.backend.allocator import KEPT, LARGEST, ReusedMemory
 
 
+class Library:
+    """Notes the calls that it is given in place of glibc."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int, int]] = []
+
+    def mallopt(self, which: int, value: int) -> int:
+        self.calls.append(("mallopt", which, value))
+        return 1
+
+    def malloc_trim(self, pad: int) -> int:
+        self.calls.append(("malloc_trim", pad, 0))
+        return 1
+
+
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """The calls that a C library was given in place of glibc."""
-    found: list[tuple[str, int, int]] = []
-    library = SimpleNamespace(
-        mallopt=lambda which, value: found.append(("mallopt", which, value)) or 1,
-        malloc_trim=lambda pad: found.append(("malloc_trim", pad, 0)) or 1,
-    )
-    monkeypatch.setattr(allocator, "_libc", lambda: library)
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
     monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
-    return found
+    return Library()
 
 
-def test_overlapping_uses_raise_thresholds_once_and_the_last_puts_them_back(calls: list[tuple[str, int, int]]) -> None:
-    memory = ReusedMemory()
+def test_overlapping_uses_raise_thresholds_once_and_the_last_puts_them_back(library: Library) -> None:
+    memory, calls = ReusedMemory(lambda: library), library.calls
     with memory.held():
         with memory.held():
             pass
@@ -40,15 +46,15 @@ def test_overlapping_uses_raise_thresholds_once_and_the_last_puts_them_back(call
     [("MALLOC_TRIM_THRESHOLD_", None), ("MALLOC_TRIM_THRESHOLD_", "x"), ("MALLOC_MMAP_THRESHOLD_", "1")],
 )
 def test_what_the_user_or_glibc_decides_is_left_alone(
-    name: str, value: str | None, calls: list[tuple[str, int, int]], monkeypatch: pytest.MonkeyPatch
+    name: str, value: str | None, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if value is None:
         monkeypatch.delenv(name)
     else:
         monkeypatch.setenv(name, value)
-    with ReusedMemory().held():
+    with ReusedMemory(lambda: library).held():
         pass
-    assert calls == []
+    assert library.calls == []
 
 
 PAGES = """

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from daskkern.backend import plugins
 from daskkern.backend.plugins import Registry
 from daskkern.errors import SpecError
 from daskkern.kernels import KERNELS, Gaussian, parse_kernel
@@ -65,8 +64,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     """Yield what installs a distribution with entry points, for the time of the test."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "offers.py").write_text(MODULE)
-    for table in TABLES.values():
-        monkeypatch.setattr(table, "_loaded", {})
 
     def install(offers: dict[str, dict[str, str]], name: str = "offers") -> None:
         folder = tmp_path / f"{name}-1.2.dist-info"
@@ -74,12 +71,17 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
         sections = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in each.items()) for group, each in offers.items()]
         (folder / "entry_points.txt").write_text("\n".join(sections))
-        plugins.installed.cache_clear()
+        _forget()
 
     yield install
     monkeypatch.undo()
     sys.modules.pop("offers", None)
-    plugins.installed.cache_clear()
+    _forget()
+
+
+def _forget() -> None:
+    for table in TABLES.values():
+        table.forget()
 
 
 def test_names_are_listed_without_an_import_and_loaded_on_demand(install: Install) -> None:

@@ -25,6 +25,7 @@ from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning import speeds
 from daskkern.training.planning.calibration import Rates, calibrate
 from daskkern.training.planning.planner import upper_bound_plan
+from daskkern.training.planning.speeds import SpeedCache, Speeds
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup import feature_blocks, nystrom_sgd
 from daskkern.training.setup.prepare import prepare
@@ -217,26 +218,25 @@ def test_a_calibration_measures_the_device(xp: ModuleType, basis: BasisSpec, mon
     assert plan.sizes is not None
     settled: list[Any] = []
     monkeypatch.setattr(speeds, "settle", settled.append)
-    monkeypatch.setattr(speeds, "_known", {})
     rates = calibrate(source, settings, plan.sizes, 1, with_disk=False)
     assert all(isinstance(made, xp.ndarray) for made in settled)
     assert len(settled) > 6
     assert all(getattr(rates, field.name) > 0 for field in fields(Rates) if field.name != "disk")
 
 
-def test_a_gpu_is_measured_once_for_the_same_operands(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speeds, "_known", {})
-    X = np.random.default_rng(0).standard_normal((40, 3))
-    measured = []
-    monkeypatch.setattr(speeds, "_measured", lambda *given: measured.append(given) or object())
-    first = speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, xp)
-    assert speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, xp) is first
+def test_a_gpu_is_measured_once_for_the_same_operands(xp: ModuleType) -> None:
+    X, cache = np.random.default_rng(0).standard_normal((40, 3)), SpeedCache()
+    first = speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, xp, cache)
+    assert speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, xp, cache) is first
     for kernel, left, outputs in ((Gaussian(3.0), X, 2), (Gaussian(2.0), X[:30], 2), (Gaussian(2.0), X, 3)):
-        assert speeds.speeds(kernel, left, X[:20], outputs, 16, 1, xp) is not first
-    assert len(measured) == 4
-    monkeypatch.setattr(speeds, "_KNOWN_SECONDS", 0.0)  # others may have slowed it down then
-    assert speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, xp) is not first
-    assert len(measured) == 5
-    assert speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, np) is not first  # of a host: anew
-    assert speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, np) is not first
-    assert len(measured) == 7
+        assert speeds.speeds(kernel, left, X[:20], outputs, 16, 1, xp, cache) is not first
+    host = speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, np, cache)
+    assert speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, np, cache) is not host  # of a host: anew
+
+
+def test_speeds_are_measured_again_after_a_while() -> None:
+    made = [Speeds(*[float(number)] * 7) for number in range(4)]
+    measurements = iter(made)
+    lasting, short = SpeedCache(), SpeedCache(seconds=0.0)  # others may have slowed a device down then
+    assert [lasting.get(key, lambda: next(measurements)) for key in "aab"] == [made[0], made[0], made[1]]
+    assert [short.get("a", lambda: next(measurements)) for _ in range(2)] == made[2:]

@@ -12,7 +12,7 @@ from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
 from daskkern.kernels.engines import block_products as products
-from daskkern.linalg import block_cyclic
+from daskkern.linalg import column_blocks
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.feeding.row_source import SourceInfo
@@ -22,8 +22,8 @@ from daskkern.training.run.settings import FitSettings
 from tests.support.gpu.fake_arrays import launches_counted
 from tests.support.gpu.fake_gpu import FakeGpu
 
-N, M, P = 320, 32, 240
-BLOCKS = 24  # of 240 columns
+N, M, P = 1600, 160, 1536
+BLOCKS = 24  # of the columns
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_step_takes_few_launches_however_many_blocks_there_are(
     cupy_here: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solver, most = SOLVERS[name]
-    monkeypatch.setattr(block_cyclic, "_FEW_BLOCKS", BLOCKS)  # as of 1,536 columns and more
+    assert len(column_blocks(P, 0, 1).blocks) == BLOCKS
     joined = _per_step(solver, Landmarks(P))
     assert joined.total() <= most, joined
     monkeypatch.setattr(products, "SHORT", 0)

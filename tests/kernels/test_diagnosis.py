@@ -18,6 +18,7 @@ from daskkern.kernels import (
     digits_note,
     length_scale_note,
 )
+from daskkern.kernels.formula import Expression
 from daskkern.solvers import BlockCD, Direct, EigenPro, Falkon
 from daskkern.systems.grid import Grid, Sums
 
@@ -87,11 +88,7 @@ def test_a_length_scale_far_from_the_distances_is_told() -> None:
 
 
 @pytest.mark.parametrize("solver", [EigenPro(projection="exact"), Falkon()], ids=lambda solver: solver.name)
-def test_a_fit_whose_landmarks_have_no_factor_says_why(
-    solver: EigenPro | Falkon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("daskkern.solvers.eigenpro.setup._JITTERS", 1)
-    monkeypatch.setattr("daskkern.solvers.falkon.setup._JITTERS", 1)
+def test_a_fit_whose_landmarks_have_no_factor_says_why(solver: EigenPro | Falkon) -> None:
     points = np.linspace(0, 1e-4, 250)[:, None] * np.ones(3)
     kernel = CallableKernel(_indefinite)
     model = KernelClassifier(kernel, "squared", Landmarks(points=points), solver, max_epochs=1)
@@ -118,11 +115,17 @@ def test_normal_equations_without_a_factor_say_why(
         model.fit(X[:, :3], X[:, 0] > 0)
 
 
-def test_a_grid_says_why_its_landmarks_have_no_factor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.systems.grid._JITTERS", 0)
+class Cap(Gaussian):
+    """Not positive semi-definite: its matrix has as many negative eigenvalues as rows have features."""
+
+    def profile(self, r: Expression, r2: Expression) -> Expression:
+        return r2 * -1 + 1
+
+
+def test_a_grid_says_why_its_landmarks_have_no_factor() -> None:
     nothing = Sums(np.eye(300), np.ones((300, 1)))
     with pytest.raises(DataError, match=r"under the gaussian kernel for a factor: .*1 - .*take a shorter length scale"):
-        Grid((Gaussian(1e3),), X).solutions(0, nothing, 300, [1e-6])
+        Grid((Cap(1e2),), X).solutions(0, nothing, 300, [1e-6])
 
 
 def _indefinite(X: np.ndarray, Z: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian, LinearKernel, Polynomial
-from daskkern.landmarks import IncompleteCholesky, LandmarkSelector, RPCholesky, Uniform, rp_cholesky
+from daskkern.landmarks import IncompleteCholesky, LandmarkSelector, RPCholesky, Uniform
 from daskkern.landmarks.pivots import PivotedFactor
 
 KERNEL = Gaussian(1.0)
@@ -46,10 +46,8 @@ def _select(selector: LandmarkSelector, X: HostArray, n: int, seed: int = 0, ker
 
 @pytest.mark.repeated
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("block", [1, 32])
-def test_rows_are_drawn_with_the_probabilities_of_the_paper(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rp_cholesky, "_LEAST_BLOCK", block)
-    monkeypatch.setattr(rp_cholesky, "_MOST_BLOCK", block)
+@pytest.mark.parametrize("candidates", [1, None])
+def test_rows_are_drawn_with_the_probabilities_of_the_paper(candidates: int | None) -> None:
     X = np.array([[0.0], [0.1], [0.5], [1.5], [4.0]])
     K, draws, rows = KERNEL.block(X, X), 4000, ArrayRows(X, dtype=np.float64)
     expected: Counter[frozenset[int]] = Counter()
@@ -57,7 +55,9 @@ def test_rows_are_drawn_with_the_probabilities_of_the_paper(block: int, monkeypa
         after = _residuals(K, [first])
         expected[frozenset((first, second))] += 0.2 * after[second] / after.sum()  # type: ignore[assignment]
     # All five rows are the sample, and candidates suffice, so that the rest is almost never filled.
-    found = Counter(frozenset(RPCholesky(10).select(rows, KERNEL, 2, seed).indices) for seed in range(draws))  # type: ignore[arg-type]
+    found = Counter(
+        frozenset(RPCholesky(10, candidates).select(rows, KERNEL, 2, seed).indices) for seed in range(draws)
+    )  # type: ignore[arg-type]
     for pair, odds in expected.items():
         assert abs(found[pair] / draws - odds) < 5 * (odds * (1 - odds) / draws) ** 0.5 + 0.005
 

@@ -171,20 +171,27 @@ def test_gram_sums_equal_the_direct_formula(tasks: int) -> None:
         np.testing.assert_allclose(lazy.compute(), phi.T @ phi, rtol=1e-12)
 
 
-def test_a_few_pairs_of_a_large_array_in_memory_take_no_whole_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("s", "q", "is_lazy", "method"),
+    [
+        (1200, 8, False, "krylov"),
+        (1200, 8, True, "dense"),
+        (1200, 100, False, "dense"),
+        (999, 1, False, "dense"),
+        (5000, 1000, True, "dense"),
+        (5001, 5000, False, "krylov"),
+    ],
+)
+def test_a_few_pairs_of_a_large_array_in_memory_take_no_whole_decomposition(
+    s: int, q: int, is_lazy: bool, method: str
+) -> None:
+    assert eigen.eigen_method(s, q, is_lazy=is_lazy) == method
+
+
+def test_a_few_pairs_are_the_first_of_many() -> None:
     rng = np.random.default_rng(3)
     factor = rng.standard_normal((1200, 40)) * 0.8 ** np.arange(40)
     matrix = factor @ factor.T
-    sizes: list[int] = []
-    whole = eigen._dense
-
-    def noting(small: HostArray, q: int) -> eigen.Eigenpairs:
-        sizes.append(len(small))
-        return whole(small, q)
-
-    monkeypatch.setattr(eigen, "_dense", noting)
     few, many = top_eigenpairs(matrix, 8), top_eigenpairs(matrix, 100)
-    assert sizes[0] < 600
-    assert sizes[1] == 1200
     np.testing.assert_allclose(few.values, many.values[:8], rtol=1e-9)
     np.testing.assert_allclose(np.abs(np.sum(few.vectors * many.vectors[:, :8], axis=0)), 1, atol=1e-9)

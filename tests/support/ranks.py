@@ -167,6 +167,8 @@ def until_stopped(comm: Communicator, folder: str | None, context: RankContext) 
     try:
         while comm.allreduce(np.array([float(context.should_stop())]))[0] == 0:
             steps += 1
+            if steps % 20 == 0:
+                context.emit(BatchFinished(1, steps, steps, 1.0, 10.0))
             time.sleep(0.005)
         return steps
     finally:
@@ -180,6 +182,7 @@ def until_aborted(comm: Communicator, folder: str, context: RankContext) -> int:
 
 
 def never_stops(comm: Communicator, seconds: float, context: RankContext) -> None:
+    context.emit(BatchFinished(1, 1, 1, 1.0, 10.0))
     time.sleep(seconds)
 
 

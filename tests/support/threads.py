@@ -50,6 +50,8 @@ class ThreadedCommunicator(Communicator):
         self.timeout_s = board.timeout_s
         self._board = board
         self._bytes_sent = 0
+        self.sent: list[type] = []
+        """What arrays were sent."""
 
     @property
     def bytes_sent(self) -> int:
@@ -88,6 +90,7 @@ class ThreadedCommunicator(Communicator):
         return None
 
     def _exchange(self, array: Array) -> list[Array]:
+        self.sent.append(type(array))
         self._bytes_sent += int(array.nbytes) * (self.size - 1)
         return self._board.exchange(self.rank, array.copy())
 

@@ -1,6 +1,7 @@
 """A sweep finds what one fit for each length scale and penalty would, and computes each distance once."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.datasets import load_diabetes, load_digits
 
 import daskkern
 from daskkern import KernelClassifier, KernelRegressor, Landmarks, sweep
+from daskkern.arrays import Array
 from daskkern.errors import SpecError
 from daskkern.kernels import (
     ArcCosine,
@@ -19,7 +21,6 @@ from daskkern.kernels import (
     PowerLaplacian,
     ScaledDistanceKernel,
 )
-from daskkern.systems import grid
 
 SCALES, ALPHAS = (1.0, 3.0, 9.0), (1e-6, 1e-3, 1e-1)
 
@@ -108,28 +109,31 @@ def test_the_winner_fitted_again_is_as_good_as_it_was(name: str, tmp_path: Path)
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-def test_workers_share_the_rows(
-    client2: Client, stores: dict[str, tuple[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("daskkern.systems.grid_sums._SHARE", 128)
-    store = stores["digits"][0]
-    here = sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=50)
-    there = sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=50, client=client2)
+def test_workers_share_the_rows(client2: Client, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((80_000, 3))  # three shares of 32,768 rows
+    np.savez(tmp_path / "d.npz", X=X, y=np.sin(X[:, 0]) + X[:, 1])
+    daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr")
+    store = str(tmp_path / "d.zarr")
+    here = sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=20)
+    there = sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=20, client=client2)
     assert there.points == here.points
 
 
-def test_distances_are_computed_once(stores: dict[str, tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes: list[tuple[int, int]] = []
-    block = grid._Distance.block
+class Counted(Gaussian):
+    """Counts the rows that distances are taken of."""
 
-    def counted(self: object, X: np.ndarray, Z: object) -> np.ndarray:
-        shapes.append(X.shape)
-        return block(self, X, Z)
+    rows: ClassVar[list[int]] = []
 
-    monkeypatch.setattr(grid._Distance, "block", counted)
+    def transform(self, X: Array) -> Array:
+        self.rows.append(len(X))
+        return super().transform(X)
+
+
+def test_distances_are_computed_once(stores: dict[str, tuple[str, str]]) -> None:
+    Counted.rows.clear()
     store, test = stores["digits"]
-    sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=30, test=test)
-    assert sum(m for m, _ in shapes) == 700
+    sweep(store, kernel=Counted(), length_scales=SCALES, alphas=ALPHAS, landmarks=30, test=test)
+    assert sum(m for m in Counted.rows if m != 30) == 700  # not of the landmarks, for each length scale
 
 
 def test_what_is_refused(stores: dict[str, tuple[str, str]], tmp_path: Path) -> None:

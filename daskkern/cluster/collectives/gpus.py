@@ -12,15 +12,18 @@ from distributed.diagnostics import nvml
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.collectives.nccl import NcclCommunicator, nccl_module
+from daskkern.cluster.collectives.nccl import GATHER_BYTES, NcclCommunicator, nccl_module
 
 
 @contextmanager
-def gpu_collectives(host: Communicator, xp: ModuleType) -> Iterator[tuple[Communicator, str]]:
+def gpu_collectives(
+    host: Communicator, xp: ModuleType, gather_bytes: int = GATHER_BYTES
+) -> Iterator[tuple[Communicator, str]]:
     """Yield the communicator for arrays of `xp`, and a line that describes it; "" where there is no choice.
 
     It is an NCCL communicator where every rank has NCCL and a GPU of its own, else `host` itself: arrays then go
-    through host memory. A collective of `host`, which stays open.
+    through host memory. A collective of `host`, which stays open. `gather_bytes` is that of
+    :class:`daskkern.cluster.collectives.nccl.NcclCommunicator`.
 
     Raises
     ------
@@ -31,7 +34,7 @@ def gpu_collectives(host: Communicator, xp: ModuleType) -> Iterator[tuple[Commun
     if reason is None:
         yield host, ""
         return
-    communicator = None if reason else _join(host, xp)
+    communicator = None if reason else _join(host, xp, gather_bytes)
     if communicator is None:
         yield host, f"collectives are staged through host memory: {reason or 'NCCL could not be started on all ranks'}"
         return
@@ -77,7 +80,7 @@ def _identity(xp: ModuleType) -> HostArray:
     return identity
 
 
-def _join(host: Communicator, xp: ModuleType) -> NcclCommunicator | None:
+def _join(host: Communicator, xp: ModuleType, gather_bytes: int) -> NcclCommunicator | None:
     """Form the NCCL communicator of all ranks; None on all of them if any rank failed. A collective."""
     nccl = nccl_module()
     words = np.zeros(16, np.int64)
@@ -99,7 +102,7 @@ def _join(host: Communicator, xp: ModuleType) -> NcclCommunicator | None:
         thread.join(0.01)
     everyone = np.concatenate(host.allgather(np.array([len(made)], np.int64)))
     if everyone.all():
-        return NcclCommunicator(host, xp, made[0])
+        return NcclCommunicator(host, xp, made[0], gather_bytes)
     for link in made:
         link.abort()
     return None

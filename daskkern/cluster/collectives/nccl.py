@@ -23,8 +23,8 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import CommunicatorClosedError
 
-_GATHER_BYTES = 8_000_000
-"""Up to this many bytes of all ranks together, every rank gathers all terms and adds them itself."""
+GATHER_BYTES = 8_000_000
+"""Bytes of all ranks together up to which sums are gathered, unless a communicator is given another number."""
 
 _POLL_S = 2e-5
 
@@ -42,12 +42,14 @@ class NcclCommunicator(Communicator):
         CuPy.
     link : cupy.cuda.nccl.NcclCommunicator
         Used are its allGather, broadcast, send, recv, check_async_error, abort and destroy.
+    gather_bytes : int
+        Up to this many bytes of all ranks together, every rank gathers all terms of a sum and adds them itself.
     """
 
-    def __init__(self, host: Communicator, xp: ModuleType, link: Any) -> None:
+    def __init__(self, host: Communicator, xp: ModuleType, link: Any, gather_bytes: int = GATHER_BYTES) -> None:
         self.rank, self.size, self.timeout_s = host.rank, host.size, host.timeout_s
         self._host, self._xp, self._link = host, xp, link
-        self._sent = 0
+        self._sent, self._gather_bytes = 0, gather_bytes
         self._ways: Counter[str] = Counter()
         self._nccl = nccl = nccl_module()
         self._types = {"float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "int64": nccl.NCCL_INT64}
@@ -66,7 +68,7 @@ class NcclCommunicator(Communicator):
     def allreduce(self, array: Array) -> Array:
         if not self._is_mine(array):
             return self._host.allreduce(array)
-        if array.nbytes * self.size <= _GATHER_BYTES:
+        if array.nbytes * self.size <= self._gather_bytes:
             self._ways["nccl"] += 1
             return _added(self._gathered(array, "allreduce"))
         self._ways["nccl, segments"] += 1

@@ -117,8 +117,13 @@ class StoreDescription:
         return sum(array.stored_bytes for array in self.arrays)
 
 
-def describe_store(source: StoreLocation) -> StoreDescription:
+def describe_store(source: StoreLocation, max_values: int = _VALUES) -> StoreDescription:
     """Describe a store. Reads its attributes and at most some million targets and weights, never features.
+
+    Parameters
+    ----------
+    max_values : int
+        Targets, and weights, to read at most: of evenly spaced chunks of rows, of one at least.
 
     Raises
     ------
@@ -139,8 +144,8 @@ def describe_store(source: StoreLocation) -> StoreDescription:
         task=info.task,
         classes=info.classes,
         class_counts=info.class_counts,
-        targets=_targets(rows, info) if info.task == "regression" else (),
-        weight=_weight(rows) if info.has_weight else None,
+        targets=_targets(rows, info, max_values) if info.task == "regression" else (),
+        weight=_weight(rows, max_values) if info.has_weight else None,
         chunk_rows=info.chunk_rows,
         arrays=arrays,
         density=None if rows.n_stored is None else rows.n_stored / (info.n_rows * info.n_features),
@@ -175,10 +180,10 @@ def _columns(info: StoreInfo) -> tuple[ColumnDescription, ...]:
     return tuple(ColumnDescription(name, *(float(value) for value in values)) for name, *values in columns)
 
 
-def _targets(rows: Rows, info: StoreInfo) -> tuple[TargetDescription, ...]:
+def _targets(rows: Rows, info: StoreInfo, max_values: int) -> tuple[TargetDescription, ...]:
     statistics = info.target_statistics
     assert statistics is not None
-    y = _sample(rows, Fields.y, info.n_targets)
+    y = _sample(rows, Fields.y, info.n_targets, max_values)
     names = info.target_names or tuple(f"target {number}" for number in range(info.n_targets))
     return tuple(
         _target(name, y[:, j], float(statistics.mean[j]), float(statistics.std[j])) for j, name in enumerate(names)
@@ -198,17 +203,17 @@ def _target(name: str, values: FloatArray, mean: float, std: float) -> TargetDes
     )
 
 
-def _weight(rows: Rows) -> WeightDescription:
-    values = _sample(rows, Fields.weight, 1)
+def _weight(rows: Rows, max_values: int) -> WeightDescription:
+    values = _sample(rows, Fields.weight, 1, max_values)
     low, high = float(values.min()), float(values.max())
     return WeightDescription(float(values.mean()), low, high, int((values == 0).sum()), len(values))
 
 
-def _sample(rows: Rows, field: Fields, width: int) -> HostArray:
+def _sample(rows: Rows, field: Fields, width: int, max_values: int) -> HostArray:
     """Return one field of evenly spaced chunks of rows, of all where they are not too many."""
     chunk = rows.chunk_rows
     n_chunks = -(-rows.n_rows // chunk)
-    most = max(1, _VALUES // (chunk * width))
+    most = max(1, max_values // (chunk * width))
     starts = chunk * np.unique(np.linspace(0, n_chunks - 1, min(most, n_chunks)).round().astype(np.int64))
     blocks = [rows.read(int(start), min(int(start) + chunk, rows.n_rows), field) for start in starts]
     parts = [block.y if field is Fields.y else block.weight for block in blocks]

@@ -22,7 +22,8 @@ from daskkern.errors import StoreError
 
 GAP = 1 << 17
 """Bytes: ranges with smaller gaps are read together, since a request costs as much as reading some 100 kB."""
-_PART = 1 << 22
+PART_BYTES = 1 << 22
+"""Bytes that are read at once, or those of one range if that is more."""
 _AT_ONCE = 32
 
 
@@ -61,7 +62,9 @@ def gives_ranges(array: "zarr.Array[Any]") -> bool:
     return found is not None and len(found) == 1
 
 
-def parts_at(array: "zarr.Array[Any]", positions: IntArray) -> Iterator[tuple[slice, HostArray]]:
+def parts_at(
+    array: "zarr.Array[Any]", positions: IntArray, *, gap: int = GAP, part_bytes: int = PART_BYTES
+) -> Iterator[tuple[slice, HostArray]]:
     """Yield slices and the rows at ``positions[slice]`` of an array, not scaled, one part after the other.
 
     Rows close to each other are read together, each byte once, and up to 32 ranges at once.
@@ -72,6 +75,10 @@ def parts_at(array: "zarr.Array[Any]", positions: IntArray) -> Iterator[tuple[sl
         An array for which :func:`has_plain_chunks` is true.
     positions : (k,) int64
         Ascending; repeated ones are allowed.
+    gap : int
+        Bytes up to which what lies between two rows is read with them.
+    part_bytes : int
+        Bytes of a part, at most; one range that is longer is a part by itself.
 
     Raises
     ------
@@ -80,14 +87,14 @@ def parts_at(array: "zarr.Array[Any]", positions: IntArray) -> Iterator[tuple[sl
 
     Notes
     -----
-    Memory: 4 MiB as read, or one chunk if that is more, and the requested rows of it, twice.
+    Memory: `part_bytes` as read, or one chunk if that is more, and the requested rows of it, twice.
     """
     row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:]))
     part: list[_Range] = []
     filled = 0
-    for span in _ranges(positions, array.chunks[0], row_bytes):
+    for span in _ranges(positions, array.chunks[0], row_bytes, gap):
         size = (span.last - span.first + 1) * row_bytes
-        if part and filled + size > _PART:
+        if part and filled + size > part_bytes:
             yield _read(array, positions, part)
             part, filled = [], 0
         part.append(span)
@@ -104,11 +111,11 @@ def rows_at(array: "zarr.Array[Any]", positions: IntArray) -> HostArray:
     return rows
 
 
-def _ranges(positions: IntArray, chunk_rows: int, row_bytes: int) -> Iterator[_Range]:
+def _ranges(positions: IntArray, chunk_rows: int, row_bytes: int, gap: int) -> Iterator[_Range]:
     """Yield the ranges of rows to read, split where chunks end, and where a gap is not worth reading."""
     if not positions.size:
         return
-    apart = (np.diff(positions) - 1) * row_bytes > GAP
+    apart = (np.diff(positions) - 1) * row_bytes > gap
     cuts = np.flatnonzero(apart | (np.diff(positions // chunk_rows) > 0)) + 1
     edges = [0, *cuts.tolist(), positions.size]
     for begin, end in pairwise(edges):

@@ -101,13 +101,7 @@ class BudgetedRows:
         return np.flatnonzero(~self._used)
 
     def _least(self) -> int:
-        """Return the point whose term has the least norm: of equal ones, as the hinge makes them, the oldest.
-
-        A new point takes the slot of the one before it that was removed, so that slots after it have older points.
-        """
-        terms = self._norms * self._square
-        equal = np.flatnonzero(terms <= terms.min() * (1 + _ROUNDING))
-        return int(equal[np.searchsorted(equal, self._newest, side="right") % equal.size])
+        return least_term(self._norms * self._square, self._newest)
 
     def _remove(self) -> None:
         self._drop([self._least()])
@@ -183,6 +177,15 @@ class BudgetedRows:
 def _used(coef: FloatArray) -> HostArray:
     """Return which rows are not 0."""
     return np.asarray(coef.any(axis=1))
+
+
+def least_term(terms: FloatArray, newest: int) -> int:
+    """Return the point whose term (p,) has the least norm: of equal ones, as the hinge makes them, the oldest.
+
+    A new point takes the slot of the one before it that was removed, so that slots after `newest` have older points.
+    """
+    equal = np.flatnonzero(terms <= terms.min() * (1 + _ROUNDING))
+    return int(equal[np.searchsorted(equal, newest, side="right") % equal.size])
 
 
 def _squares(coef: FloatArray) -> FloatArray:

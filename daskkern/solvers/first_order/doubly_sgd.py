@@ -18,7 +18,7 @@ Where we differ: t0 keeps the first steps below ``1 / (L max k(x, x))``; the pap
 steps on real data.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -45,6 +45,16 @@ class DoublyRun:
     v: Array
     scale: float
     step: int
+
+    def shrunk(self, factor: float, least: float = _LEAST_SCALE) -> "DoublyRun":
+        """Return a run whose coefficients are those of this one times `factor`, with a `v` of its own.
+
+        A scale below `least` is multiplied into `v`, so that it never underflows.
+        """
+        scale = self.scale * factor
+        if scale < least:
+            return replace(self, v=self.v * scale, scale=1.0)
+        return replace(self, v=self.v.copy(), scale=scale)
 
 
 @dataclass(frozen=True)
@@ -85,13 +95,11 @@ class DoublySGD(Solver[DoublyRun]):
         if batch.excess:
             squares = batch.size * setup.statistics.beta + batch.excess
             gamma = min(gamma, longest_step(batch.size, squares, smoothness_of(problem.loss)))
-        scale = state.scale * (1 - gamma * problem.alpha)
-        v = state.v * scale if scale < _LEAST_SCALE else state.v.copy()
-        scale = 1.0 if scale < _LEAST_SCALE else scale
-        own = self._fresh(problem, state.step)
+        own, run = self._fresh(problem, state.step), state.shrunk(1 - gamma * problem.alpha)
         if own.size:
-            v[namespace_of(v).asarray(own)] = self._pullback(problem, own, batch, g * (-gamma / batch.size / scale))
-        return DoublyRun(v, scale, state.step + 1), loss
+            places = namespace_of(run.v).asarray(own)
+            run.v[places] = self._pullback(problem, own, batch, g * (-gamma / batch.size / run.scale))
+        return replace(run, step=state.step + 1), loss
 
     def step_size(self, problem: ColumnProblem, t: int) -> float:
         """Return ``theta / (alpha (t0 + t))`` for step t, from 1."""

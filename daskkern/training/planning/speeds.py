@@ -1,5 +1,6 @@
 """How fast the products and factors of a fit are on this process's device, measured in a fraction of a second."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -50,13 +51,42 @@ class Speeds:
     memory: float
 
 
-_KNOWN_SECONDS = 600.0
-_known: dict[Hashable, tuple[float, Speeds | None]] = {}
-_lock = threading.Lock()
+class SpeedCache:
+    """Speeds that hold for a while, in a process; one measurement at a time, since two would slow each other down.
+
+    Parameters
+    ----------
+    seconds : float
+        How long a measurement holds.
+    """
+
+    def __init__(self, seconds: float = 600.0) -> None:
+        self._seconds = seconds
+        self._known: dict[Hashable, tuple[float, Speeds]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, measure: Callable[[], Speeds]) -> Speeds:
+        """Return the speeds of `key`: those that are known, or those that `measure` returns."""
+        with self._lock:
+            measured, found = self._known.get(key, (-math.inf, None))
+            if found is None or time.monotonic() - measured >= self._seconds:
+                found = measure()
+                self._known[key] = time.monotonic(), found
+            return found
+
+
+_GPU_SPEEDS = SpeedCache()
 
 
 def speeds(
-    kernel: Kernel, X: HostArray, Z: HostArray, n_outputs: int, width: int, threads: int, xp: ModuleType
+    kernel: Kernel,
+    X: HostArray,
+    Z: HostArray,
+    n_outputs: int,
+    width: int,
+    threads: int,
+    xp: ModuleType,
+    cache: SpeedCache = _GPU_SPEEDS,
 ) -> Speeds:
     """Return the speeds of this process's device, which is the host where `xp` is NumPy.
 
@@ -71,16 +101,13 @@ def speeds(
         Columns of a downdate.
     threads : int
         Of the host.
+    cache : SpeedCache
+        Of GPUs.
     """
     if xp is np or is_sparse(X) or is_sparse(Z):
         return _measured(kernel, X, Z, n_outputs, width, threads, xp)
     key = (xp, xp.cuda.runtime.getDevice(), repr(kernel), X.dtype, X.shape, Z.shape, n_outputs, width)
-    with _lock:  # two tasks at once would slow each other down
-        measured, found = _known.get(key, (-_KNOWN_SECONDS, None))
-        if found is None or time.monotonic() - measured >= _KNOWN_SECONDS:
-            found = _measured(kernel, X, Z, n_outputs, width, threads, xp)
-            _known[key] = time.monotonic(), found
-        return found
+    return cache.get(key, lambda: _measured(kernel, X, Z, n_outputs, width, threads, xp))
 
 
 def _measured(

@@ -41,8 +41,7 @@ def prepare_nystrom(
     block_H, weight_H = held_out_rows(rows, settings, targets, sampling, np.zeros(0, np.int64))
     sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
     directions = settings.solver.spectrum(Z.shape[0], n, explicit=False).directions
-    blocks = -(-n // _GRAM_ROWS)
-    shares = slices(n, -(-blocks // (settings.virtual_shards or _gram_tasks())) * _GRAM_ROWS)
+    shares = gram_shares(n, settings.virtual_shards or _gram_tasks())
     state = nystrom_state(
         settings.kernel,
         Z,
@@ -75,6 +74,12 @@ def prepare_nystrom(
     return Prepared(
         basis, chosen.indices, own, Z[:0], state, targets, plan, 1, validation, stages, sampling, sizes=sizes
     )
+
+
+def gram_shares(n: int, n_tasks: int) -> list[slice]:
+    """Return the rows of each Gram task, for `n` rows and at most `n_tasks` tasks: whole blocks of 4,096 rows."""
+    blocks = -(-n // _GRAM_ROWS)
+    return slices(n, -(-blocks // n_tasks) * _GRAM_ROWS)
 
 
 def _gram_tasks() -> int:

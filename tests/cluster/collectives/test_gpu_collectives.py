@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.collectives import nccl
 from daskkern.cluster.collectives.gpus import gpu_collectives
-from daskkern.cluster.collectives.nccl import NcclCommunicator
+from daskkern.cluster.collectives.nccl import GATHER_BYTES, NcclCommunicator
 from daskkern.errors import CommunicatorClosedError
 from tests.support.gpu.fake_cupy import Fake
 from tests.support.threads import run_threads
@@ -40,13 +39,19 @@ def cupy(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def on_gpus(
-    size: int, cupy: ModuleType, work: Callable[[Communicator, str], Any], *, share: bool = False, timeout_s: float = 10
+    size: int,
+    cupy: ModuleType,
+    work: Callable[[Communicator, str], Any],
+    *,
+    share: bool = False,
+    timeout_s: float = 10,
+    gather_bytes: int = GATHER_BYTES,
 ) -> list[Any]:
     """Run `work` on threads with a GPU each, or one for all."""
 
     def rank_main(host: Communicator) -> Any:
         cupy.cuda.runtime.setDevice(0 if share else host.rank)
-        with gpu_collectives(host, cupy) as (comm, note):
+        with gpu_collectives(host, cupy, gather_bytes) as (comm, note):
             return work(comm, note)
 
     return run_threads(size, rank_main, timeout_s)
@@ -61,11 +66,8 @@ def contribution(rank: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_the_numbers_are_those_of_the_host_to_the_bit(
-    way: str, size: int, dtype: str, cupy: ModuleType, fake: Fake, monkeypatch: pytest.MonkeyPatch
+    way: str, size: int, dtype: str, cupy: ModuleType, fake: Fake
 ) -> None:
-    if way == "in segments":
-        monkeypatch.setattr(nccl, "_GATHER_BYTES", -1)
-
     def work(comm: Communicator, note: str) -> list[Any]:
         assert isinstance(comm, NcclCommunicator)
         assert note == "collectives run over NCCL 23203"
@@ -89,7 +91,7 @@ def test_the_numbers_are_those_of_the_host_to_the_bit(
         np.testing.assert_array_equal(comm.allreduce(np.ones(2)), np.full(2, comm.size))  # host arrays stay there
         return found
 
-    results = on_gpus(size, cupy, work)
+    results = on_gpus(size, cupy, work, gather_bytes=GATHER_BYTES if way == "gathered" else -1)
     for position, shape in enumerate(SHAPES):
         inputs = [contribution(rank, shape, dtype) for rank in range(size)]
         expected = inputs[0].copy()

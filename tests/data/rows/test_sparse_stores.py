@@ -19,6 +19,7 @@ from daskkern.data.rows.finite import first_not_finite
 from daskkern.data.rows.rows import Fields, take
 from daskkern.data.rows.subset import RowsWithout
 from daskkern.data.schema.column_statistics import Moments
+from daskkern.data.storage.csr_store import PARTS
 from daskkern.data.storage.store import open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.data.storage.writer import StoreWriter
@@ -34,9 +35,7 @@ def sparse_rows(rng: np.random.Generator) -> HostArray:
 
 
 @pytest.fixture
-def store_path(tmp_path: Path, S: HostArray, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("daskkern.data.storage.csr_store._LEAST_ENTRIES", 7)
-    monkeypatch.setattr("daskkern.data.storage.csr_store._POINTER_CHUNK", 9)
+def store_path(tmp_path: Path, S: HostArray) -> Path:
     return _write(tmp_path / "s", S)
 
 
@@ -74,16 +73,22 @@ def test_rows_come_back_in_annadata_layout(store_path: Path, S: HostArray) -> No
         np.testing.assert_array_equal(block.y, np.arange(start, stop) % 3)
 
 
-def test_reading_rows_reads_only_their_chunks(store_path: Path, S: HostArray) -> None:
+def test_reading_rows_reads_only_their_chunks(tmp_path: Path, S: HostArray) -> None:
+    S = np.tile(S, (800, 1))  # 82,400 rows: several chunks of entries, and two of row pointers
+    n, path = len(S), _write(tmp_path / "s", S, chunk_rows=5000)
+    chunks = {part: sorted(int(chunk.name) for chunk in (path / "X" / part / "c").iterdir()) for part in PARTS}
+    assert (len(chunks["data"]) > 3, chunks["indptr"]) == (True, [0, 1])
+    rows = StoreRows(open_store(path))
+    for start, stop in [(0, n), (65_000, 66_000), (65_535, 65_537), (n - 1, n)]:
+        np.testing.assert_array_equal(_dense(rows.read(start, stop).X), S[start:stop])
     for part in ("data", "indices"):
-        for chunk in (store_path / "X" / part / "c").iterdir():
-            if int(chunk.name) > 2:
-                chunk.write_bytes(b"")
-    rows = StoreRows(open_store(store_path))
-    stop = int(np.searchsorted(np.cumsum(np.count_nonzero(S, axis=1)), 20, side="right"))
+        for number in chunks[part][1:]:
+            (path / "X" / part / "c" / str(number)).write_bytes(b"")
+    size = zarr.open_array(path / "X" / "data", mode="r").chunks[0]
+    stop = int(np.searchsorted(np.cumsum(np.count_nonzero(S, axis=1)), size, side="right"))
     np.testing.assert_array_equal(_dense(rows.read(0, stop).X), S[:stop])
-    with pytest.raises(StoreError, match="rows 100 to 103 of X of the store"):
-        rows.read(100, 103)
+    with pytest.raises(StoreError, match=f"rows {n - 3} to {n} of X of the store"):
+        rows.read(n - 3, n)
 
 
 def _dense(X: object) -> HostArray:

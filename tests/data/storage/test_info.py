@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse
 
 from daskkern.data.shuffle.shuffle import shuffle_store
-from daskkern.data.storage import info as info_module
 from daskkern.data.storage.info import QUANTILES, describe_store
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import StoreError
@@ -63,11 +62,10 @@ def test_regression_targets_have_quantiles_and_a_histogram(tmp_path: Path, rng: 
     assert found.sorted_share > 0.5
 
 
-def test_large_targets_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_targets_are_sampled(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "s", n_features=1, task="regression", chunk_rows=10) as writer:
         writer.append(np.zeros((1005, 1), np.float32), np.arange(1005.0))
-    monkeypatch.setattr(info_module, "_VALUES", 100)
-    (target,) = describe_store(tmp_path / "s").targets
+    (target,) = describe_store(tmp_path / "s", max_values=100).targets
     assert target.n_sampled == 95  # ten of 101 chunks, the last of which has five rows
     assert (target.quantiles[0], target.quantiles[-1]) == (0.0, 1004.0)
     assert target.mean == 502.0  # of all rows

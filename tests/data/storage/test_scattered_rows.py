@@ -16,7 +16,6 @@ from zarr.storage import LocalStore, WrapperStore
 from daskkern.arrays import HostArray
 from daskkern.data.rows.rows import Fields, take
 from daskkern.data.rows.subset import RowsWithout
-from daskkern.data.storage import random_access as scattered
 from daskkern.data.storage.random_access import gives_ranges, has_plain_chunks, parts_at, rows_at
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.store_rows import StoreRows
@@ -56,12 +55,13 @@ def array() -> "zarr.Array[zarr.core.metadata.ArrayV3Metadata]":
 @settings(max_examples=100, deadline=None)
 def test_any_rows_are_those_of_a_plain_read(array: "zarr.Array", places: list[int], gap: int, part: int) -> None:
     positions = np.sort(np.array(places, np.int64))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(scattered, "GAP", gap)
-        patched.setattr(scattered, "_PART", part)
-        np.testing.assert_array_equal(rows_at(array, positions), array[:][positions])
-        covered = [np.arange(positions.size)[slots] for slots, _ in parts_at(array, positions)]
-    np.testing.assert_array_equal(np.concatenate([*covered, np.empty(0, int)]), np.arange(positions.size))
+    np.testing.assert_array_equal(rows_at(array, positions), array[:][positions])
+    covered = 0
+    for slots, rows in parts_at(array, positions, gap=gap, part_bytes=part):
+        assert (slots.start, len(rows)) == (covered, slots.stop - slots.start)
+        np.testing.assert_array_equal(rows, array[:][positions[slots]])
+        covered = slots.stop
+    assert covered == positions.size
 
 
 @pytest.mark.parametrize("dtype", ["float16", ">f4", "int8", ">i8", "uint16"])

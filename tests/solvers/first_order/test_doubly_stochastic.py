@@ -13,6 +13,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Drawn, Gaussian, Kernel
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
 from daskkern.solvers import SGD, DoublySGD
+from daskkern.solvers.first_order.doubly_sgd import DoublyRun
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
@@ -40,9 +41,7 @@ def _coef(fit: Fit, ranks: int = 1) -> HostArray:
     return coef
 
 
-@pytest.mark.parametrize("least_scale", [1e-6, 0.9])
-def test_it_is_the_papers_algorithm(least_scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.solvers.first_order.doubly_sgd._LEAST_SCALE", least_scale)
+def test_it_is_the_papers_algorithm() -> None:
     loss = SquaredHinge()
     fit = _fit(loss)
     plan, drawn, X = fit.prepared.plan, fit.prepared.basis.kernel, fit.source.X
@@ -61,6 +60,16 @@ def test_it_is_the_papers_algorithm(least_scale: float, monkeypatch: pytest.Monk
             a[own] = -gamma / B.size * phi[B, own].T @ g
     assert t * 16 == len(a)
     np.testing.assert_allclose(_coef(fit), a, atol=1e-10)
+
+
+def test_coefficients_that_shrink_step_by_step_never_underflow() -> None:
+    v = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
+    run, wanted = DoublyRun(v, 1.0, 0), v.astype(np.float64)
+    for factor in (0.5, 1e-3, 1e-4, 0.9, 1e-5, 1e-2):
+        run, wanted, before = run.shrunk(factor), wanted * factor, run
+        assert 1e-6 <= run.scale <= 1
+        assert run.v is not before.v
+        np.testing.assert_allclose(run.v.astype(np.float64) * run.scale, wanted, rtol=1e-6)
 
 
 def _distance(epochs: int, seed: int) -> float:

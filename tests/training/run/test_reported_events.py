@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import CheckpointWritten, Event, FitStarted, RankReported, SpectrumFound
 from daskkern.solvers import EigenPro, NystromSGD, Pegasos, Solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.fit import fit
+from daskkern.training.run.rank_state import RankReporter
 from tests.support.fits import toy_settings, toy_source
 
 
@@ -52,10 +55,18 @@ def test_a_solver_without_a_spectrum_tells_none() -> None:
     assert not [event for event in events if isinstance(event, SpectrumFound)]
 
 
-def test_a_rank_tells_its_memory_against_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.run.rank_state._INTERVAL_S", 0.0)
+@pytest.mark.parametrize(("interval_s", "n_reports"), [(0.0, 4), (1e9, 1)])
+def test_reports_are_as_far_apart_as_they_are_to_be(interval_s: float, n_reports: int) -> None:
+    reports: list[Event] = []
+    plan = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 30)
+    report = RankReporter(RankContext(reports.append), 3, plan, 2, np, interval_s)
+    for _ in range(4):
+        report()
+    assert [(event.rank, event.device) for event in reports] == [(3, "CPU, 2 threads")] * n_reports
+
+
+def test_a_rank_tells_its_memory_against_the_plan() -> None:
     reports = [event for event in _reported(Landmarks(40), EigenPro()) if isinstance(event, RankReported)]
-    assert len(reports) > 2
     last = reports[-1]
     assert (last.rank, last.worker) == (0, "this process")
     assert last.device.startswith("CPU, ")

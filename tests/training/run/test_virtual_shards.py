@@ -28,7 +28,6 @@ from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.run.shards import context_of_shard
-from daskkern.training.setup import nystrom_sgd as prepare_nystrom
 from tests.support.cluster import local_cluster
 from tests.support.fits import Fit, Runs, toy_settings, toy_source
 from tests.support.solvers.table import TABLE, coefficients, row_fit
@@ -144,14 +143,18 @@ def test_every_solver_gives_the_same_bits(name: str) -> None:
     np.testing.assert_array_equal(two, alone)
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_set_up_of_nystrom_sgd_does_not_depend_on_the_workers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_set_up_of_nystrom_sgd_does_not_depend_on_the_workers(dtype: str) -> None:
     settings = toy_settings(Landmarks(40), NystromSGD(mode="streamed"), dtype=dtype)
-    monkeypatch.setattr(prepare_nystrom, "_GRAM_ROWS", 16)
+    rng = np.random.default_rng(0)
+    X, weight = rng.standard_normal((13_000, 4)), rng.uniform(0.2, 2.0, 13_000)  # four blocks of 4,096 rows
+    info = replace(toy_source().info, n_rows=len(X))
+    source = ArraySource(X, np.digitize(X[:, 0], [-0.7, 0.7]), weight, info)
     states = []
     for workers in (1, 2, 4):
-        monkeypatch.setattr(prepare_nystrom, "_gram_tasks", lambda workers=workers: workers)
-        states.append(Fit.of(toy_source(weighted=True), replace(settings, virtual_shards=3)).prepared.state)
+        with Client(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None):
+            states.append(Fit.of(source, replace(settings, virtual_shards=3)).prepared.state)
     for state in states[1:]:
         np.testing.assert_array_equal(state.M, states[0].M)
         assert state.top == states[0].top

@@ -234,9 +234,9 @@ def test_the_sample_takes_little_of_the_work_and_follows_no_machine() -> None:
 
 
 @pytest.mark.parametrize("solver", [EigenPro(), SOLVERS["falkon"](), Direct()], ids=["eigenpro", "falkon", "direct"])
-def test_the_memory_plan_knows_of_it(solver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(penalty, "SAMPLES", (3000,))
-    monkeypatch.setattr(penalty, "_SHARE", 1e9)
+def test_the_memory_plan_knows_of_it(solver: Any) -> None:
+    s = sample_rows(3000, 20, 1, 1, _ridge(basis=Landmarks(20), solver=solver))
+    assert s >= 300
     source = _regression(*_waves(3000, 0.1))
     chosen, given = (
         upper_bound_plan(
@@ -244,7 +244,7 @@ def test_the_memory_plan_knows_of_it(solver: Any, monkeypatch: pytest.MonkeyPatc
         ).total
         for alpha in ("auto", 1e-3)
     )
-    assert 0.3 * 8 * 5 * 3000**2 < chosen - given < 1.1 * 8 * 5 * 3000**2
+    assert 0.3 * 8 * 5 * s**2 < chosen - given < 1.1 * 8 * 5 * s**2
 
 
 def test_estimators_keep_it_in_later_calls() -> None:

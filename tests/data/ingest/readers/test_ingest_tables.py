@@ -21,6 +21,8 @@ from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError
 
 Left = Callable[[], list[str]]
+FILLER, BLOCK_ROWS = "x" * 4000, 300
+"""Text of a column that is dropped, and rows with it that are more than a block of the reader, 1 MiB."""
 
 
 def _read(path: Path) -> RowBlock:
@@ -61,16 +63,16 @@ def test_csv_round_trip(tmp_path: Path, X: HostArray) -> None:
     ],
 )
 def test_the_kind_of_a_target_is_decided_over_the_whole_column(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[str], task: str, classes: object
+    tmp_path: Path, values: list[str], task: str, classes: object
 ) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.readers.csv_tables._BLOCK_BYTES", 30)  # several blocks
-    report = _csv(tmp_path, "aa,t\n" + "".join(f"1000{i},{v}\n" for i, v in enumerate(values)), target="t")
+    rows = "".join(f"1000{i},{v},{FILLER}\n" * BLOCK_ROWS for i, v in enumerate(values))
+    report = _csv(tmp_path, f"aa,t,filler\n{rows}", target="t", drop=["filler"])
     assert (report.task, report.classes) == (task, classes)
 
 
-def test_a_feature_may_start_with_whole_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.readers.csv_tables._BLOCK_BYTES", 30)
-    _csv(tmp_path, "a,t\n" + "10,x\n" * 20 + "0.25,y\n" * 3, target="t")
+def test_a_feature_may_start_with_whole_numbers(tmp_path: Path) -> None:
+    rows = f"10,x,{FILLER}\n" * 2 * BLOCK_ROWS + f"0.25,y,{FILLER}\n" * 3
+    _csv(tmp_path, f"a,t,filler\n{rows}", target="t", drop=["filler"])
     block = _read(tmp_path / "s")
     assert block.X is not None
     assert block.X[-1, 0] == 0.25
