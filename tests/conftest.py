@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _no_process_is_left() -> Iterator[None]:
     yield
     try:
-        wait_until(lambda: not marked_processes(), timeout_s=10)
+        wait_until(lambda: not marked_processes())
     except TimeoutError:
         left = marked_processes()
         lines = [described(process) for process in left]

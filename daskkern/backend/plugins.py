@@ -79,7 +79,7 @@ class Registry(MutableMapping[str, T]):
         return found
 
     def forget(self) -> None:
-        """Forget what was loaded: plug-ins of packages that were installed or removed since are looked up anew."""
+        """Forget what was loaded: plug-ins of packages that were installed or removed since are looked up again."""
         self._loaded.clear()
         installed.cache_clear()
 

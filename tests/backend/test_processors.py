@@ -2,6 +2,7 @@
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -61,49 +62,52 @@ def test_affinity_counts_without_control_groups(tmp_path: Path, monkeypatch: pyt
     assert cpu_count(tmp_path) == 3
 
 
-def _n_threads() -> int:
-    """Return how many threads take tiles in the context of the caller."""
+def _n_threads(expected: int) -> int:
+    """Return how many threads take tiles in the context of the caller.
+
+    Each waits for the `expected` others, for long on a busy machine, and then a little for one more.
+    """
     seen: set[int] = set()
-    met = threading.Barrier(3)
+    met, more = threading.Barrier(expected), threading.Barrier(expected + 1)
 
-    def work(_: int) -> None:
+    def work(number: int) -> None:
         seen.add(threading.get_ident())
-        try:
-            met.wait(1.0)
-        except threading.BrokenBarrierError:
-            return
+        with suppress(threading.BrokenBarrierError):
+            if number < expected:
+                met.wait(60.0)
+            more.wait(0.5)
 
-    for_each(range(3), work)
+    for_each(range(expected + 1), work)
     return len(seen)
 
 
-def _usual(monkeypatch: pytest.MonkeyPatch, size: float = _LARGE) -> int:
+def _usual(monkeypatch: pytest.MonkeyPatch, expected: int, size: float = _LARGE) -> int:
     monkeypatch.setattr(concurrency, "cpu_count", lambda: 3)
     with product_threads(None, size):
-        return _n_threads()
+        return _n_threads(expected)
 
 
 def test_a_large_product_takes_all_processors_and_a_small_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert _usual(monkeypatch) == 3
+    assert _usual(monkeypatch, 3) == 3
     assert not in_tile_pool()
-    assert _usual(monkeypatch, size=1e6) == 1
+    assert _usual(monkeypatch, 1, size=1e6) == 1
     with product_threads(2, _LARGE):
         assert in_tile_pool()
-        assert _n_threads() == 2
+        assert _n_threads(2) == 2
 
 
 @pytest.mark.parametrize(("text", "threads"), [("2", 2), ("2,4", 2), ("16", 3), ("", 3), ("0", 3), ("all", 3)])
 def test_the_usual_limit_of_threads_is_kept(text: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", text)
-    assert _usual(monkeypatch) == threads
+    assert _usual(monkeypatch, threads) == threads
 
 
 def test_who_has_decided_before_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     with compute_threads(1):
-        assert _usual(monkeypatch) == 1
+        assert _usual(monkeypatch, 1) == 1
         with product_threads(3, _LARGE):
-            assert _n_threads() == 1
+            assert _n_threads(1) == 1
     inside: list[bool] = []
     with compute_threads(2):  # neither thread may start others from inside a tile
         for_each(range(4), lambda _: inside.append(in_tile_pool()))
@@ -113,17 +117,17 @@ def test_who_has_decided_before_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_task_of_a_worker_is_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with set_thread_state(key="task"):
-        assert _usual(monkeypatch) == 1
+        assert _usual(monkeypatch, 1) == 1
         with product_threads(2, _LARGE):
-            assert _n_threads() == 2
-    assert _usual(monkeypatch) == 3
+            assert _n_threads(2) == 2
+    assert _usual(monkeypatch, 3) == 3
 
 
 @pytest.mark.cluster
 def test_a_task_of_a_cluster_is_one_thread(client2: Client) -> None:
     def count() -> int:
         with product_threads(None, 1e12):
-            return _n_threads()
+            return _n_threads(1)
 
     os_threads = client2.submit(count, pure=False).result(timeout=60)
     assert os_threads == 1

@@ -143,7 +143,7 @@ def _is_steady(nanny: Any) -> bool:
         return False
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0, what: str = "the condition") -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0, what: str = "the condition") -> None:
     """Return once `condition()` is true.
 
     Raises

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from distributed import Worker
 from distributed.comm.addressing import get_address_host
 
 from daskkern.arrays import Array
@@ -16,7 +15,6 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.allreduce import WAYS, Way, children, parent, way_of_sum
-from daskkern.cluster.collectives.mailbox import Mailbox
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
 
@@ -38,26 +36,20 @@ class DaskCommunicator(Communicator):
 
     Parameters
     ----------
-    worker
-        The Dask worker of this process, on which the plugin is installed.
-    mailbox
-        The rank's mailbox, opened by the supervisor.
-    timeout_s
-        How long one collective waits for its peers.
+    transport : PeerTransport
+        That of the rank, used by nobody else.
     way
         The algorithm for all sums, the same on all ranks; None chooses one for each sum.
     """
 
     sends_ahead = True
 
-    def __init__(self, worker: Worker, mailbox: Mailbox, timeout_s: float, way: Way | None = None) -> None:
-        self.rank = mailbox.membership.rank
-        self.size = mailbox.membership.size
-        self.timeout_s = timeout_s
+    def __init__(self, transport: PeerTransport, way: Way | None = None) -> None:
+        self.rank, self.size, self.timeout_s = transport.rank, transport.size, transport.timeout_s
         self.way = way
-        self._transport = PeerTransport(worker, mailbox, timeout_s)
-        self._mailbox = mailbox
-        self._n_hosts = len({get_address_host(address) for address in mailbox.membership.addresses})
+        self._transport = transport
+        self._mailbox = transport.mailbox
+        self._n_hosts = len({get_address_host(address) for address in self._mailbox.membership.addresses})
         self._ways: Counter[str] = Counter()
 
     @property

@@ -18,6 +18,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import SharedThreadLimit
 from daskkern.cluster.collectives.communicator import DaskCommunicator
 from daskkern.cluster.collectives.mailbox import Mailbox
+from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.cluster.gang.worker_plugin import registry_of
 from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
@@ -71,7 +72,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
             ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
             secondary=True,
         )
-    communicator = DaskCommunicator(worker, mailbox, order.collective_timeout_s)
+    communicator = DaskCommunicator(PeerTransport(worker, mailbox, order.collective_timeout_s))
     sender = _EventSender(worker, order.topic)
     context = RankContext(
         emit=sender if order.rank == 0 else silent,

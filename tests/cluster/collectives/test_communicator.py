@@ -74,7 +74,7 @@ def test_other_dtypes_are_refused(client2: Client, dtype: str) -> None:
 
 @pytest.mark.one_in(2, 1)
 def test_a_silent_rank_is_named_with_its_address(client: Client) -> None:
-    settings = GangSettings(collective_timeout_s=2.0)
+    settings = GangSettings(collective_timeout_s=3.0)
     with pytest.raises(CommunicatorClosedError, match=r"nothing came from rank \d at tcp://") as caught:
         run_gang(client, ranks.silent_peer, None, name="silent", settings=settings)
     last = len(run_order(client)) - 1

@@ -44,7 +44,7 @@ def on_gpus(
     work: Callable[[Communicator, str], Any],
     *,
     share: bool = False,
-    timeout_s: float = 10,
+    timeout_s: float = 60,
     gather_bytes: int = GATHER_BYTES,
 ) -> list[Any]:
     """Run `work` on threads with a GPU each, or one for all."""
@@ -145,7 +145,7 @@ def test_on_the_cpu_nothing_is_said() -> None:
 
 def test_when_one_rank_cannot_join_all_take_the_host(cupy: ModuleType, fake: Fake) -> None:
     fake.refuses_to_join = True
-    notes = on_gpus(3, cupy, lambda comm, note: note, timeout_s=1.0)
+    notes = on_gpus(3, cupy, lambda comm, note: note, timeout_s=5.0)
     assert set(notes) == {"collectives are staged through host memory: NCCL could not be started on all ranks"}
     assert "destroyed" not in [link.state for link in fake.links]
 
@@ -164,7 +164,7 @@ def test_a_peer_that_does_not_come_ends_in_an_error_at_the_deadline(cupy: Module
                 comm.allreduce(cupy.asarray(np.ones(3)))
 
     on_gpus(2, cupy, work)
-    assert 0.2 < said[0] < 2
+    assert 0.2 < said[0] < 30
     assert sorted(link.state for link in fake.links) == ["aborted", "destroyed"]
 
 

@@ -24,7 +24,7 @@ def test_a_killed_worker_ends_the_fit_and_leaves_the_cluster_usable(victim: int)
         started = time.monotonic()
         with pytest.raises(ClusterError, match=rf"\(rank {victim}\) left the cluster|supervised fit 'lost' left"):
             run_gang(client, ranks.dies, victim, name="lost", settings=GangSettings(retries=0))
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
         client.wait_for_workers(3, timeout=30)  # the nanny's replacement
         assert run_gang(client, ranks.many_steps, 20, name="again") == [1000.0] * 3
         assert_nothing_left(client)
@@ -44,15 +44,15 @@ def test_a_retired_worker_ends_the_fit(tmp_path: Path) -> None:
 def test_killing_the_client_ends_its_ranks(client2: Client, cluster2: str, tmp_path: Path) -> None:
     with running_fit(cluster2, tmp_path) as child:
         child.kill()
-        child.communicate(timeout=10)
-    wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 2, timeout_s=10, what="the end of both ranks")
+        child.communicate(timeout=60)
+    wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 2, what="the end of both ranks")
     assert_nothing_left(client2)
 
 
 def test_ctrl_c_returns_what_the_ranks_have(client2: Client, cluster2: str, tmp_path: Path) -> None:
     with running_fit(cluster2, tmp_path) as child:
         child.send_signal(signal.SIGINT)
-        output, _ = child.communicate(timeout=20)
+        output, _ = child.communicate(timeout=60)
     assert child.returncode == 0, output
     steps = [int(word) for word in output.strip(" []\n").split(",")]
     assert steps[0] == steps[1] > 0

@@ -53,7 +53,7 @@ class Fit:
         return len(list(self._folder.glob("running-*"))) - len(list(self._folder.glob("done-*")))
 
     def wait_until_running(self, size: int) -> None:
-        wait_until(lambda: self.running() == size, timeout_s=20, what=f"{self._folder.name} on {size} ranks")
+        wait_until(lambda: self.running() == size, timeout_s=60, what=f"{self._folder.name} on {size} ranks")
 
     @property
     def queued(self) -> bool:
@@ -87,11 +87,11 @@ def test_the_second_of_two_fits_waits_and_says_for_what(client2: Client, start: 
     ahead = [status for status in list_fits(client2) if status.metadata.name == "second"][-1].ahead
     assert ahead == (find_fit_named(client2, "first"),)
     cancel(client2, "first")
-    assert len(first.future.result(timeout=20)) == 2
+    assert len(first.future.result(timeout=60)) == 2
     assert sum(isinstance(event, StopRequested) for event in first.events) == 1
     second.wait_until_running(2)
     cancel(client2, "second")
-    second.future.result(timeout=20)
+    second.future.result(timeout=60)
     assert [state(client2, name) for name in ("first", "second")] == ["finished", "finished"]
     assert_nothing_left(client2)
 
@@ -114,7 +114,7 @@ def test_fits_that_leave_room_run_at_the_same_time(
     for name in ("one", "two"):
         cancel(client2, name)
     for fit in fits:
-        assert len(fit.future.result(timeout=20)) == size
+        assert len(fit.future.result(timeout=60)) == size
         assert not fit.queued
     assert_nothing_left(client2)
 
@@ -126,11 +126,11 @@ def test_a_fit_that_waits_can_be_cancelled(client2: Client, start: Callable[...,
     wait_until(lambda: second.queued, what="a queued fit")
     cancel(client2, "waits")
     with pytest.raises(FitCancelledError, match="was cancelled before it had its workers"):
-        second.future.result(timeout=20)
+        second.future.result(timeout=60)
     assert state(client2, "waits") == "cancelled"
     cancel(client2, "holds", abort=True)
     with pytest.raises(FitCancelledError, match="was cancelled; nothing was written"):
-        first.future.result(timeout=20)
+        first.future.result(timeout=60)
     assert state(client2, "holds") == "cancelled"
     assert_nothing_left(client2)
 
@@ -138,7 +138,7 @@ def test_a_fit_that_waits_can_be_cancelled(client2: Client, start: Callable[...,
 def test_a_client_that_dies_gives_its_place_back(client2: Client, cluster2: str, tmp_path: Path) -> None:
     with running_fit(cluster2, tmp_path) as child:
         child.kill()
-        child.communicate(timeout=10)
+        child.communicate(timeout=60)
     assert run_gang(client2, ranks.many_steps, 5, name="next") == [1000.0] * 2
     wait_until(lambda: state(client2, "child") == "lost", what="the end of the dead client's fit")
 
@@ -159,7 +159,7 @@ def test_ordinary_work_goes_on_beside_fits(client2: Client, start: Callable[...,
     fit.wait_until_running(2)
     assert client2.gather(client2.map(lambda x: x + 1, range(20), pure=False), direct=False) == list(range(1, 21))
     cancel(client2, "beside")
-    fit.future.result(timeout=20)
+    fit.future.result(timeout=60)
 
 
 @pytest.mark.repeated

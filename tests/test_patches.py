@@ -1,0 +1,74 @@
+"""Tests replace what a module offers, never its private names: those are free to change."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+BENCHMARKS = TESTS / "benchmarks"
+"""Tests of programs that are no part of the package."""
+PATCHING = {"setattr", "delattr", "object", "multiple", "patch", "dict"}
+
+
+def _is_private(name: object) -> bool:
+    return isinstance(name, str) and any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+
+
+def _patched(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the lines where a private name of something else than the caller's own object is replaced, and the name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func
+            called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            owner = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+            if called not in PATCHING or (called in ("object", "multiple", "dict") and not owner.endswith("patch")):
+                continue
+            for given in node.args[:2]:
+                if isinstance(given, ast.Constant) and _is_private(given.value):
+                    yield node.lineno, str(given.value)
+                elif isinstance(given, ast.Attribute) and _is_private(given.attr):
+                    yield node.lineno, ast.unparse(given)
+        elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for each in target.elts if isinstance(target, ast.Tuple) else [target]:
+                    own = isinstance(each, ast.Attribute) and ast.unparse(each.value) in ("self", "cls", "made")
+                    if isinstance(each, ast.Attribute) and _is_private(each.attr) and not own:
+                        yield node.lineno, ast.unparse(each)
+
+
+FILES = [path for path in sorted(TESTS.rglob("*.py")) if BENCHMARKS not in path.parents]
+
+
+def test_no_test_replaces_a_private_name() -> None:
+    found = [
+        f"{path.relative_to(TESTS)}:{line}: {name}"
+        for path in FILES
+        for line, name in _patched(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not found, "give the test a parameter, a setting or the real situation in place of: " + "; ".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'monkeypatch.setattr("daskkern.x._NAME", 1)',
+        'monkeypatch.setattr(module, "_NAME", 1)',
+        'monkeypatch.setattr(module._Class, "block", f)',
+        'monkeypatch.delattr(module, "_name")',
+        'mock.patch("daskkern.x._name")',
+        'mock.patch.object(module, "_name")',
+        'setattr(module, "_name", 1)',
+        "model._name = 1",
+        "a._x, a._y = 1, 2",
+        "a._x += 1",
+    ],
+)
+def test_each_way_to_replace_one_is_seen(line: str) -> None:
+    assert list(_patched(ast.parse(line)))
+
+
+@pytest.mark.parametrize("line", ['monkeypatch.setattr(module, "name", 1)', "self._x = 1", 'patch.dict("x", y=1)'])
+def test_what_is_public_or_its_own_may_be_replaced(line: str) -> None:
+    assert not list(_patched(ast.parse(line)))
