@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from daskkern.data.ingest import ingest
     from daskkern.estimators import KernelClassifier, KernelFeatures, KernelRegressor
     from daskkern.feature_learning import FeatureLearning
+    from daskkern.inspection import gradient_importance, permutation_importance, score_gradients
     from daskkern.models import KernelModel
     from daskkern.models import load_model as load
     from daskkern.training.jobs.handle import FitHandle, attach, list_fits
@@ -41,10 +42,13 @@ _PUBLIC = {
     "NystromFeatures": ("daskkern.basis", "NystromFeatures"),
     "RandomFeatures": ("daskkern.basis", "RandomFeatures"),
     "attach": ("daskkern.training.jobs.handle", "attach"),
+    "gradient_importance": ("daskkern.inspection", "gradient_importance"),
     "ingest": ("daskkern.data.ingest", "ingest"),
     "list_fits": ("daskkern.training.jobs.handle", "list_fits"),
     "load": ("daskkern.models", "load_model"),
+    "permutation_importance": ("daskkern.inspection", "permutation_importance"),
     "plot": ("daskkern.plot", ""),  # a package, too
+    "score_gradients": ("daskkern.inspection", "score_gradients"),
     "sweep": ("daskkern.systems", "sweep"),
     "systems": ("daskkern.systems", ""),  # the package itself, which is read like a mapping
 }
@@ -64,10 +68,13 @@ __all__ = [
     "NystromFeatures",
     "RandomFeatures",
     "attach",
+    "gradient_importance",
     "ingest",
     "list_fits",
     "load",
+    "permutation_importance",
     "plot",
+    "score_gradients",
     "sweep",
     "systems",
 ]

@@ -21,7 +21,7 @@ LAYERS = {
     "basis": 5,
     **dict.fromkeys(("preconditioners", "models"), 6),
     **dict.fromkeys(("solvers", "evaluation"), 7),
-    "training": 8,
+    **dict.fromkeys(("training", "inspection"), 8),
     "estimators": 9,
     **dict.fromkeys(("systems", "doctor"), 10),
     "plot": 11,

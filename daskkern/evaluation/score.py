@@ -50,16 +50,20 @@ def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
         )
 
 
-def raw_blocks(store: Store) -> Iterator[FeatureRows]:
-    """Yield X of `store`, dense or CSR, in blocks, without the scaling that it records: the model applies its own."""
+def raw_blocks(store: Store, part: slice | None = None) -> Iterator[FeatureRows]:
+    """Yield X of `store`, dense or CSR, in blocks, without the scaling that it records: the model applies its own.
+
+    Of all rows, or of those from ``part.start`` to ``part.stop``.
+    """
+    first, last = (0, store.info.n_rows) if part is None else (part.start, part.stop)
     if store.info.is_sparse:
         reader = CsrReader(store.csr_parts(), store.info.n_features, f"X of the store {store.path}")
-        for start in range(0, store.info.n_rows, _BLOCK):
-            yield reader.read(start, min(start + _BLOCK, store.info.n_rows))
+        for start in range(first, last, _BLOCK):
+            yield reader.read(start, min(start + _BLOCK, last))
         return
     X = store.array("X")
-    for start in range(0, store.info.n_rows, _BLOCK):
-        yield np.asarray(X[start : start + _BLOCK])
+    for start in range(first, last, _BLOCK):
+        yield np.asarray(X[start : min(start + _BLOCK, last)])
 
 
 def score_store(

@@ -13,7 +13,7 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import namespace_of
-from daskkern.errors import DataError
+from daskkern.errors import DataError, SpecError
 from daskkern.kernels.engines import tiled
 from daskkern.kernels.engines.dispatch import (
     Engine,
@@ -23,7 +23,8 @@ from daskkern.kernels.engines.dispatch import (
     plain_products,
     widened_fill,
 )
-from daskkern.kernels.formula import DIFFERENCES, evaluate
+from daskkern.kernels.formula import DIFFERENCES, PAIR, evaluate
+from daskkern.kernels.formula_gradients import formula_gradients
 from daskkern.kernels.norms import squared_norms
 from daskkern.kernels.operands import PairFunction, Spec
 from daskkern.kernels.points import Left, Points, product_size
@@ -166,6 +167,21 @@ class Kernel(PairFunction):
         left, right = self._sides(X, Z)
         V = self._factor("V", V, right.size, right)
         return self._engine(left, right).double_product(V, between)
+
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        """Return the gradients (m, c, d), float64, of ``sum_j w_ij k(x_i, z_j) A_jc`` by the rows x_i of X (m, d).
+
+        Z is (p, d), A is (p, c), and w is `weights` (m, p), or ones. CSR rows become dense a tile at a time. A pair of
+        equal rows contributes 0 where the kernel has a kink.
+
+        Raises
+        ------
+        SpecError
+            For a kernel without derivatives.
+        """
+        if type(self).transform is not PairFunction.transform:
+            raise SpecError(f"the {self.name} kernel maps rows and has no gradients of its own; give gradient_matvec")
+        return formula_gradients(self.formula(PAIR), X, Z, A, weights)
 
     def _sides(self, X: Array | Left, Z: Array | Points) -> tuple[Left, Points]:
         if isinstance(Z, Points):

@@ -1,9 +1,10 @@
 """The derivative of a formula, which is a formula again."""
 
 from collections.abc import Callable
+from math import pi
 
 from daskkern.errors import SpecError
-from daskkern.kernels.formula import SYMBOLS, Expression, constant, maximum, sqrt
+from daskkern.kernels.formula import SYMBOLS, Expression, constant, cos, maximum, sqrt
 
 Derive = Callable[["Expression"], "Expression"]
 _TINY = 1e-36
@@ -12,7 +13,8 @@ _TINY = 1e-36
 def differentiate(formula: Expression, symbol: str) -> Expression:
     """Return the derivative by the symbol named.
 
-    ``distance`` counts as the root of ``squared_distance``, with derivative 0 where it is 0.
+    ``distance`` counts as the root of ``squared_distance``, with derivative 0 where it is 0. A ``maximum`` has the
+    derivative 0 where both sides are equal.
     """
     known: dict[Expression, Expression] = {}
 
@@ -44,7 +46,14 @@ def _derivative(node: Expression, symbol: str, of: Derive) -> Expression:
         "log": lambda: 1 / x,
         "sqrt": lambda: 0.5 / node,
         "arccos": lambda: -1 / sqrt(maximum(1 - x * x, 0)),
+        "cos": lambda: cos(x + pi / 2),
+        "maximum": lambda: _step(x - node.args[1]),
     }
     if node.op not in outer:
         raise SpecError(f"a formula with {node.op} has no derivative; write it without {node.op}")
     return outer[node.op]() * of(x)
+
+
+def _step(t: Expression) -> Expression:
+    """Return 1 for positive `t`, else 0."""
+    return maximum(t, 0) / maximum(sqrt(t * t), _TINY)

@@ -124,8 +124,10 @@ class Cap(Gaussian):
 
 def test_a_grid_says_why_its_landmarks_have_no_factor() -> None:
     nothing = Sums(np.eye(300), np.ones((300, 1)))
-    with pytest.raises(DataError, match=r"under the gaussian kernel for a factor: .*1 - .*take a shorter length scale"):
-        Grid((Cap(1e2),), X).solutions(0, nothing, 300, [1e-6])
+    with pytest.raises(
+        DataError, match=r"under the gaussian kernel for a factor: the median kernel value .*take shorter length scales"
+    ):
+        Grid((Cap(30.0),), X).solutions(0, nothing, 300, [1e-6])
 
 
 def _indefinite(X: np.ndarray, Z: np.ndarray) -> np.ndarray:

@@ -64,6 +64,18 @@ def test_sparse_rows_have_the_values_of_dense_ones(name: str) -> None:
     np.testing.assert_allclose(kernel.block(sparse, sparse), kernel.block(X, X), atol=1e-6)
 
 
+def test_gradients_are_those_within_leaves() -> None:
+    kernel, Z = _partitioned(Gaussian(2.0)), _rows(90)
+    X, A, step = _rows(30, 2), np.random.default_rng(3).standard_normal((90, 2)), 1e-6
+    found = kernel.gradient_matvec(X, Z, A)
+    for k in range(5):
+        there, here = X.copy(), X.copy()
+        there[:, k] += step
+        here[:, k] -= step
+        wanted = (kernel.matvec(there, Z, A) - kernel.matvec(here, Z, A)) / (2 * step)
+        np.testing.assert_allclose(found[:, :, k], wanted, atol=1e-6)
+
+
 def test_it_is_positive_definite() -> None:
     kernel, X = _partitioned(Laplacian(2.0)), _rows()
     assert np.linalg.eigvalsh(kernel.block(X, X)).min() > 0

@@ -133,7 +133,7 @@ def test_distances_are_computed_once(stores: dict[str, tuple[str, str]]) -> None
     Counted.rows.clear()
     store, test = stores["digits"]
     sweep(store, kernel=Counted(), length_scales=SCALES, alphas=ALPHAS, landmarks=30, test=test)
-    assert sum(m for m in Counted.rows if m != 30) == 700  # not of the landmarks, for each length scale
+    assert sum(m for m in Counted.rows if m > 30) == 700  # not of the landmarks, or for each length scale
 
 
 def test_what_is_refused(stores: dict[str, tuple[str, str]], tmp_path: Path) -> None:

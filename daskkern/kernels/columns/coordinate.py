@@ -69,6 +69,13 @@ class Coordinate(Kernel):
         out[...] = values
         return out
 
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        """Return the coefficients of the features, which are the gradients of a linear model at every row."""
+        if weights is not None:
+            return super().gradient_matvec(X, Z, A, weights)
+        slopes: Array = (Z.T @ A).T.astype(np.float64)
+        return namespace_of(slopes).tile(slopes, (X.shape[0], 1, 1))
+
     def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)

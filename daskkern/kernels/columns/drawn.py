@@ -9,6 +9,7 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.random import generator
+from daskkern.backend.tiles import slices
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.formula import Expression, Pair
@@ -25,6 +26,7 @@ MOST_DRAWN = 1 << 24
 KEPT_BYTES = 1 << 26
 """Bytes of weights that points cache for their next product; others are drawn again, at three times the cost of a
 product with batches of 128 rows."""
+_GRADIENT_COLUMNS = 2048
 _PADDED = 256
 """Columns by which a prepared piece may be longer."""
 
@@ -164,6 +166,17 @@ class Drawn(Kernel):
         scores = self.matvec(left, right, V)
         g = scores if between is None else between(scores, slice(0, left.shape[0]))
         return self.rmatvec(left, right, g).astype(np.float64)
+
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        """Return the gradients of a model of drawn features by its rows; a piece of the weights is held at a time."""
+        numbers = to_host(Z)[:, 0].astype(np.int64)
+        xp = module_of(as_rows(X))
+        total = xp.zeros((X.shape[0], A.shape[1], self.n_features))
+        for run in slices(numbers.size, _GRADIENT_COLUMNS):
+            rows = xp.asarray(self._weights_of(numbers[run]))
+            each = None if weights is None else weights[:, run]
+            total += self._neuron.gradient_matvec(X, rows, A[run], each)
+        return total
 
     def _runs(self, right: Points, A: Array | None = None) -> Iterator[tuple[slice, Points]]:
         """Yield each piece of the columns with its weights, without columns at its ends whose rows of `A` are 0."""

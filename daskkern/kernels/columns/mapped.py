@@ -86,6 +86,11 @@ class Mapped(Kernel):
             head[...] = self.block(left, right)[:, : head.shape[1]]
         return self.kernel.matvec(left, right.parts[0], multiply(M, A, namespace_of(M)))
 
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        if weights is not None:
+            raise SpecError("mapped columns have no weighted gradients; take those of the kernel's own columns")
+        return self.kernel.gradient_matvec(X, self.centres, Z.T @ A)
+
     def _rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
         left, right = self._sides(X, Z)
         M, G = _map(right), self._factor("G", G, left.shape[0], right)

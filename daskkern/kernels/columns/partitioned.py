@@ -163,6 +163,19 @@ class Partitioned(Kernel):
         g = scores if between is None else between(scores, slice(0, left.shape[0]))
         return self.rmatvec(left, right, g).astype(np.float64)
 
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        """Return the gradients of a model within its leaves: what it jumps by at their borders has none."""
+        X, Z = as_rows(X), as_rows(Z)
+        xp, there = module_of(X), dict(_grouped(self.leaves(X)))
+        out = xp.zeros((X.shape[0], A.shape[1], X.shape[1]))
+        for leaf, columns in _grouped(self.leaves(Z)):
+            if leaf not in there:
+                continue
+            at, columns = xp.asarray(there[leaf]), xp.asarray(columns)
+            own = None if weights is None else weights[at[:, None], columns[None, :]]
+            out[at] = self.kernel.gradient_matvec(X[at], Z[columns], A[columns], own)
+        return out
+
     def _met(self, left: Left, right: Points) -> "Iterator[_Group]":
         """Yield the rows of each leaf that has points, their numbers, its columns, and its points."""
         assert isinstance(right, PartitionedPoints)

@@ -16,6 +16,7 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
+from daskkern.backend.tiles import TILE_ROWS, slices
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.engines import tiled
@@ -153,6 +154,10 @@ class Sum(Composite):
     def with_members(self, members: tuple[Kernel, ...]) -> Self:
         return replace(self, kernels=members)
 
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        total: Array = reduce(operator.add, (member.gradient_matvec(X, Z, A, weights) for member in self.members))
+        return total
+
     def spec(self) -> Spec:
         return {"name": self.name, "kernels": [kernel.spec() for kernel in self.kernels]}
 
@@ -177,6 +182,22 @@ class Product(Composite):
 
     def with_members(self, members: tuple[Kernel, ...]) -> Self:
         return replace(self, kernels=members)
+
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        """Return the gradients by the product rule, whose other factors are weights; see the base class."""
+        parts = []
+        for rows in slices(X.shape[0], TILE_ROWS):
+            values = [member.block(X[rows], Z) for member in self.members]
+            own = [] if weights is None else [weights[rows]]
+            parts.append(
+                sum(
+                    member.gradient_matvec(X[rows], Z, A, reduce(operator.mul, [*own, *values[:k], *values[k + 1 :]]))
+                    if own or len(values) > 1
+                    else member.gradient_matvec(X[rows], Z, A)
+                    for k, member in enumerate(self.members)
+                )
+            )
+        return namespace_of(*parts).concatenate(parts)
 
     def spec(self) -> Spec:
         return {"name": self.name, "kernels": [kernel.spec() for kernel in self.kernels]}
@@ -204,6 +225,9 @@ class Scaled(Composite):
 
     def with_members(self, members: tuple[Kernel, ...]) -> Self:
         return replace(self, kernel=members[0])
+
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        return self.factor * self.kernel.gradient_matvec(X, Z, A, weights)
 
     def spec(self) -> Spec:
         return {"name": self.name, "factor": self.factor, "kernel": self.kernel.spec()}

@@ -69,7 +69,7 @@ class CallableKernel(Kernel):
         return False
 
     def formula(self, pair: Pair) -> Expression:
-        raise SpecError(f"the kernel {self.label!r} is a Python function and has no formula")
+        raise SpecError(f"the kernel {self.label!r} is a Python function and has no formula and no derivative")
 
     def spec(self) -> Spec:
         raise SpecError(

@@ -67,6 +67,20 @@ class Neuron(Kernel):
     def features_of(self, points: Array) -> int:
         return int(points.shape[1]) - self.bias
 
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        """Return the gradients of a random-feature model by its rows; see the base class.
+
+        Raises
+        ------
+        SpecError
+            For steps, whose gradients are 0 wherever they have any.
+        """
+        if self.activation == "step":
+            raise SpecError("a model of steps is constant between its jumps and has no gradients")
+        if not self.bias:
+            return super().gradient_matvec(X, Z, A, weights)
+        return super().gradient_matvec(_with_ones(as_rows(X)), Z, A, weights)[:, :, :-1]
+
     def left(self, X: Array, right: Points) -> Left:
         return super().left(_with_ones(as_rows(X, right.dtype)) if self.bias else X, right)
 

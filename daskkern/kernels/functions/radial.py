@@ -114,18 +114,20 @@ class RadialKernel(ScaledDistanceKernel):
     def coordinates(self) -> Hashable:
         return (self._applied, self.metric, self.factor) if self._map is not None else ()
 
-    def gradient_matvec(self, X: Array, Z: Array, A: Array) -> Array:
-        """Return the gradients of ``sum_j k(x_i, z_j) A_jc`` by x_i.
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        """Return the gradients of ``sum_j w_ij k(x_i, z_j) A_jc`` by x_i.
 
         ``2 (x_i sum_j k'_ij A_jc - sum_j k'_ij A_jc z_j)`` with k' the derivative by the squared distance
-        (:meth:`derivative`), of which one tile is held at a time and used for every column of A. Where two rows are
-        equal and the kernel has no gradient, 0 is used.
+        (:meth:`derivative`) times w, of which one tile is held at a time and used for every column of A. Where two rows
+        are equal and the kernel has no gradient, 0 is used.
 
         Parameters
         ----------
         X : (m, d), Z : (p, d)
             Rows; CSR points stay sparse, CSR rows X become dense a tile at a time.
         A : (p, c)
+        weights : (m, p), optional
+            w; ones by default.
 
         Returns
         -------
@@ -142,6 +144,8 @@ class RadialKernel(ScaledDistanceKernel):
         out = xp.empty((X.shape[0], A.shape[1], X.shape[1]), np.float64)
         for part in slices(X.shape[0], tile_shape(xp, X.shape[0], 0)[0]):
             slopes = slope.block(slope.left(left[part], points), points)
+            if weights is not None:
+                slopes = slopes * weights[part]
             rows = _dense(left[part])
             for c in range(A.shape[1]):
                 weighted = slopes * A[:, c]

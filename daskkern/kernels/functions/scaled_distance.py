@@ -50,10 +50,11 @@ class ScaledDistanceKernel(Kernel):
         """Return the distances (m,) of pairs of rows that differ by `gaps` (m, d)."""
 
     @abstractmethod
-    def gradient_matvec(self, X: Array, Z: Array, A: Array) -> Array:
-        """Return the gradients (m, c, d), float64, of ``sum_j k(x_i, z_j) A_jc`` by the rows x_i of X (m, d).
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        """Return the gradients (m, c, d), float64, of ``sum_j w_ij k(x_i, z_j) A_jc`` by the rows x_i of X (m, d).
 
-        Z is (p, d) and A (p, c). Where the kernel has no derivative by a feature, 0 is used.
+        Z is (p, d), A is (p, c), and w is `weights` (m, p), or ones. Where the kernel has no derivative by a feature, 0
+        is used.
         """
 
     def shared(self, pair: Pair) -> Expression:

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.kernel_ridge import KernelRidge
 
 from daskkern.arrays import HostArray
@@ -41,11 +42,13 @@ def _eta(setup: bench.Setup, number: int) -> float:
     return float(eta * decay)
 
 
-def _trajectory(setup: bench.Setup, steps: int, project_every: int | None = None) -> HostArray:
+def _trajectory(
+    setup: bench.Setup, steps: int, project_every: int | None = None, K: HostArray | None = None
+) -> HostArray:
     """Return the values at all rows after `steps` steps of the formula, projected on the centres now and then."""
     problem, solver = setup.toy, setup.solver
     assert isinstance(solver, EigenPro)
-    K, f = _matrix(problem), np.zeros_like(problem.y)
+    K, f = _matrix(problem) if K is None else K, np.zeros_like(problem.y)
     weight = None if problem.weight is None else problem.weight[setup.S]
     for number in range(steps):
         B = problem.batch(number)
@@ -200,7 +203,8 @@ def test_any_number_of_ranks_gives_the_same_model(
 def test_temporary_centres_of_large_batches_are_cut_dealt_and_joined(ranks: int) -> None:
     problem = toy(Logistic(), 2400, alpha=1e-3)  # a batch has five units; one rank joins 1,024 of its 1,800 centres
     setup = eigenpro(problem, LAST, centres=35, window=4)
-    expected = _trajectory(setup, 4, project_every=4)
+    K = np.exp(cdist(problem.X, problem.X) / -3.0)
+    expected = _trajectory(setup, 4, project_every=4, K=K)
     found = scores(setup, train(setup, ranks))
     np.testing.assert_allclose(found[setup.centres], expected[setup.centres], rtol=1e-8, atol=1e-8)
 

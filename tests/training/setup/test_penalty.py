@@ -32,10 +32,16 @@ from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup import penalty
-from daskkern.training.setup.penalty import best_alpha, order_of, sample_rows
+from daskkern.training.setup.penalty import best_alpha, order_of, penalty_bytes, sample_rows
 from tests.support.fits import Fit, toy_settings, toy_source
 
 RNG = np.random.default_rng
+OTHERS = {
+    "interpreter and libraries",
+    "set-up peak above training peak",
+    "penalty choice peak above training peak",
+    "all rows",
+}
 SQUARED = {"direct", "pcg", "block_cd", "askotch"}
 AMM_LOSS = parse_loss("multiclass_hinge")
 
@@ -235,16 +241,18 @@ def test_the_sample_takes_little_of_the_work_and_follows_no_machine() -> None:
 
 @pytest.mark.parametrize("solver", [EigenPro(), SOLVERS["falkon"](), Direct()], ids=["eigenpro", "falkon", "direct"])
 def test_the_memory_plan_knows_of_it(solver: Any) -> None:
-    s = sample_rows(3000, 20, 1, 1, _ridge(basis=Landmarks(20), solver=solver))
-    assert s >= 300
-    source = _regression(*_waves(3000, 0.1))
-    chosen, given = (
-        upper_bound_plan(
-            source, _ridge(basis=Landmarks(20), solver=solver, alpha=alpha), 1, 1, available_memory()
-        ).total
-        for alpha in ("auto", 1e-3)
-    )
-    assert 0.3 * 8 * 5 * s**2 < chosen - given < 1.1 * 8 * 5 * s**2
+    n, d = 700, 1500  # wide rows, whose sample takes more than training does
+    source = _regression(np.broadcast_to(0.0, (n, d)), np.broadcast_to(0.0, n))
+    settings = _ridge(basis=Landmarks(5), solver=solver, batch_size=8)
+    s = sample_rows(n, 5, d, 1, settings)
+    for alpha, n_bytes in {"auto": 8 * s * (5 * s + 5 * d + 4), 1e-3: 0}.items():
+        given = replace(settings, alpha=alpha)
+        assert penalty_bytes(n, 5, 1, d, source.info, given) == n_bytes
+        items = dict(upper_bound_plan(source, given, 1, 1, available_memory()).items)
+        training = sum(size for name, size in items.items() if name not in OTHERS)
+        found = items.get("penalty choice peak above training peak", 0)
+        assert found == pytest.approx(max(0, n_bytes - training), abs=5e5)
+        assert (found > 1e7) == (alpha == "auto" and not isinstance(solver, EigenPro))
 
 
 def test_estimators_keep_it_in_later_calls() -> None:

@@ -29,10 +29,10 @@ class DifferenceKernel(ScaledDistanceKernel):
     def term_derivative(self, gaps: Array) -> Array:
         """Return ``t'(gaps)``, and 0 where the term has no derivative."""
 
-    def gradient_matvec(self, X: Array, Z: Array, A: Array) -> Array:
-        """Return the gradients of ``sum_j k(x_i, z_j) A_jc`` by x_i.
+    def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
+        """Return the gradients of ``sum_j w_ij k(x_i, z_j) A_jc`` by x_i.
 
-        ``sum_j g'(s_ij) t'(x_ik - z_jk) A_jc`` for feature k, with s the sums. Where two rows have the same feature and
+        ``sum_j w_ij g'(s_ij) t'(x_ik - z_jk) A_jc`` for feature k, with s the sums. Where two rows have the same feature and
         the kernel has no derivative by it, 0 is used. A tile of pairs is held at a time, and used for each feature in
         turn.
 
@@ -41,6 +41,8 @@ class DifferenceKernel(ScaledDistanceKernel):
         X : (m, d), Z : (p, d)
             Rows; CSR ones are made dense, as the result is.
         A : (p, c)
+        weights : (m, p), optional
+            w; ones by default.
 
         Returns
         -------
@@ -57,6 +59,8 @@ class DifferenceKernel(ScaledDistanceKernel):
             points = sums.points(right[cols])
             for rows in slices(left.shape[0], TILE_ROWS):
                 slope = self.slope(sums.block(left[rows], points))
+                if weights is not None:
+                    slope = slope * weights[rows, cols]
                 for k in range(left.shape[1]):
                     gaps = left[rows, k, None] - right[None, cols, k]
                     out[rows, :, k] += (slope * self.term_derivative(gaps)) @ A[cols]

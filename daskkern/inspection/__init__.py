@@ -1,0 +1,14 @@
+"""Inspection of fitted models: what their predictions depend on, feature by feature and row by row."""
+
+from daskkern.inspection.columns import Columns, columns_of
+from daskkern.inspection.gradients import GradientImportance, gradient_importance, score_gradients
+from daskkern.inspection.permutation import permutation_importance
+
+__all__ = [
+    "Columns",
+    "GradientImportance",
+    "columns_of",
+    "gradient_importance",
+    "permutation_importance",
+    "score_gradients",
+]

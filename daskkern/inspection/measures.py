@@ -1,0 +1,139 @@
+"""Scores of predictions as sums over rows, so that blocks of rows add up: for many permutations at once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import FloatArray, HostArray
+from daskkern.data.schema.schema import ClassLabel
+from daskkern.errors import DataError, SpecError
+from daskkern.losses import decode
+from daskkern.models import KernelModel
+
+Sums = Callable[[KernelModel, HostArray, HostArray, FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A score, larger is better: the sums of a block of rows, and the score of added sums.
+
+    Attributes
+    ----------
+    name : str
+        That of scikit-learn's scorer.
+    sums : callable
+        Takes a model, scores (m, c), targets and weights (m,), and returns sums (k,).
+    value : callable
+        Takes added sums (..., k) and returns scores (...).
+    """
+
+    name: str
+    task: str
+    sums: Sums
+    value: Callable[[FloatArray], FloatArray]
+
+
+def measure_of(model: KernelModel, name: str | None) -> Measure:
+    """Return the measure called `name`: by default accuracy, or R2 of a regression.
+
+    Raises
+    ------
+    SpecError
+        For another name, or one of the other task.
+    """
+    usual = "accuracy" if model.task == "classification" else "r2"
+    found = MEASURES.get(usual if name is None else name)
+    if found is None or found.task != model.task:
+        known = ", ".join(each.name for each in MEASURES.values() if each.task == model.task)
+        raise SpecError(f"got scoring={name!r} for a {model.task} model; expected one of {known}")
+    return found
+
+
+def codes_of(model: KernelModel, y: HostArray, classes: tuple[ClassLabel, ...] | None) -> HostArray:
+    """Return the model's code of each label in `y`, -1 for a label that it does not know.
+
+    Parameters
+    ----------
+    y : (m,) array
+        Labels, or codes of `classes` where they are given.
+    """
+    assert model.classes is not None
+    known: Mapping[object, int] = {(type(label), label): code for code, label in enumerate(model.classes)}
+    if y.ndim != 1:
+        raise DataError(f"got labels of shape {y.shape}; expected one for each row, (n,)")
+    labels, places = np.unique(y, return_inverse=True)
+    names = labels.tolist() if classes is None else [classes[code] for code in labels.tolist()]
+    found = np.array([known.get((type(label), label), -1) for label in names], np.int64)
+    if found.size and (found < 0).all():
+        raise DataError(
+            f"none of the labels of the rows ({names[:5]}) is a class of the model ({list(model.classes)[:5]}); are "
+            "they the targets of this model?"
+        )
+    return found[places]
+
+
+def values_of(model: KernelModel, y: HostArray) -> FloatArray:
+    """Return the targets of a regression as (m, t) float64; DataError for another number of them, or NaN."""
+    values: FloatArray = y.reshape(len(y), -1).astype(np.float64)
+    if values.shape[1] != model.coef.shape[1] // model.scores_each:
+        raise DataError(
+            f"got targets of shape {y.shape} for a model of {model.coef.shape[1]} targets; give a value for each"
+        )
+    if not np.isfinite(values).all():
+        raise DataError("y holds NaN or infinity; remove such rows first")
+    return values
+
+
+def _accuracy(model: KernelModel, scores: HostArray, codes: HostArray, weight: FloatArray) -> FloatArray:
+    del model
+    return np.array([weight.sum(), weight @ (decode(scores) == codes)])
+
+
+def _log_loss(model: KernelModel, scores: HostArray, codes: HostArray, weight: FloatArray) -> FloatArray:
+    known = np.flatnonzero(codes >= 0)
+    chances = model.probabilities(scores)[known, codes[known]].astype(np.float64)
+    logs = np.log(np.maximum(chances, np.finfo(np.float32).eps))
+    return np.array([weight[known].sum(), weight[known] @ logs])
+
+
+def _errors(model: KernelModel, scores: HostArray, y: HostArray, weight: FloatArray) -> FloatArray:
+    errors = model.labels(scores).reshape(y.shape) - y
+    each = [weight @ part for part in (errors**2, np.abs(errors), y, y * y)]
+    return np.concatenate([[weight.sum()], *each])
+
+
+def _parts(sums: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+    return sums[..., :1], np.split(sums[..., 1:], 4, axis=-1)
+
+
+def _r2(sums: FloatArray) -> FloatArray:
+    total, (squares, _, first, second) = _parts(sums)
+    spread = second - first**2 / total
+    return np.where(spread > 0, 1 - squares / np.where(spread > 0, spread, 1), squares == 0).mean(axis=-1)
+
+
+def _rmse(sums: FloatArray) -> FloatArray:
+    total, (squares, *_) = _parts(sums)
+    return -np.sqrt(squares / total).mean(axis=-1)
+
+
+def _mae(sums: FloatArray) -> FloatArray:
+    total, (_, absolute, *_) = _parts(sums)
+    return -(absolute / total).mean(axis=-1)
+
+
+def _mean(sums: FloatArray) -> FloatArray:
+    return sums[..., 1] / sums[..., 0]
+
+
+MEASURES = {
+    each.name: each
+    for each in (
+        Measure("accuracy", "classification", _accuracy, _mean),
+        Measure("neg_log_loss", "classification", _log_loss, _mean),
+        Measure("r2", "regression", _errors, _r2),
+        Measure("neg_root_mean_squared_error", "regression", _errors, _rmse),
+        Measure("neg_mean_absolute_error", "regression", _errors, _mae),
+    )
+}
