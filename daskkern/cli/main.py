@@ -31,6 +31,10 @@ _COMMANDS = {
         "daskkern.cli.doctor:command",
         "Report what this machine - with --scheduler or --workers also a cluster - can do, and what is missing.",
     ),
+    "explain": (
+        "daskkern.cli.explain:command",
+        "Show what the predictions of MODEL depend on, at random rows of STORE.",
+    ),
     "fit": ("daskkern.cli.fit:fit_command", "Train a kernel machine on STORE and write the model."),
     "info": (
         "daskkern.cli.info:command",

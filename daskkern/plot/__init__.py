@@ -6,8 +6,19 @@ new ones of pyplot, and returns the axes.
 
 from daskkern.plot.comparisons import compare
 from daskkern.plot.curves import history
+from daskkern.plot.importances import alignments, importances
 from daskkern.plot.predictions import calibration, confusion, residuals
 from daskkern.plot.spectra import spectrum
 from daskkern.plot.timing import time_shares
 
-__all__ = ["calibration", "compare", "confusion", "history", "residuals", "spectrum", "time_shares"]
+__all__ = [
+    "alignments",
+    "calibration",
+    "compare",
+    "confusion",
+    "history",
+    "importances",
+    "residuals",
+    "spectrum",
+    "time_shares",
+]

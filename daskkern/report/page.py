@@ -42,7 +42,7 @@ def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed
         ("test", f"Test rows: {test}" if test else "Test rows", _test(pictures, observed)),
         ("learning", "Learning", _learning(pictures, history)),
         ("spectrum", "Spectrum of the preconditioner", _spectrum(pictures, history)),
-        ("features", "Features", _features(model)),
+        ("features", "Features", _features(pictures, model)),
         ("time", "Time and memory", _time(pictures, history)),
         ("settings", "Settings, data and model", _settings(model, history)),
         ("environment", "Environment", _environment(model)),
@@ -108,14 +108,14 @@ def _unknown(rows: int | None) -> str:
     return f"; {rows:,} of them have labels that the model does not know, and count as errors" if rows else ""
 
 
-def _features(model: KernelModel) -> str:
-    rows = facts.feature_rows(model)
+def _features(pictures: Sequence[Picture], model: KernelModel) -> str:
+    rows, drawn = facts.feature_rows(model), _figures(pictures, "features")
     if not rows:
-        return ""
+        return drawn
     more = model.n_features - len(rows)
     title = f"The first {len(rows):,} features; {more:,} more are left out" if more > 0 else "All features"
     table = _table(("feature", "share of the kernel's metric"), rows)
-    return f'<div class="card"><h3>{title}</h3>{table}</div>'
+    return f'{drawn}<div class="card{" below" if drawn else ""}"><h3>{title}</h3>{table}</div>'
 
 
 def _learning(pictures: Sequence[Picture], history: History) -> str:

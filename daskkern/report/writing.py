@@ -12,6 +12,7 @@ from daskkern.evaluation.plot_data import observe
 from daskkern.models import KernelModel
 from daskkern.plot.arguments import require_matplotlib
 from daskkern.report.facts import check_facts
+from daskkern.report.features import NAMES, explain, feature_pictures
 from daskkern.report.page import page_of
 from daskkern.report.pictures import names_of, pictures_of, place_of, write_png
 
@@ -63,10 +64,11 @@ def write_report(
     check_places(out, png, overwrite=overwrite)
     check_facts(model)
     if png is not None and Path(png).is_dir():
-        for picture in names_of(model, test is not None):
+        for picture in (*names_of(model, test is not None), *(NAMES if test is not None else ())):
             check_file(place_of(picture, Path(png)), FileKind.PICTURE, overwrite=overwrite)
     observed = None if test is None else observe(model, test, progress=progress)
     pictures = pictures_of(model, observed)
+    pictures += [] if test is None else feature_pictures(explain(model, test))
     test_name = test_name if test is None else name_of_place(test_name or test.path)
     page = page_of(name_of_place(name), model, pictures, observed, test_name)
     written = []

@@ -134,7 +134,7 @@ def test_it_goes_on_after_a_fit_and_after_a_journey() -> None:
 
 
 def test_a_fit_that_was_stopped_goes_on_with_the_next_epoch() -> None:
-    model = _classifier(max_epochs=1_000_000, max_seconds=0.3).fit(X[:600], Y[:600])
+    model = _classifier(max_epochs=1_000_000, max_seconds=3.0).fit(X[:600], Y[:600])
     assert model.stop_reason_ == "max_seconds"
     begun = model.history_[-1].epoch
     model.set_params(max_seconds=None).partial_fit(X[600:1200], Y[600:1200])

@@ -132,7 +132,8 @@ class FakeGpu:
         names |= {name: _creator(getattr(np, name)) for name in CREATORS}
         names |= {name: getattr(np, name) for name in CONSTANTS}
         cupy.__dict__.update(
-            names, __version__="stand-in", ndarray=FakeArray, asarray=self._asarray, cuda=cuda_module(),
+            names, __version__="stand-in", ndarray=FakeArray, asarray=self._asarray, array=self._array,
+            cuda=cuda_module(),
             RawModule=lambda code: _Module(self, code),
             get_default_memory_pool=lambda: SimpleNamespace(
                 total_bytes=lambda: 1 << 20, free_bytes=lambda: 0, free_all_blocks=lambda: None
@@ -148,6 +149,9 @@ class FakeGpu:
         launched("upload")
         made: FakeArray = on_device(np.array(a, dtype))
         return made
+
+    def _array(self, a: Any) -> FakeArray:
+        return a.copy() if isinstance(a, FakeArray) else self._asarray(a)
 
     @contextmanager
     def installed(self) -> Iterator[ModuleType]:

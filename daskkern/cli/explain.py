@@ -1,0 +1,107 @@
+"""``daskkern explain``: what the predictions of a model depend on."""
+
+import json
+from typing import Any
+
+import click
+
+from daskkern.cli.console import listing, say
+from daskkern.errors import SpecError
+from daskkern.evaluation.raw_tables import rows_of
+from daskkern.inspection import GradientImportance, gradient_importance, permutation_importance
+from daskkern.models import load_model
+
+
+@click.command("explain")
+@click.argument("model")
+@click.argument("store")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all columns.")
+@click.option("--top", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Columns to show.")
+@click.option(
+    "--rows", type=click.IntRange(1), default=2000, show_default=True, metavar="N", help="Random rows to look at."
+)
+@click.option(
+    "--repeats", type=click.IntRange(0), default=3, show_default=True, metavar="N",
+    help="Permutations of each column; 0 leaves them out.",
+)  # fmt: skip
+@click.option("--scoring", metavar="NAME", help="Score that permutations lower.  [default: accuracy, or r2]")
+@click.option("--seed", type=int, default=0, show_default=True)
+def command(
+    model: str, store: str, as_json: bool, top: int, rows: int, repeats: int, scoring: str | None, seed: int
+) -> None:
+    """Show what the predictions of MODEL depend on, at random rows of STORE.
+
+    STORE may also be a table with the columns of the training table, such as a .csv file. Of each column: the share of
+    the squared gradient of the scores, and by how much the score falls when its values are those of other rows.
+    """
+    if scoring is not None and not repeats:
+        raise SpecError("got --scoring without permutations; leave it out, or give --repeats of 1 or more")
+    fitted = load_model(model)
+    permuted: Any = None
+    with rows_of(fitted, store, targets=repeats > 0) as read:
+        why, found = "", None
+        try:
+            found = gradient_importance(fitted, read, max_rows=rows, random_state=seed)
+        except SpecError as error:  # a model without gradients
+            if not repeats:
+                raise
+            why = str(error)
+        if repeats:
+            permuted = permutation_importance(
+                fitted, read, n_repeats=repeats, max_rows=rows, random_state=seed, scoring=scoring
+            )
+        n_rows = min(rows, read.info.n_rows)
+    if as_json:
+        click.echo(json.dumps(_record(found, permuted, n_rows)))
+        return
+    say(f"{n_rows:,} rows of {store}" + (f"; score {permuted.score:.4f} as they are" if repeats else ""))
+    if why:
+        say(f"note: no gradients: {why}")
+    _show(found, permuted, top)
+
+
+def _record(found: GradientImportance | None, permuted: Any, n_rows: int) -> dict[str, object]:
+    columns: dict[str, dict[str, float]] = {}
+    if found is not None:
+        for name, share, slope in zip(found.names, found.importances, found.slopes, strict=True):
+            columns.setdefault(name, {}).update(share=float(share), slope=float(slope))
+    if permuted is not None:
+        for name, mean, std in zip(permuted.columns, permuted.importances_mean, permuted.importances_std, strict=True):
+            columns.setdefault(name, {}).update(fall=float(mean), fall_std=float(std))
+    record: dict[str, object] = {"rows": n_rows, "columns": [{"name": name, **each} for name, each in columns.items()]}
+    if permuted is not None:
+        record["score"] = permuted.score
+    if found is not None and found.products is not None:
+        pairs = found.top_pairs(50)
+        record["pairs"] = [{"columns": [one, other], "alignment": value} for one, other, value in pairs]
+    return record
+
+
+def _show(found: GradientImportance | None, permuted: Any, top: int) -> None:
+    """Print the columns in the order of what the score falls by, or of their shares."""
+    if permuted is not None:
+        names, values = permuted.columns, permuted.importances_mean
+    else:
+        assert found is not None
+        names, values = found.names, found.importances
+    order = (-values).argsort(kind="stable")
+    head = ["column"]
+    if found is not None:
+        head.append("share of gradient")
+    if permuted is not None:
+        head += ["score falls by", "+-"]
+    lines = []
+    for k in order[:top]:
+        line = [names[k]]
+        if found is not None:
+            line.append(f"{found.importances[k]:.2%}")
+        if permuted is not None:
+            line += [f"{permuted.importances_mean[k]:.4f}", f"{permuted.importances_std[k]:.4f}"]
+        lines.append(tuple(line))
+    listing(tuple(head), lines)
+    if len(order) > top:
+        say(f"and {len(order) - top:,} more; see --top")
+    if found is not None and found.products is not None and len(found.names) > 1:
+        say()
+        say("pairs that move predictions together (alignment of their gradients, not an interaction):")
+        listing(("column", "column", "alignment"), [(a, b, f"{value:+.2f}") for a, b, value in found.top_pairs(5)])
