@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from daskkern.data.ingest import ingest
     from daskkern.estimators import KernelClassifier, KernelFeatures, KernelRegressor
     from daskkern.feature_learning import FeatureLearning
-    from daskkern.inspection import gradient_importance, permutation_importance, score_gradients
+    from daskkern.inspection import gradient_importance, interactions, permutation_importance, score_gradients
     from daskkern.models import KernelModel
     from daskkern.models import load_model as load
     from daskkern.training.jobs.handle import FitHandle, attach, list_fits
@@ -44,6 +44,7 @@ _PUBLIC = {
     "attach": ("daskkern.training.jobs.handle", "attach"),
     "gradient_importance": ("daskkern.inspection", "gradient_importance"),
     "ingest": ("daskkern.data.ingest", "ingest"),
+    "interactions": ("daskkern.inspection", "interactions"),
     "list_fits": ("daskkern.training.jobs.handle", "list_fits"),
     "load": ("daskkern.models", "load_model"),
     "permutation_importance": ("daskkern.inspection", "permutation_importance"),
@@ -70,6 +71,7 @@ __all__ = [
     "attach",
     "gradient_importance",
     "ingest",
+    "interactions",
     "list_fits",
     "load",
     "permutation_importance",

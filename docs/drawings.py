@@ -19,6 +19,7 @@ WHAT = {
     "training": "fits: set-up, plan, ranks, checkpoints",
     "solvers": "one file or folder per method",
     "evaluation": "scores, predictions",
+    "inspection": "what predictions depend on",
     "doctor": "checks of machines and clusters",
     "preconditioners": "spectra, batch and step size",
     "models": "predict, save, load",

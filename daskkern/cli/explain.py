@@ -8,8 +8,16 @@ import click
 from daskkern.cli.console import listing, say
 from daskkern.errors import SpecError
 from daskkern.evaluation.raw_tables import rows_of
-from daskkern.inspection import GradientImportance, gradient_importance, permutation_importance
+from daskkern.inspection import (
+    GradientImportance,
+    Interactions,
+    gradient_importance,
+    interactions,
+    permutation_importance,
+)
 from daskkern.models import load_model
+
+_PAIRS, _PAIR_ROWS = 5, 200
 
 
 @click.command("explain")
@@ -38,10 +46,12 @@ def command(
         raise SpecError("got --scoring without permutations; leave it out, or give --repeats of 1 or more")
     fitted = load_model(model)
     permuted: Any = None
+    joint: Interactions | None = None
     with rows_of(fitted, store, targets=repeats > 0) as read:
         why, found = "", None
         try:
             found = gradient_importance(fitted, read, max_rows=rows, random_state=seed)
+            joint = interactions(fitted, read, max_rows=min(rows, _PAIR_ROWS), random_state=seed)
         except SpecError as error:  # a model without gradients
             if not repeats:
                 raise
@@ -52,15 +62,21 @@ def command(
             )
         n_rows = min(rows, read.info.n_rows)
     if as_json:
-        click.echo(json.dumps(_record(found, permuted, n_rows)))
+        click.echo(json.dumps(_record(found, permuted, joint, n_rows)))
         return
     say(f"{n_rows:,} rows of {store}" + (f"; score {permuted.score:.4f} as they are" if repeats else ""))
     if why:
         say(f"note: no gradients: {why}")
     _show(found, permuted, top)
+    if joint is not None and len(joint.names) > 1:
+        say()
+        say(f"interactions, {joint.n_rows:,} rows: root mean square of the mixed derivative of the scores")
+        listing(("column", "column", "interaction"), [(a, b, f"{value:.4g}") for a, b, value in joint.top(_PAIRS)])
 
 
-def _record(found: GradientImportance | None, permuted: Any, n_rows: int) -> dict[str, object]:
+def _record(
+    found: GradientImportance | None, permuted: Any, joint: Interactions | None, n_rows: int
+) -> dict[str, object]:
     columns: dict[str, dict[str, float]] = {}
     if found is not None:
         for name, share, slope in zip(found.names, found.importances, found.slopes, strict=True):
@@ -74,6 +90,8 @@ def _record(found: GradientImportance | None, permuted: Any, n_rows: int) -> dic
     if found is not None and found.products is not None:
         pairs = found.top_pairs(50)
         record["pairs"] = [{"columns": [one, other], "alignment": value} for one, other, value in pairs]
+    if joint is not None:
+        record["interactions"] = [{"columns": [one, other], "strength": value} for one, other, value in joint.top(50)]
     return record
 
 
@@ -101,7 +119,3 @@ def _show(found: GradientImportance | None, permuted: Any, top: int) -> None:
     listing(tuple(head), lines)
     if len(order) > top:
         say(f"and {len(order) - top:,} more; see --top")
-    if found is not None and found.products is not None and len(found.names) > 1:
-        say()
-        say("pairs that move predictions together (alignment of their gradients, not an interaction):")
-        listing(("column", "column", "alignment"), [(a, b, f"{value:+.2f}") for a, b, value in found.top_pairs(5)])

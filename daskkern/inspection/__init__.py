@@ -2,14 +2,17 @@
 
 from daskkern.inspection.columns import Columns, columns_of
 from daskkern.inspection.gradients import GradientImportance, gradient_importance
+from daskkern.inspection.interactions import Interactions, interactions
 from daskkern.inspection.permutation import permutation_importance
 from daskkern.inspection.row_gradients import score_gradients
 
 __all__ = [
     "Columns",
     "GradientImportance",
+    "Interactions",
     "columns_of",
     "gradient_importance",
+    "interactions",
     "permutation_importance",
     "score_gradients",
 ]

@@ -20,8 +20,10 @@ def tiles(model: KernelModel, m: int) -> list[slice]:
     return slices(m, max(1, min(1024, TILE_ELEMENTS // max(1, model.coef.shape[1] * model.n_features))))
 
 
-def jacobians(model: KernelModel, X: Any, device: str) -> FloatArray:
+def jacobians(model: KernelModel, X: Any, device: str, *, is_scaled: bool = False) -> FloatArray:
     """Return the gradients (m, c, d) of the scores by the scaled features, at rows in the units of the training data.
+
+    With `is_scaled` the scaling has been applied to the rows.
 
     Raises
     ------
@@ -31,7 +33,11 @@ def jacobians(model: KernelModel, X: Any, device: str) -> FloatArray:
         When they are not finite.
     """
     xp = namespace_for(device)
-    rows, points, coef = to_device(scaled(model, X), xp), to_device(model.points, xp), xp.asarray(model.coef)
+    rows, points, coef = (
+        to_device(X if is_scaled else scaled(model, X), xp),
+        to_device(model.points, xp),
+        xp.asarray(model.coef),
+    )
     try:
         J = model.kernel.gradient_matvec(rows, points, coef)
     except SpecError as error:

@@ -6,7 +6,7 @@ new ones of pyplot, and returns the axes.
 
 from daskkern.plot.comparisons import compare
 from daskkern.plot.curves import history
-from daskkern.plot.importances import alignments, importances
+from daskkern.plot.importances import alignments, importances, interactions
 from daskkern.plot.predictions import calibration, confusion, residuals
 from daskkern.plot.spectra import spectrum
 from daskkern.plot.timing import time_shares
@@ -18,6 +18,7 @@ __all__ = [
     "confusion",
     "history",
     "importances",
+    "interactions",
     "residuals",
     "spectrum",
     "time_shares",

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from daskkern.arrays import FloatArray
 from daskkern.errors import SpecError
-from daskkern.inspection import GradientImportance
+from daskkern.inspection import GradientImportance, Interactions
 from daskkern.plot.arguments import COLORS, new_axes, plain
 
 _LONGEST = 28
@@ -85,11 +86,34 @@ def alignments(found: GradientImportance, *, n_columns: int = 10, axes: Any = No
     values = found.alignments
     axes = new_axes(axes)
     order = np.argsort(-found.importances, kind="stable")[:n_columns]
-    image = axes.imshow(values[np.ix_(order, order)], cmap="RdBu_r", vmin=-1, vmax=1)
-    names = [_short(found.names[k]) for k in order]
-    axes.set_xticks(range(len(order)), names, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(order)), names)
-    axes.figure.colorbar(image, ax=axes, label="alignment of gradients", shrink=0.8)
+    names = tuple(found.names[k] for k in order)
+    colors = {"cmap": "RdBu_r", "vmin": -1, "vmax": 1}
+    return _map(axes, names, values[np.ix_(order, order)], "alignment of gradients", colors)
+
+
+def interactions(found: Interactions, *, axes: Any = None) -> Any:
+    """Draw the strengths of the interactions of pairs of columns as a heat map.
+
+    Parameters
+    ----------
+    found : Interactions
+        From :func:`daskkern.interactions`.
+    axes : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    colors = {"cmap": "Blues", "vmin": 0}
+    return _map(new_axes(axes), found.names, found.strengths, "root mean square of the mixed derivative", colors)
+
+
+def _map(axes: Any, names: tuple[str, ...], values: FloatArray, label: str, colors: Mapping[str, Any]) -> Any:
+    image = axes.imshow(values, **colors)
+    shown = [_short(name) for name in names]
+    axes.set_xticks(range(len(shown)), shown, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(shown)), shown)
+    axes.figure.colorbar(image, ax=axes, label=label, shrink=0.8)
     return axes
 
 

@@ -7,13 +7,20 @@ import numpy as np
 
 from daskkern.data.storage.store import Store
 from daskkern.errors import DataError, SpecError
-from daskkern.inspection import GradientImportance, gradient_importance, permutation_importance
+from daskkern.inspection import (
+    GradientImportance,
+    Interactions,
+    gradient_importance,
+    interactions,
+    permutation_importance,
+)
 from daskkern.models import KernelModel
 from daskkern.plot.importances import alignments, importances
+from daskkern.plot.importances import interactions as draw_interactions
 from daskkern.report.pictures import Picture
 
-NAMES = ("importances", "permutation", "alignments")
-_ROWS, _REPEATS = 1000, 3
+NAMES = ("importances", "permutation", "alignments", "interactions")
+_ROWS, _REPEATS, _PAIR_ROWS = 1000, 3, 200
 _MOST_PERMUTED, _MOST_PAIRED = 15, 10
 _MOST_FEATURES = 5000  # gradients at 1,000 rows take as long as some products with them
 
@@ -24,6 +31,7 @@ class Explanation:
 
     gradients: GradientImportance | None
     permuted: Any
+    joint: Interactions | None
 
 
 def explain(model: KernelModel, store: Store) -> Explanation | None:
@@ -32,8 +40,9 @@ def explain(model: KernelModel, store: Store) -> Explanation | None:
         return None
     try:
         found = gradient_importance(model, store, max_rows=_ROWS)
+        joint = interactions(model, store, max_rows=_PAIR_ROWS)
     except SpecError:  # a kernel without derivatives
-        found = None
+        found, joint = None, None
     columns = None if found is None else np.argsort(-found.importances, kind="stable")[:_MOST_PERMUTED].tolist()
     if columns is None and model.n_features > _MOST_PERMUTED:
         return None
@@ -41,7 +50,7 @@ def explain(model: KernelModel, store: Store) -> Explanation | None:
         permuted = permutation_importance(model, store, n_repeats=_REPEATS, max_rows=_ROWS, columns=columns)
     except DataError:  # no label of the sampled rows is one of the model
         permuted = None
-    return Explanation(found, permuted)
+    return Explanation(found, permuted, joint)
 
 
 def feature_pictures(found: Explanation | None) -> list[Picture]:
@@ -61,4 +70,9 @@ def feature_pictures(found: Explanation | None) -> list[Picture]:
         caption = "Columns that move predictions together"
         draw = lambda axes: alignments(by_gradient, n_columns=_MOST_PAIRED, axes=axes)  # noqa: E731
         pictures.append(Picture("features", "alignments", caption, draw, 5.0, 4.2))
+    joint = found.joint
+    if joint is not None and len(joint.names) > 1:
+        caption = "Pairs that interact: the slope along one depends on the other"
+        draw_joint = lambda axes: draw_interactions(joint, axes=axes)  # noqa: E731
+        pictures.append(Picture("features", "interactions", caption, draw_joint, 5.0, 4.2))
     return pictures

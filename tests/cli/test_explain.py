@@ -44,9 +44,9 @@ def test_columns_are_listed_by_what_the_score_falls_by(folder: Path, capfd: pyte
         assert lines[0].startswith(f"100 rows of {rows}; score 0.9")
         assert lines[1].split("  ")[0] == "column"
         assert [line.split()[0] for line in lines[2:5]] == ["kind", "number", "noise"]
-        assert "alignment of their gradients, not an interaction" in out
+        assert "root mean square of the mixed derivative" in out
     code, out, _ = _run(capfd, "explain", "m.zarr", "t.zarr", "--top", 1, "--repeats", 0)
-    assert "score" not in out
+    assert "score falls by" not in out
     assert "and 2 more; see --top" in out
 
 
@@ -58,7 +58,8 @@ def test_json_has_every_column(folder: Path, capfd: pytest.CaptureFixture[str]) 
     assert [column["name"] for column in found["columns"]] == ["kind", "number", "noise"]
     assert sum(column["share"] for column in found["columns"]) == pytest.approx(1)
     assert all(set(column) == {"name", "share", "slope", "fall", "fall_std"} for column in found["columns"])
-    assert len(found["pairs"]) == 3
+    assert len(found["pairs"]) == len(found["interactions"]) == 3
+    assert {*found["interactions"][0]} == {"columns", "strength"}
     assert found["columns"][0]["fall"] > found["columns"][2]["fall"]
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from daskkern import KernelModel, gradient_importance, permutation_importance, plot
+from daskkern import KernelModel, gradient_importance, interactions, permutation_importance, plot
 from daskkern.errors import SpecError
 from daskkern.kernels import LinearKernel
 
@@ -54,3 +54,11 @@ def test_what_cannot_be_drawn_is_said(axes) -> None:
     for draw in (plot.importances, plot.alignments):
         with pytest.raises(SpecError, match="got n_columns=0"):
             draw(gradient_importance(MODEL, X), n_columns=0, axes=axes)
+
+
+def test_interactions_are_a_map(axes) -> None:
+    found = interactions(MODEL, X, n_columns=2)
+    plot.interactions(found, axes=axes)
+    (image,) = axes.images
+    assert image.get_array().shape == (2, 2)
+    assert [label.get_text() for label in axes.get_yticklabels()] == [r"b \$x\$", "d" * 25 + "..."]
