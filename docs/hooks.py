@@ -35,6 +35,7 @@ REFERENCE = {
     "solvers": ("daskkern.solvers",),
     "systems": ("daskkern.systems",),
     "models": ("daskkern.models",),
+    "inspection": ("daskkern.inspection",),
     "data": ("daskkern.data.ingest", "daskkern.data.storage.writer", "daskkern.data.storage.store"),
     "training": ("daskkern.training.run.fit", "daskkern.training.run.settings", "daskkern.cluster.gang.gang"),
     "events": ("daskkern.events",),
