@@ -1,35 +1,24 @@
-"""Base class of classifier and regressor: settings from parameters, fitting, lazy prediction, saving."""
+"""Base class of classifier and regressor: settings from parameters, and fitting."""
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import dask.array as da
-import numpy as np
-from dask.delayed import delayed
-from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec
 from daskkern.cluster.connect.clients import client_of
-from daskkern.data.rows.finite import check_finite
-from daskkern.data.storage.store import open_store
-from daskkern.errors import DataError, SpecError
-from daskkern.estimators.frames import check_raw, named
-from daskkern.estimators.inputs import is_lazy, is_store
+from daskkern.errors import SpecError
+from daskkern.estimators.frames import named
+from daskkern.estimators.model_estimator import ModelEstimator
 from daskkern.estimators.parameters import active_client, as_kernel, as_seed
-from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.events import Listener, all_of, silent
 from daskkern.feature_learning import parse_feature_learning
 from daskkern.losses import parse_loss
-from daskkern.models import KernelModel, save_model
+from daskkern.models import KernelModel
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
@@ -44,23 +33,11 @@ from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.default_basis import usual_basis
 
-_ROWS: dict[str, Any] = {"dtype": "numeric", "order": "C", "ensure_all_finite": False, "accept_sparse": "csr"}
 
+class KernelEstimator(ModelEstimator):
+    """Base class of classifier and regressor; it is not used by itself."""
 
-class KernelEstimator(BaseEstimator):
-    """Base class of the estimators; it is not used by itself."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def __sklearn_clone__(self) -> "KernelEstimator":
-        """Return an unfitted copy that shares the client and the callbacks, which cannot be copied."""
-        parameters = self.get_params(deep=False)
-        shared = {name: parameters.pop(name) for name in ("client", "callbacks")}
-        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
-        return copy.set_params(**shared)
+    _shared_parameters = ("client", "callbacks")
 
     def fit_settings(self, n_rows: int | None = None) -> FitSettings:
         """Return the parameters as checked settings for a fit to `n_rows` rows. SpecError names an invalid one."""
@@ -232,55 +209,6 @@ class KernelEstimator(BaseEstimator):
         self.__dict__.pop("feature_importances_", None)
         if self.learn_features:
             self.feature_importances_ = result.model.feature_importances()
-
-    def _apply(self, X: Any, method: Callable[[HostArray], HostArray], like: HostArray) -> Any:
-        """Apply `method` to the scores (n, c) of `X`: at once, or lazily for a dask array.
-
-        `like` is the result for zero rows, which gives the dtype and the width.
-        """
-        check_is_fitted(self, "model_")
-        if is_lazy(X):
-            return self._apply_lazily(X, method, like)
-        if is_store(X):
-            store = open_store(X)
-            check_store(self.model_, store, targets=False)
-            with self.model_.threads(None, store.info.n_rows):
-                parts = [method(self.model_.scores(self.model_.check(block))) for block in raw_blocks(store)]
-            return np.concatenate(parts)
-        check_raw(X)
-        if self.model_.feature_names is None or hasattr(self, "feature_names_in_"):
-            X = validate_data(self, X, reset=False, **_ROWS)
-            check_finite(X)
-        else:  # scikit-learn would warn of names that it does not know
-            self.model_.check_names(X)
-            X = self.model_.check(check_array(X, estimator=self, **_ROWS))
-        return method(self.model_.scores(X))
-
-    def _apply_lazily(self, X: da.Array, method: Callable[[HostArray], HostArray], like: HostArray) -> da.Array:
-        if X.ndim != 2 or X.shape[1] != self.model_.n_features:
-            raise DataError(f"X has shape {X.shape}, but the model expects {self.model_.n_features} features")
-        X = X.rechunk({1: -1})
-        shared = delayed(self.model_, pure=True)  # one copy in the graph, not one per block
-        if like.ndim == 1:
-            return da.map_blocks(_apply_block, X, shared, method, drop_axis=1, dtype=like.dtype, meta=like)
-        chunks = (X.chunks[0], (like.shape[1],))
-        return da.map_blocks(_apply_block, X, shared, method, chunks=chunks, dtype=like.dtype, meta=like)
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a Zarr group at `path`, replacing an older model there.
-
-        ``daskkern.load(path)`` gives a predictor that needs only NumPy and Zarr.
-        """
-        check_is_fitted(self, "model_")
-        save_model(self.model_, path)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {**state, "client": None, "callbacks": None}  # connections cannot be pickled
-
-
-def _apply_block(X: HostArray, model: KernelModel, method: Callable[[HostArray], HostArray]) -> HostArray:
-    return method(model.scores(model.check(X), threads=1))  # Dask runs one of these on each of its threads
 
 
 def goes_on(estimator: KernelEstimator) -> bool:

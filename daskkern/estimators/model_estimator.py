@@ -1,0 +1,110 @@
+"""Base class of estimators whose fit makes a kernel model: values at rows of any kind, lazy where they are, saving."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import dask.array as da
+import numpy as np
+from dask.delayed import delayed
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from daskkern.arrays import HostArray
+from daskkern.data.rows.finite import check_finite
+from daskkern.data.storage.store import open_store
+from daskkern.errors import DataError
+from daskkern.estimators.frames import check_raw
+from daskkern.estimators.inputs import is_lazy, is_store
+from daskkern.evaluation.score import check_store, raw_blocks
+from daskkern.models import KernelModel, save_model
+
+_ROWS: dict[str, Any] = {"dtype": "numeric", "order": "C", "ensure_all_finite": False, "accept_sparse": "csr"}
+
+RowFunction = Callable[[KernelModel, Any, int | None], HostArray]
+"""A function of a model, checked rows (m, d), and the number of threads, with one value or row of values a row."""
+
+
+class ModelEstimator(BaseEstimator):
+    """Base class of estimators with a ``model_``; it is not used by itself."""
+
+    _shared_parameters: ClassVar[tuple[str, ...]] = ("client",)
+    """Parameters that clones share and that are not pickled: connections, and functions of this process."""
+    model_: KernelModel
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted copy that shares the client and the callbacks, which cannot be copied."""
+        parameters = self.get_params(deep=False)
+        shared = {name: parameters.pop(name) for name in self._shared_parameters}
+        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
+        return copy.set_params(**shared)
+
+    def _apply(self, X: Any, method: Callable[[HostArray], HostArray], like: HostArray) -> Any:
+        """Apply `method` to the scores (n, c) of `X`: at once, or lazily for a dask array.
+
+        `like` is the result for zero rows, which gives the dtype and the width.
+        """
+        return self._apply_rows(X, _OfScores(method), like)
+
+    def _apply_rows(self, X: Any, function: RowFunction, like: HostArray) -> Any:
+        """Apply `function` to the model and rows `X`; see :meth:`_apply`."""
+        check_is_fitted(self, "model_")
+        if is_lazy(X):
+            return self._apply_lazily(X, function, like)
+        if is_store(X):
+            store = open_store(X)
+            check_store(self.model_, store, targets=False)
+            with self.model_.threads(None, store.info.n_rows):
+                parts = [function(self.model_, self.model_.check(block), None) for block in raw_blocks(store)]
+            return np.concatenate(parts)
+        check_raw(X)
+        if self.model_.feature_names is None or hasattr(self, "feature_names_in_"):
+            X = validate_data(self, X, reset=False, **_ROWS)
+            check_finite(X)
+        else:  # scikit-learn would warn of names that it does not know
+            self.model_.check_names(X)
+            X = self.model_.check(check_array(X, estimator=self, **_ROWS))
+        return function(self.model_, X, None)
+
+    def _apply_lazily(self, X: da.Array, function: RowFunction, like: HostArray) -> da.Array:
+        if X.ndim != 2 or X.shape[1] != self.model_.n_features:
+            raise DataError(f"X has shape {X.shape}, but the model expects {self.model_.n_features} features")
+        X = X.rechunk({1: -1})
+        shared = delayed(self.model_, pure=True)  # one copy in the graph, not one per block
+        if like.ndim == 1:
+            return da.map_blocks(_apply_block, X, shared, function, drop_axis=1, dtype=like.dtype, meta=like)
+        chunks = (X.chunks[0], (like.shape[1],))
+        return da.map_blocks(_apply_block, X, shared, function, chunks=chunks, dtype=like.dtype, meta=like)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a Zarr group at `path`, replacing an older model there.
+
+        ``daskkern.load(path)`` gives a predictor that needs only NumPy and Zarr.
+        """
+        check_is_fitted(self, "model_")
+        save_model(self.model_, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {**state, **dict.fromkeys(self._shared_parameters)}  # connections cannot be pickled
+
+
+@dataclass(frozen=True)
+class _OfScores:
+    """A function of the scores of rows, as a function of the rows."""
+
+    method: Callable[[HostArray], HostArray]
+
+    def __call__(self, model: KernelModel, X: Any, threads: int | None) -> HostArray:
+        return self.method(model.scores(X, threads=threads))
+
+
+def _apply_block(X: HostArray, model: KernelModel, function: RowFunction) -> HostArray:
+    return function(model, model.check(X), 1)  # Dask runs one of these on each of its threads
