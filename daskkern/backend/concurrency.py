@@ -16,6 +16,7 @@ from daskkern.errors import SpecError
 
 __all__ = [
     "SharedThreadLimit",
+    "all_cores",
     "compute_threads",
     "cpu_count",
     "decomposition_threads",
@@ -125,4 +126,12 @@ def library_threads(n_threads: int) -> Iterator[None]:
     When several threads of this process use it at once, the largest number applies to all.
     """
     with _FACTORING.limited_to(n_threads):
+        yield
+
+
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """Within the context, BLAS and tiles use all cores, one after the other."""
+    n = cpu_count()
+    with library_threads(n), ThreadPoolExecutor(n, "daskkern-tile") as pool, tile_pool(pool, n):
         yield

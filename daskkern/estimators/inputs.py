@@ -70,10 +70,7 @@ def lazy_source(
     Rows are computed block by block when they are needed; y is computed once here to find the classes, or to check
     that it has no classes other than `known`.
     """
-    X = _known(X, "X")
-    if X.ndim != 2 or X.dtype.kind not in "fiub":
-        raise DataError(f"got X as a dask array of {X.dtype} with shape {X.shape}; expected a table of numbers")
-    X = X.rechunk({1: -1})
+    X = _table(X)
     if y is None:
         raise DataError("got no y; a fit on arrays needs the targets of the rows of X")
     y = _aligned(y, X, "y")
@@ -92,16 +89,39 @@ def lazy_source(
             classes = known
     elif y.dtype.kind not in "fiubO":
         raise DataError(f"got y as a dask array of {y.dtype}; expected numbers")
-    sizes = tuple(int(size) for size in X.chunks[0])
-    to_X, to_y = X.to_delayed()[:, 0], y.to_delayed().reshape(len(sizes), -1)[:, 0]
-    to_w = [None] * len(sizes) if weight is None else list(weight.to_delayed())
-    encode = _Encode(classes)
-    blocks = tuple(LazyBlock(parts, encode) for parts in zip(to_X, to_y, to_w, strict=True))
     single = y.ndim == 1
     labels = None if classes is None else plain_labels(classes)
     width = 1 if single else y.shape[1]
     info = SourceInfo(X.shape[0], X.shape[1], task, labels, Scaling(), None, width, single)
-    return BlockSource(blocks, sizes, weight is not None, info), classes
+    return _blocks(X, y, weight, classes, info), classes
+
+
+def unlabelled_lazy_source(X: da.Array, sample_weight: Any = None) -> BlockSource:
+    """Return the source for a dask array `X` (n, d) without targets; see :func:`lazy_source`."""
+    X = _table(X)
+    weight = None if sample_weight is None else _aligned(sample_weight, X, "sample_weight")
+    return _blocks(X, None, weight, None, SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True))
+
+
+def _table(X: da.Array) -> da.Array:
+    """Return `X` with a block of rows a chunk."""
+    X = _known(X, "X")
+    if X.ndim != 2 or X.dtype.kind not in "fiub":
+        raise DataError(f"got X as a dask array of {X.dtype} with shape {X.shape}; expected a table of numbers")
+    return X.rechunk({1: -1})
+
+
+def _blocks(
+    X: da.Array, y: da.Array | None, weight: da.Array | None, classes: HostArray | None, info: SourceInfo
+) -> BlockSource:
+    """Return the blocks of aligned dask arrays."""
+    sizes = tuple(int(size) for size in X.chunks[0])
+    none = [None] * len(sizes)
+    to_y = none if y is None else list(y.to_delayed().reshape(len(sizes), -1)[:, 0])
+    to_w = none if weight is None else list(weight.to_delayed())
+    encode = _Encode(classes)
+    blocks = tuple(LazyBlock(parts, encode) for parts in zip(X.to_delayed()[:, 0], to_y, to_w, strict=True))
+    return BlockSource(blocks, sizes, weight is not None, info)
 
 
 def _unique(y: da.Array) -> HostArray:
@@ -121,15 +141,16 @@ class _Encode:
     classes: HostArray | None
 
     def __call__(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
-        rows, targets = np.asarray(X), np.asarray(y)
-        if self.classes is not None:
-            targets = np.searchsorted(self.classes, targets).astype(np.int64)
-        elif targets.ndim == 1:
-            targets = targets[:, None]
+        rows, targets = np.asarray(X), None if y is None else self._targets(np.asarray(y))
         weights = None if weight is None else np.asarray(weight, np.float64)
         if weights is not None:
             check_weight(weights)
         return rows, targets, weights
+
+    def _targets(self, y: HostArray) -> HostArray:
+        if self.classes is not None:
+            return np.searchsorted(self.classes, y).astype(np.int64)
+        return y[:, None] if y.ndim == 1 else y
 
 
 def check_weight(weight: HostArray) -> None:

@@ -1,17 +1,15 @@
 """The length scale and penalty of a system, searched over a grid in two passes over the rows."""
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
-from daskkern.backend.concurrency import cpu_count, library_threads
-from daskkern.backend.tiles import slices, tile_pool
+from daskkern.backend.concurrency import all_cores
+from daskkern.backend.tiles import slices
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.errors import SpecError
@@ -169,7 +167,7 @@ def sweep(
     kernels = with_length_scales(scaled, scales)
     Z = parse_selector("uniform").select(rows, kernels[0], landmarks, seed).points
     grid = Grid(kernels, Z)
-    with client_of(client) as connected, _all_cores():
+    with client_of(client) as connected, all_cores():
         sums = training_sums(grid, source, rows, held, settings.dtype, targets, connected)
         coef = [grid.solutions(k, each, rows.n_rows, penalties) for k, each in enumerate(sums)]
         errors = _errors(grid, coef, watched, targets, len(penalties))
@@ -246,11 +244,3 @@ def _errors(grid: Grid, coef: Sequence[FloatArray], rows: Rows, targets: Targets
         for k, scores in enumerate(grid.scores(block.X, coef)):
             errors.add(k, scores, block.y, weight)
     return errors.result()
-
-
-@contextmanager
-def _all_cores() -> Iterator[None]:
-    """Within the context, BLAS and tiles use all cores, one after the other."""
-    n = cpu_count()
-    with library_threads(n), ThreadPoolExecutor(n, "daskkern-tile") as pool, tile_pool(pool, n):
-        yield

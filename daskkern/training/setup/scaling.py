@@ -90,7 +90,10 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
 
 
 def may_bend(settings: FitSettings, source: RowSource) -> bool:
-    """Return whether a fit may bend features: not those of a linear model, which would be linear in them no longer."""
+    """Return whether a fit may bend features: not without targets, which decide whether that helps, and not those of a
+    linear model, which would be linear in them no longer."""
+    if source.info.task is None:
+        return False
     linear = settings.basis.is_linear or isinstance(settings.kernel, LinearKernel)
     return not linear and settings.scale in _LEARNED and scales_features(settings, source)
 

@@ -1,0 +1,8 @@
+"""Estimators of rows without targets: components, clusters, densities, novelty, and a test of two samples."""
+
+from daskkern.unsupervised.kernel_k_means import KernelKMeans
+from daskkern.unsupervised.kernel_pca import KernelPCA
+from daskkern.unsupervised.one_class_svm import OneClassSVM
+from daskkern.unsupervised.spectral_clustering import SpectralClustering
+
+__all__ = ["KernelKMeans", "KernelPCA", "OneClassSVM", "SpectralClustering"]

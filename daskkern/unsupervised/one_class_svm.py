@@ -1,0 +1,115 @@
+"""The one-class support vector machine: which rows are unlike the others."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import OutlierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from daskkern.arrays import HostArray
+from daskkern.basis import BasisSpec
+from daskkern.errors import SpecError
+from daskkern.kernels import Kernel
+from daskkern.unsupervised.base import UnsupervisedEstimator, whole
+from daskkern.unsupervised.margin import hyperplane
+
+
+class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
+    """A function that is positive where most rows are: the one-class SVM of Schoelkopf and others, for novelty.
+
+    Up to 4,000 rows are solved exactly, in the features of the basis, by :class:`sklearn.svm.OneClassSVM`, with which
+    scores agree (they are its scores divided by ``nu n``). With more rows, that solution for a sample begins Newton's
+    method on all rows, with a loss that is smoothed by a twentieth of the spread of the scores.
+
+    Parameters
+    ----------
+    nu : float
+        Above 0, at most 1. At most this share of the rows (of their weight) has negative decision values, and nearly
+        that many; at least this share are support vectors.
+    kernel : Kernel, str or function of two tables of rows
+    max_iter : int
+        Most passes of Newton's method over all rows.
+    tol : float
+        Of the objective, relatively, for Newton's method.
+    basis : Landmarks, AllRows, NystromFeatures, RandomFeatures or "auto"
+        "auto" takes all rows up to 2,000, and 1,000 landmarks for more rows.
+    scale, random_state, dtype, device, client
+        As for :class:`daskkern.KernelPCA`.
+
+    Attributes
+    ----------
+    offset_ : float
+        ``decision_function = score_samples - offset_``.
+    n_iter_ : int
+        Passes of Newton's method; 0 where the solution is exact.
+    model_ : KernelModel
+        Its output is the decision function; :meth:`save` writes it.
+    kernel_ : Kernel
+    n_features_in_ : int
+
+    References
+    ----------
+    See :mod:`daskkern.unsupervised.margin`.
+    """
+
+    def __init__(
+        self,
+        nu: float = 0.5,
+        kernel: Kernel | str = "gaussian:median",
+        max_iter: int = 30,
+        tol: float = 1e-4,
+        basis: BasisSpec | str = "auto",
+        scale: str | None = "auto",
+        random_state: Any = 0,
+        dtype: str = "float64",
+        device: str = "auto",
+        client: Any = None,
+    ) -> None:
+        self.nu, self.kernel, self.max_iter, self.tol = nu, kernel, max_iter, tol
+        self.basis, self.scale, self.random_state = basis, scale, random_state
+        self.dtype, self.device, self.client = dtype, device, client
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "OneClassSVM":
+        """Fit to rows `X`; see :meth:`daskkern.KernelPCA.fit`. A store brings its own weights."""
+        if isinstance(self.nu, bool) or not isinstance(self.nu, int | float | np.number) or not 0 < self.nu <= 1:
+            raise SpecError(f"got nu={self.nu!r}; expected a number above 0, at most 1")
+        if not self.tol > 0:
+            raise SpecError(f"got tol={self.tol!r}; expected a positive number")
+        most = whole("max_iter", self.max_iter)
+        with self._fit_rows(X, sample_weight) as of:
+            plane = hyperplane(of.passes, of.features, float(self.nu), most, self.tol, of.settings.seed)
+            self.model_ = self._model(of, plane.w[:, None], np.array([-plane.rho]))
+        self.offset_, self.n_iter_, self.kernel_ = plane.rho, plane.n_iter, of.settings.kernel
+        return self
+
+    def score_samples(self, X: Any) -> Any:
+        """Return ``w^T phi(x)`` (n,), float64, smaller for rows that are unlike the others; see :meth:`predict`."""
+        return self._apply(X, _first, np.empty(0))
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the scores less the offset (n,), float64, negative for outliers; see :meth:`predict`."""
+        check_is_fitted(self, "model_")
+        return self._apply(X, self.model_.labels, np.empty(0))
+
+    def predict(self, X: Any) -> Any:
+        """Return 1 for inliers and -1 for outliers (n,) int64: NumPy in, NumPy out; dask in, lazy dask out.
+
+        A store is streamed.
+        """
+        check_is_fitted(self, "model_")
+        return self._apply(X, _Signs(self.model_.labels), np.empty(0, np.int64))
+
+
+def _first(scores: HostArray) -> HostArray:
+    return scores[:, 0].astype(np.float64)
+
+
+class _Signs:
+    """1 where decision values are 0 or more, else -1."""
+
+    def __init__(self, decisions: Any) -> None:
+        self._decisions = decisions
+
+    def __call__(self, scores: HostArray) -> HostArray:
+        found: HostArray = np.where(self._decisions(scores) >= 0, 1, -1).astype(np.int64)
+        return found

@@ -1,0 +1,179 @@
+"""Clusters of the graph whose edges are kernel values, by its leading eigenvectors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from daskkern.arrays import FloatArray, HostArray
+from daskkern.backend.namespace import namespace_of, to_host
+from daskkern.backend.tiles import slices
+from daskkern.basis import BasisSpec
+from daskkern.data.rows.rows import Rows
+from daskkern.errors import DataError, ModelError
+from daskkern.estimators.inputs import is_lazy
+from daskkern.kernels import Kernel
+from daskkern.linalg import top_eigenpairs
+from daskkern.models import KernelModel
+from daskkern.unsupervised.base import UnsupervisedEstimator, whole
+from daskkern.unsupervised.feature_map import BLOCK, FeatureMap
+from daskkern.unsupervised.lloyd import Embedding, KMeansSettings, NearestCentres, k_means, nearest
+from daskkern.unsupervised.passes import Totals
+
+_LEAST = 1e-10  # of the largest eigenvalue, which is 1
+
+
+class SpectralClustering(ClusterMixin, UnsupervisedEstimator):
+    """Normalised spectral clustering of rows, with labels for new ones.
+
+    The rows are a graph whose edges weigh k(x_i, x_j). With degrees ``d_i = sum_j k(x_i, x_j)``, its embedding is
+    ``D^-1/2 E`` of the leading eigenvectors E of ``D^-1/2 K D^-1/2``, which k-means cuts into clusters. With all rows
+    as the basis this is :class:`sklearn.cluster.SpectralClustering` with this affinity. With landmarks K is its
+    Nystrom approximation ``Phi Phi^T``: two passes over the rows give the degrees ``Phi Phi^T 1`` and
+    ``Phi^T D^-1 Phi``, whose eigenvectors are those of the graph in other coordinates. A degree is at least k(x, x).
+
+    Parameters
+    ----------
+    n_clusters : int
+    kernel : Kernel, str or function of two tables of rows
+        With values of 0 or more. Clusters that are thin or close to each other need a length scale below the median
+        distance, such as ``"gaussian:0.3"`` for scaled rows.
+    n_components : int or None
+        Eigenvectors of the embedding; None takes `n_clusters`.
+    n_init : int
+        Starts of k-means.
+    basis : Landmarks, AllRows, NystromFeatures or "auto"
+        "auto" takes all rows up to 2,000, where the result is exact, and 1,000 landmarks for more rows.
+    scale, random_state, dtype, device, client
+        As for :class:`daskkern.KernelPCA`.
+
+    Attributes
+    ----------
+    labels_ : (n,) int32
+        A lazy dask array after a fit to one.
+    eigenvalues_ : (n_components,) float64
+        Of ``D^-1/2 K D^-1/2``, descending, the first one 1: as many are close to 1 as there are separate clusters.
+    model_ : KernelModel
+        Of the eigenvectors and degrees.
+    kernel_ : Kernel
+    n_features_in_ : int
+
+    References
+    ----------
+    Shi and Malik, "Normalized cuts and image segmentation", PAMI 2000. Fowlkes, Belongie, Chung and Malik, "Spectral
+    grouping using the Nystrom method", PAMI 2004. Their one-shot orthogonalisation is the same for Phi of full rank.
+    """
+
+    _random_features = False
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        kernel: Kernel | str = "gaussian:median",
+        n_components: int | None = None,
+        n_init: int = 10,
+        basis: BasisSpec | str = "auto",
+        scale: str | None = "auto",
+        random_state: Any = 0,
+        dtype: str = "float64",
+        device: str = "auto",
+        client: Any = None,
+    ) -> None:
+        self.n_clusters, self.kernel, self.n_components, self.n_init = n_clusters, kernel, n_components, n_init
+        self.basis, self.scale, self.random_state = basis, scale, random_state
+        self.dtype, self.device, self.client = dtype, device, client
+
+    def fit(self, X: Any, y: Any = None) -> "SpectralClustering":
+        """Cluster rows `X`; see :meth:`daskkern.KernelPCA.fit`. Weights of a store are not used.
+
+        Raises
+        ------
+        daskkern.errors.DaskkernError
+            Also for a kernel that is negative for some of the rows.
+        """
+        k = whole("n_clusters", self.n_clusters)
+        q = k if self.n_components is None else whole("n_components", self.n_components)
+        n_init = whole("n_init", self.n_init)
+        with self._fit_rows(X) as of:
+            (s,) = of.passes.totals(_FeatureSum(of.features))
+            (C,) = of.passes.totals(_DegreeScaled(of.features, s))
+            pairs = top_eigenpairs(0.5 * (C + C.T), min(q, C.shape[0]), seed=of.settings.seed)
+            found = max(1, int((pairs.values > _LEAST).sum()))
+            V = pairs.vectors[:, :found] / np.sqrt(pairs.values[:found])
+            embedding = Embedding(of.features, V, s)
+            settings = KMeansSettings(k, n_init, 300, 1e-4, of.settings.seed)
+            clusters = k_means(of.passes, embedding, settings)
+            self.model_ = self._model(of, np.column_stack([V, s]), None)
+            self.eigenvalues_, self.kernel_ = pairs.values[:found], of.settings.kernel
+            self._centres = clusters.centres
+            near = NearestCentres(embedding, clusters.centres)
+            self.labels_ = self.predict(X) if is_lazy(X) else of.passes.values(near)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the clusters (n,) int32 of rows: NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
+        check_is_fitted(self, "model_")
+        return self._apply_rows(X, _Labels(self.kernel_, self._centres), np.empty(0, np.int32))
+
+    def save(self, path: Any) -> None:
+        """Raise ModelError: the labels are no sums of kernel values, and the format of models has only those."""
+        del path
+        raise ModelError(
+            "a SpectralClustering cannot be saved: its labels are not decided by sums of kernel values, which models "
+            "have; save the labels, or fit and save a KernelKMeans"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _FeatureSum:
+    """The sum of the features of rows (r,)."""
+
+    features: FeatureMap
+
+    def __call__(self, rows: Rows, part: slice) -> Totals:
+        total = np.zeros(self.features.n_features)
+        for phi, _, _ in self.features.blocks(rows, part):
+            total += to_host(phi.sum(axis=0, dtype=np.float64))
+        return (total,)
+
+
+@dataclass(frozen=True, eq=False)
+class _DegreeScaled:
+    """``sum_i phi_i phi_i^T / d_i`` (r, r) of rows, with degrees from the sum of all features `s` (r,)."""
+
+    features: FeatureMap
+    s: FloatArray
+
+    def __call__(self, rows: Rows, part: slice) -> Totals:
+        r = self.features.n_features
+        total = None
+        for phi, X, _ in self.features.blocks(rows, part):
+            xp = namespace_of(phi)
+            own = xp.asarray(self.features.kernel.diagonal(X), np.float64)
+            if not bool((own > 0).all()):
+                raise DataError(
+                    "the kernel is 0 for some row with itself, so that the row has no edges; leave such rows out"
+                )
+            degree = xp.maximum(phi @ xp.asarray(self.s, phi.dtype), own)
+            product = ((phi / degree[:, None]).T @ phi).astype(np.float64)
+            total = product if total is None else total + product
+        return (np.zeros((r, r)) if total is None else to_host(total),)
+
+
+@dataclass(frozen=True, eq=False)
+class _Labels:
+    """The nearest centres of rows, whose eigenvectors and degrees a model gives."""
+
+    kernel: Kernel
+    centres: FloatArray
+
+    def __call__(self, model: KernelModel, X: Any, threads: int | None) -> HostArray:
+        found = np.empty(X.shape[0], np.int32)
+        for part in slices(X.shape[0], BLOCK):
+            rows = model.scaling.apply(X[part], model.points.dtype)
+            scores = model.scores(rows, scaled=True, threads=threads).astype(np.float64)
+            degree = np.maximum(scores[:, -1], self.kernel.diagonal(rows))
+            found[part] = nearest(scores[:, :-1] / degree[:, None], self.centres)[0]
+        return found
