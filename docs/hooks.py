@@ -28,6 +28,7 @@ COPIED = {
 REFERENCE = {
     "daskkern": ("daskkern",),
     "estimators": ("daskkern.estimators",),
+    "unsupervised": ("daskkern.unsupervised",),
     "kernels": ("daskkern.kernels", "daskkern.kernels.operands", "daskkern.kernels.formula"),
     "losses": ("daskkern.losses",),
     "basis": ("daskkern.basis",),

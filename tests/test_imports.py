@@ -23,7 +23,7 @@ LAYERS = {
     **dict.fromkeys(("solvers", "evaluation"), 7),
     **dict.fromkeys(("training", "inspection"), 8),
     "estimators": 9,
-    **dict.fromkeys(("systems", "doctor"), 10),
+    **dict.fromkeys(("systems", "doctor", "unsupervised"), 10),
     "plot": 11,
     "report": 12,
     "cli": 13,

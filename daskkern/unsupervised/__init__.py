@@ -1,8 +1,10 @@
 """Estimators of rows without targets: components, clusters, densities, novelty, and a test of two samples."""
 
+from daskkern.unsupervised.kernel_density import KernelDensity
 from daskkern.unsupervised.kernel_k_means import KernelKMeans
 from daskkern.unsupervised.kernel_pca import KernelPCA
+from daskkern.unsupervised.mmd import MMDTest, mmd_test
 from daskkern.unsupervised.one_class_svm import OneClassSVM
 from daskkern.unsupervised.spectral_clustering import SpectralClustering
 
-__all__ = ["KernelKMeans", "KernelPCA", "OneClassSVM", "SpectralClustering"]
+__all__ = ["KernelDensity", "KernelKMeans", "KernelPCA", "MMDTest", "OneClassSVM", "SpectralClustering", "mmd_test"]

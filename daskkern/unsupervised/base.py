@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -82,8 +83,9 @@ class UnsupervisedEstimator(ModelEstimator):
         basis: Any = self.basis
         if isinstance(basis, str) and basis == "auto":
             return AllRows() if n_rows <= EXACT else Landmarks(USUAL_LANDMARKS)
-        usable = is_basis(basis) and (basis.all_rows or not basis.of_one_fit) and not basis.is_linear
-        if not usable or (basis.is_explicit and not basis.is_mapped and not self._random_features):
+        if not (is_basis(basis) and basis.has_blocks) or (
+            basis.is_explicit and not basis.is_mapped and not self._random_features
+        ):
             others = ", or RandomFeatures(n)" if self._random_features else ""
             raise SpecError(
                 f"got basis={basis!r:.80} for {type(self).__name__}; give 'auto', AllRows(), Landmarks(n){others}"
@@ -96,7 +98,7 @@ class UnsupervisedEstimator(ModelEstimator):
         source = self._source(X, sample_weight, least)
         settings = self.fit_settings(source.info.n_rows)
         with row_passes(source, settings.dtype, active_client(self.client)) as passes:
-            found = passes.once(_SetUp(settings))
+            found = passes.once(partial(set_up, settings=settings))
             yield FitRows(passes.scaled(found.scaling), found.features, found.scaling, found.settings)
 
     def _source(self, X: Any, sample_weight: Any, least: int = 2) -> RowSource:
@@ -156,16 +158,6 @@ class UnsupervisedEstimator(ModelEstimator):
             "data": source.description(),
             "environment": environment(),
         }
-
-
-@dataclass(frozen=True)
-class _SetUp:
-    """The set-up of a fit, as a function of its source that can be sent."""
-
-    settings: FitSettings
-
-    def __call__(self, source: RowSource) -> Any:
-        return set_up(source, self.settings)
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:

@@ -14,7 +14,7 @@ import scipy.linalg
 from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.namespace import namespace_with, to_device, to_host
 from daskkern.backend.tiles import slices
-from daskkern.basis import Landmarks, NystromFeatures
+from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Fields, Rows
 from daskkern.data.schema.schema import Scaling
@@ -129,17 +129,26 @@ def feature_map(rows: Rows, settings: FitSettings) -> FeatureMap:
     DataError
         When the kernel is not finite on the landmarks.
     """
-    basis, kernel = settings.basis, settings.kernel
+    basis: BasisSpec = settings.basis
+    kernel = settings.kernel
     if basis.all_rows:
         basis = Landmarks(rows.n_rows)
-    elif isinstance(basis, NystromFeatures):
-        basis = Landmarks(basis.n, basis.selector)
+    elif basis.is_mapped:
+        basis = spanned(basis)
     found = basis.columns(rows, request_of(replace(settings, basis=basis)))
     Z = found.chosen.points
     if basis.is_explicit:
         return FeatureMap(kernel, found.kernel, Z, None, settings.device)
     kept, T = _independent(kernel, Z, settings.dtype, settings.device)
     return FeatureMap(kernel, kernel, Z[kept], T, settings.device)
+
+
+def spanned(basis: BasisSpec) -> Landmarks:
+    """Return the landmarks whose span a mapped basis is."""
+    n, selector = basis.n_landmarks, basis.selection
+    assert n is not None
+    assert selector is not None
+    return Landmarks(n, selector)
 
 
 def _independent(kernel: Kernel, Z: Any, dtype: str, device: str) -> tuple[IntArray, HostArray]:

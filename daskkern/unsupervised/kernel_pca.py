@@ -126,11 +126,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnsupervisedE
         A store is streamed.
         """
         check_is_fitted(self, "model_")
-        return self._apply(X, _Values(self.model_.target_shift), np.empty((0, self._n_features_out)))
+        return self._apply(X, _Components(self.model_.target_shift), np.empty((0, self._n_features_out)))
 
 
 @dataclass(frozen=True, eq=False)
-class _Values:
+class _Components:
     """Scores with what the model adds to them, float64."""
 
     shift: Any

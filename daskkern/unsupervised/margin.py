@@ -42,7 +42,7 @@ _DRAW = 92
 
 @dataclass(frozen=True, eq=False)
 class Hyperplane:
-    """``w`` (r,), ``rho``, and the number of passes of Newton's method."""
+    """``w`` (r,), ``rho``, and the number of iterations on the sample, or passes over all rows."""
 
     w: FloatArray
     rho: float
@@ -50,8 +50,8 @@ class Hyperplane:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sample:
-    """The hyperplane of a sample, and the mean, spread, least and largest of its scores."""
+class _SampleSolution:
+    """The hyperplane of a sample, and the spread, least and largest of its scores."""
 
     plane: Hyperplane
     spread: float
@@ -77,7 +77,7 @@ def hyperplane(passes: RowPasses, features: FeatureMap, nu: float, max_iter: int
     return Hyperplane(plane.w, rho, done)
 
 
-def _of_sample(source: RowSource, features: FeatureMap, dtype: str, nu: float, seed: int) -> _Sample:
+def _of_sample(source: RowSource, features: FeatureMap, dtype: str, nu: float, seed: int) -> _SampleSolution:
     rows = source.open(dtype)
     if rows.n_rows > SAMPLE:
         drawn = np.sort(generator(seed, _DRAW).choice(rows.n_rows, SAMPLE, replace=False))
@@ -96,8 +96,8 @@ def _of_sample(source: RowSource, features: FeatureMap, dtype: str, nu: float, s
     dual = model.dual_coef_[0]
     w = phi[model.support_].T @ dual / dual.sum()
     scores = phi @ w
-    plane = Hyperplane(w, _sorted_quantile(scores, weight, nu), 0)
-    return _Sample(plane, float(scores.std()), float(scores.min()), float(scores.max()))
+    plane = Hyperplane(w, _sorted_quantile(scores, weight, nu), max(1, int(np.sum(model.n_iter_))))
+    return _SampleSolution(plane, float(scores.std()), float(scores.min()), float(scores.max()))
 
 
 def _sorted_quantile(scores: FloatArray, weight: FloatArray, nu: float) -> float:

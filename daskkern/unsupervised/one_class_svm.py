@@ -41,7 +41,7 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     offset_ : float
         ``decision_function = score_samples - offset_``.
     n_iter_ : int
-        Passes of Newton's method; 0 where the solution is exact.
+        Passes of Newton's method, or iterations of the exact solution.
     model_ : KernelModel
         Its output is the decision function; :meth:`save` writes it.
     kernel_ : Kernel

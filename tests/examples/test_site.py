@@ -79,10 +79,12 @@ def test_the_blocks_of_other_pages_run(folder: Path) -> None:
     np.savez("digits.npz", X=X, y=y)
     daskkern.ingest("digits.npz", "train.zarr", scale="minmax")
     pages = [path.name for path in DOCS.glob("*.md") if path.name != "tutorial.md" and _blocks(path.name)]
-    assert sorted(pages) == ["explain.md", "scaling.md", "why-kernels.md"]
+    assert sorted(pages) == ["explain.md", "scaling.md", "unsupervised.md", "why-kernels.md"]
     said = {page: "".join(_run(kind, code) for _, kind, code in _blocks(page)) for page in pages}
     assert "together" in said["scaling.md"]
     assert "together: [('feature 1', 'feature 2'," in said["explain.md"].replace("2', 'feature 1", "1', 'feature 2")
+    assert "rings apart: True" in said["unsupervised.md"]
+    assert "known, novel: [ 1 -1]" in said["unsupervised.md"]
     linear, kernel = re.findall(r": ([\d.]+)", said["why-kernels.md"])
     assert float(linear) < 0.2 < 0.85 < float(kernel)
 

@@ -1,0 +1,86 @@
+"""Two sources of rows, read as one after the other."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from distributed import Client, Future
+
+from daskkern.arrays import HostArray
+from daskkern.data.rows.csr import FeatureRows, is_sparse, stack_rows
+from daskkern.data.rows.rows import Fields, Rows
+from daskkern.data.schema.same_columns import other_name
+from daskkern.errors import DataError
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.setup.scaling import with_scaling
+
+
+@dataclass(frozen=True, eq=False)
+class PooledSource(RowSource):
+    """The rows of `first`, followed by those of `second`; targets and weights are left out."""
+
+    first: RowSource
+    second: RowSource
+    info: SourceInfo
+
+    @classmethod
+    def of(cls, first: RowSource, second: RowSource) -> "PooledSource":
+        """Return both sources as one. DataError where their columns, or what scaled them, differ."""
+        a, b = first.info, second.info
+        if a.n_features != b.n_features:
+            raise DataError(f"got rows of {a.n_features} and of {b.n_features} features; give the same columns")
+        other = other_name(a.feature_names, b.feature_names)
+        if other is not None:
+            raise DataError(f"got feature {other[0]!r} where the other rows have {other[1]!r}; give the same columns")
+        if (a.n_stored is None) != (b.n_stored is None):
+            raise DataError("got sparse and dense rows; give both sparse or both dense")
+        if a.scaling != b.scaling:
+            raise DataError(
+                f"got rows with other scalings ({a.scaling.kind} and {b.scaling.kind}); ingest the second with --like "
+                "and the first, or both with --scale none"
+            )
+        stored = None if a.n_stored is None or b.n_stored is None else a.n_stored + b.n_stored
+        return cls(first, second, replace(a, n_rows=a.n_rows + b.n_rows, n_stored=stored, task=None, classes=None))
+
+    def open(self, dtype: str) -> Rows:
+        return PooledRows(*(with_scaling(each, self.info.scaling).open(dtype) for each in (self.first, self.second)))
+
+    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+        first, held = self.first.for_cluster(client)
+        second, also_held = self.second.for_cluster(client)
+        return replace(self, first=first, second=second), (*held, *also_held)
+
+    def digest(self) -> dict[str, Any]:
+        return {"first": self.first.digest(), "second": self.second.digest()}
+
+
+class PooledRows(Rows):
+    """The features of two kinds of rows, one after the other."""
+
+    def __init__(self, first: Rows, second: Rows) -> None:
+        self._first, self._second = first, second
+        self.n_rows, self.n_features, self.n_targets = first.n_rows + second.n_rows, first.n_features, 0
+        self.chunk_rows = max(1, min(max(first.chunk_rows, second.chunk_rows), self.n_rows))
+        self.task, self.classes, self.has_weight, self.dtype = None, None, False, first.dtype
+        if first.n_stored is not None and second.n_stored is not None:
+            self.n_stored = first.n_stored + second.n_stored
+
+    def _read_features(self, start: int, stop: int) -> FeatureRows:
+        n = self._first.n_rows
+        parts: list[Any] = []
+        for rows, offset in ((self._first, 0), (self._second, n)):
+            begin, end = max(start - offset, 0), min(stop - offset, rows.n_rows)
+            if begin < end:
+                parts.append(rows.read(begin, end, Fields.X).X)
+        if len(parts) == 1:
+            found: FeatureRows = parts[0]
+            return found
+        if not parts:
+            parts = [self._first.read(0, 0, Fields.X).X] * 2
+        return stack_rows(parts) if is_sparse(parts[0]) else np.concatenate(parts)
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        raise DataError("pooled rows have no targets; read them from the rows that are pooled")
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        raise DataError("pooled rows have no weights; read them from the rows that are pooled")
