@@ -15,6 +15,7 @@ WHAT = {
     "report": "HTML reports on models",
     "plot": "figures of fits",
     "systems": "published systems, sweeps",
+    "unsupervised": "components, clusters, densities",
     "estimators": "scikit-learn's conventions",
     "training": "fits: set-up, plan, ranks, checkpoints",
     "solvers": "one file or folder per method",

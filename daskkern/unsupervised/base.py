@@ -32,8 +32,6 @@ from daskkern.unsupervised.passes import RowPasses, row_passes
 
 EXACT = 2000
 """Rows up to which ``basis="auto"`` takes all of them: the kernel matrix is then used as it is."""
-USUAL_LANDMARKS = 1000
-"""Landmarks of ``basis="auto"`` for more rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +63,9 @@ class UnsupervisedEstimator(ModelEstimator):
     _random_features: ClassVar[bool] = True
     """Whether features whose inner products may be negative, as those of random features are, can be used."""
 
+    _usual_landmarks: ClassVar[Landmarks] = Landmarks(1000)
+    """What ``basis="auto"`` is for more rows."""
+
     def fit_settings(self, n_rows: int) -> FitSettings:
         """Return the parameters as checked settings for a fit to `n_rows` rows. SpecError names an invalid one."""
         namespace_for(self.device)
@@ -82,10 +83,9 @@ class UnsupervisedEstimator(ModelEstimator):
     def _basis(self, n_rows: int) -> BasisSpec:
         basis: Any = self.basis
         if isinstance(basis, str) and basis == "auto":
-            return AllRows() if n_rows <= EXACT else Landmarks(USUAL_LANDMARKS)
-        if not (is_basis(basis) and basis.has_blocks) or (
-            basis.is_explicit and not basis.is_mapped and not self._random_features
-        ):
+            return AllRows() if n_rows <= EXACT else self._usual_landmarks
+        usable = is_basis(basis) and basis.has_blocks
+        if not usable or (basis.is_explicit and not basis.is_mapped and not self._random_features):
             others = ", or RandomFeatures(n)" if self._random_features else ""
             raise SpecError(
                 f"got basis={basis!r:.80} for {type(self).__name__}; give 'auto', AllRows(), Landmarks(n){others}"

@@ -7,7 +7,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from daskkern.arrays import HostArray
-from daskkern.basis import BasisSpec
+from daskkern.basis import BasisSpec, Landmarks
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
 from daskkern.unsupervised.base import UnsupervisedEstimator, whole
@@ -32,7 +32,9 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     tol : float
         Of the objective, relatively, for Newton's method.
     basis : Landmarks, AllRows, NystromFeatures, RandomFeatures or "auto"
-        "auto" takes all rows up to 2,000, and 1,000 landmarks for more rows.
+        "auto" takes all rows up to 2,000, and for more rows 1,000 landmarks by "rp_cholesky", which are near the
+        unusual rows, too: an outlier far from all landmarks has no features, and with a `nu` below the share of such
+        rows the offset is near 0.
     scale, random_state, dtype, device, client
         As for :class:`daskkern.KernelPCA`.
 
@@ -51,6 +53,8 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     ----------
     See :mod:`daskkern.unsupervised.margin`.
     """
+
+    _usual_landmarks = Landmarks(1000, "rp_cholesky")
 
     def __init__(
         self,

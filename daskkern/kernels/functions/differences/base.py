@@ -32,9 +32,9 @@ class DifferenceKernel(ScaledDistanceKernel):
     def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
         """Return the gradients of ``sum_j w_ij k(x_i, z_j) A_jc`` by x_i.
 
-        ``sum_j w_ij g'(s_ij) t'(x_ik - z_jk) A_jc`` for feature k, with s the sums. Where two rows have the same feature
-        and the kernel has no derivative by it, 0 is used. A tile of pairs is held at a time, and used for each feature in
-        turn.
+        ``sum_j w_ij g'(s_ij) t'(x_ik - z_jk) A_jc`` for feature k, with s the sums. Where two rows have the same
+        feature and the kernel has no derivative by it, 0 is used. A tile of pairs is held at a time, and used for each
+        feature in turn.
 
         Parameters
         ----------
