@@ -28,6 +28,7 @@ WHAT = {
     "landmarks": "selection of landmarks",
     "features": "random features",
     "linalg": "eigenpairs, factors",
+    "calibration": "probabilities, sets",
     "kernels": "formulas, engines",
     "losses": "values, gradients",
     "data": "stores, ingestion",

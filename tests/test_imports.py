@@ -16,7 +16,7 @@ LAYERS = {
     **dict.fromkeys(("errors", "events", "arrays"), 0),
     "backend": 1,
     **dict.fromkeys(("kernels", "losses", "data", "cluster", "monitor"), 2),
-    "linalg": 3,
+    **dict.fromkeys(("linalg", "calibration"), 3),
     **dict.fromkeys(("landmarks", "features", "feature_learning"), 4),
     "basis": 5,
     **dict.fromkeys(("preconditioners", "models"), 6),

@@ -53,7 +53,7 @@ def command(context: click.Context, out: str) -> None:
     say("3. Fit: daskkern fit train.zarr --kernel gaussian:median --landmarks 1000 --out model.zarr")
     where = ClusterRequest(None, 2, "auto", bool(context.find_root().params.get("debug")))
     settings = FitSettings(
-        Gaussian("median"), SquaredHinge(), Landmarks(1000), parse_solver("auto"), max_epochs=_EPOCHS
+        Gaussian("median"), SquaredHinge(), Landmarks(1000), parse_solver("auto"), max_epochs=_EPOCHS, calibrate=True
     )
     rows = open_source(str(train))
     with where.client(partial(device_pool, rows, settings)) as client, progress(_EPOCHS) as listener:

@@ -15,6 +15,7 @@ from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import DataError, ModelError, SpecError
+from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.events import EpochTimed
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.formatting import format_bytes
@@ -163,6 +164,8 @@ def finish(result: FitResult, out: str) -> None:
         say(where_time_went(result.times))
     if result.finished.note:
         say(result.finished.note)
+    for name, value in calibration_of(result.model)[:2]:
+        say(f"{name} {value}")
     best = f" of epoch {result.finished.best_epoch}, the best one," if result.finished.best_epoch else ""
     say(f"{endings.get(result.finished.reason, 'the model')}{best} is in {out} ({size})")
 

@@ -11,7 +11,7 @@ import yaml
 
 from daskkern.basis import uses_kernel
 from daskkern.cli.basis_options import BASES, DEFAULT_COLUMNS, basis_of, names_no_columns, resized
-from daskkern.cli.values import as_batch, as_budget, as_flag, as_number, as_penalty, as_scale, as_whole
+from daskkern.cli.values import as_batch, as_budget, as_calibrate, as_flag, as_number, as_penalty, as_scale, as_whole
 from daskkern.errors import SpecError
 from daskkern.feature_learning import METRICS, FeatureLearning
 from daskkern.features import KINDS
@@ -32,7 +32,8 @@ OPTIONS = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "solver"),
     "alpha",
     *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
-    *("learn_features", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch", "virtual_shards"),
+    *("learn_features", "calibrate", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch"),
+    "virtual_shards",
 )
 """Names of the options of a fit."""
 
@@ -71,6 +72,11 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--learn-features",
             help=f"Learn the metric of the kernel on sampled rows: {', '.join(METRICS)} or none.  [default: none]",
+        ),
+        click.option(
+            "--calibrate",
+            help="Record what scores mean, for probabilities and intervals: auto, none, or the share of the rows that "
+            "is set aside for it.  [default: auto]",
         ),
         click.option(
             "--class-weight", help="'balanced' weights classes by inverse frequency.  [default: equal weights]"
@@ -161,6 +167,7 @@ class FitRequest:
             scale=as_scale(get("scale", "auto")),
             class_intercept=task == "classification",
             learn_features=_feature_learning(self.values),
+            calibrate=as_calibrate(get("calibrate", "auto")),
             virtual_shards=None if get("virtual_shards") is None else as_whole("virtual_shards", get("virtual_shards")),
         )
 

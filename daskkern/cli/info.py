@@ -1,15 +1,19 @@
-"""``daskkern info``: the contents and statistics of a store."""
+"""``daskkern info``: the contents and statistics of a store, and the facts on a model."""
 
 import dataclasses
 import json
+from textwrap import shorten
 
 import click
 
 from daskkern.cli.console import OUT, say, table
 from daskkern.data.storage.info import QUANTILES, StoreDescription, TargetDescription, describe_store
+from daskkern.evaluation.calibration_facts import calibration_of
+from daskkern.models import KernelModel, is_model, load_model
 from daskkern.monitor.formatting import format_bytes
 
 _BAR = 30
+_LONGEST = 120
 _CLASSES, _COLUMNS, _TARGETS = 20, 10, 5
 
 
@@ -17,7 +21,18 @@ _CLASSES, _COLUMNS, _TARGETS = 20, 10, 5
 @click.argument("store")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every column.")
 def command(store: str, as_json: bool) -> None:
-    """Show what STORE holds: sizes, classes or targets, chunks, statistics and where it came from."""
+    """Show what STORE holds: sizes, classes or targets, chunks, statistics and where it came from.
+
+    STORE may also be a model: its kernel, loss, columns and calibration.
+    """
+    if is_model(store):
+        facts = dict(model_facts(load_model(store)))
+        if as_json:
+            click.echo(json.dumps(facts))
+        else:
+            for name, value in facts.items():
+                say(f"{name}: {value}")
+        return
     description = describe_store(store)
     if as_json:
         found = dataclasses.asdict(description)
@@ -33,6 +48,20 @@ def command(store: str, as_json: bool) -> None:
             for row in rows:
                 cells = (f"{column} {cell}" for column, cell in zip(columns[1:], row[1:], strict=True))
                 say("  ".join(("", row[0], *cells)).rstrip())
+
+
+def model_facts(model: KernelModel) -> list[tuple[str, str]]:
+    """Return the one-line facts on a model, as pairs of name and value."""
+    n_classes = 0 if model.classes is None else len(model.classes)
+    outputs = f"{n_classes:,} classes" if n_classes else f"{model.n_outputs} target{'s' * (model.n_outputs > 1)}"
+    return [
+        ("task", f"{model.task}, {outputs}"),
+        ("kernel", shorten(repr(model.kernel), _LONGEST, placeholder=" ...")),
+        ("loss", model.loss),
+        ("columns", f"{model.coef.shape[0]:,} ({format_bytes(model.nbytes)})"),
+        ("features", f"{model.n_features:,}, scaling {model.scaling.kind}"),
+        *calibration_of(model),
+    ]
 
 
 def summary(d: StoreDescription) -> list[tuple[str, str]]:

@@ -36,6 +36,18 @@ def as_penalty(value: Any) -> float | str:
         raise SpecError(f"got alpha={value!r}; expected a number of 0 or more, or 'auto'") from None
 
 
+def as_calibrate(value: Any) -> bool | float:
+    """Return whether to calibrate a model, or the share of rows to set aside. Raises SpecError for anything else."""
+    if value in ("auto", True):
+        return True
+    if value in ("none", None, False):
+        return False
+    try:
+        return as_number("calibrate", value)
+    except SpecError:
+        raise SpecError(f"got calibrate={value!r}; give auto, none, or a share of the rows, such as 0.1") from None
+
+
 def as_whole(name: str, value: Any) -> int:
     """Return a whole number. SpecError names the option `name` and its value."""
     try:

@@ -68,6 +68,7 @@ class KernelEstimator(ModelEstimator):
             scale=self.scale,
             class_intercept=bool(self.fit_intercept),
             learn_features=parse_feature_learning(self.learn_features),
+            calibrate=self.calibrate,
         )
 
     def _columns(self, n_rows: int | None) -> BasisSpec:

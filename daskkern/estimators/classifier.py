@@ -16,26 +16,18 @@ from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
 from daskkern.estimators.labels import Labels
+from daskkern.estimators.uncertainty import ClassUncertainty
 from daskkern.evaluation.lazy_scores import lazy_accuracy
 from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
-from daskkern.losses import Loss, Probabilistic, parse_loss
+from daskkern.losses import Loss
 from daskkern.solvers import Solver
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
 
 
-def _has_probabilities(estimator: "KernelClassifier") -> bool:
-    if isinstance(parse_loss(estimator.loss), Probabilistic):
-        return True
-    raise AttributeError(
-        f"predict_proba is not available for the {parse_loss(estimator.loss).name} loss; "
-        "train with loss='logistic' or 'multinomial_logistic'"
-    )
-
-
-class KernelClassifier(ClassifierMixin, KernelEstimator):
+class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     """A kernel classifier, trained by preconditioned mini-batch SGD; the model is sharded over a cluster's workers.
 
     Parameters
@@ -108,6 +100,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
         Learn the kernel's metric from sampled rows: weights of features ("diagonal"), directions too ("full"), or what
         suits ("auto", True); it is used where held-out rows gain by it. See ``docs/feature-learning.md``.
+    calibrate : bool or float
+        Calibrate the model for `predict_proba` and `predict_set`: on validation rows; without these, up to 10,000 rows,
+        on leave-one-out scores, and for more on a twentieth of the rows, at most 2,000, which are set aside. A share,
+        such as 0.1, sets that many aside instead, at most 2,000. See ``docs/probabilities.md``.
 
     Attributes
     ----------
@@ -166,6 +162,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         scale: str | None = "auto",
         fit_intercept: bool = True,
         learn_features: Any = None,
+        calibrate: bool | float = True,
     ) -> None:
         self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
         self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
@@ -176,7 +173,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.client, self.device, self.virtual_shards = client, device, virtual_shards
         self.memory_budget, self.keep_blocks = memory_budget, keep_blocks
         self.warm_start, self.checkpoint = warm_start, checkpoint
-        self.verbose, self.callbacks, self.learn_features = verbose, callbacks, learn_features
+        self.verbose, self.callbacks = verbose, callbacks
+        self.learn_features, self.calibrate = learn_features, calibrate
 
     def fit(
         self,
@@ -282,12 +280,6 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         """Return class labels (n,): NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
         check_is_fitted(self, "model_")
         return self._apply(X, Labels(self.classes_), self.classes_[:0])
-
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> Any:
-        """Return class probabilities (n, n_classes), columns ordered as `classes_`; only with a logistic loss."""
-        check_is_fitted(self, "model_")
-        return self._apply(X, self.model_.probabilities, np.empty((0, len(self.classes_)), self.model_.coef.dtype))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy on arrays with labels `y`, or on a store, in one streaming pass."""

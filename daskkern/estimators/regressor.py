@@ -12,6 +12,7 @@ from daskkern.data.storage.store import open_store
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
+from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.lazy_scores import lazy_r2
 from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
@@ -22,7 +23,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
 
 
-class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
+class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, KernelEstimator):
     """A kernel regressor, trained by preconditioned mini-batch SGD; the model is sharded over a cluster's workers.
 
     With `alpha`, no intercept, all rows as centres and ``batch_size=n_samples`` it converges to scikit-learn's
@@ -59,6 +60,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         How features are scaled; as in :class:`daskkern.KernelClassifier`.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
         Learn the metric of the kernel; as in :class:`daskkern.KernelClassifier`.
+    calibrate : bool or float
+        Calibrate the model for `predict_interval`; as in :class:`daskkern.KernelClassifier`.
 
     Attributes
     ----------
@@ -99,6 +102,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         monitor: str = "auto",
         scale: str | None = "auto",
         learn_features: Any = None,
+        calibrate: bool | float = True,
     ) -> None:
         self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
         self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
@@ -109,7 +113,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.client, self.device, self.virtual_shards = client, device, virtual_shards
         self.memory_budget, self.keep_blocks = memory_budget, keep_blocks
         self.warm_start, self.checkpoint = warm_start, checkpoint
-        self.verbose, self.callbacks, self.learn_features = verbose, callbacks, learn_features
+        self.verbose, self.callbacks = verbose, callbacks
+        self.learn_features, self.calibrate = learn_features, calibrate
 
     def fit(
         self,

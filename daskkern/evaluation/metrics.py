@@ -8,7 +8,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 from daskkern.evaluation.score_bins import CalibrationBin, Ranking, Trust
-from daskkern.losses import Probabilistic, decode, parse_loss
+from daskkern.losses import decode
 from daskkern.models import KernelModel
 
 
@@ -132,7 +132,7 @@ class _Classes:
         self._codes = _translate(model.classes, classes)
         self._confusion = np.zeros((k, k), np.int64)
         self._unknown = 0
-        self._probable = isinstance(parse_loss(model.loss), Probabilistic)
+        self._probable = model.has_probabilities
         self._ranking = Ranking(1 if k == 2 else k)
         self._trust = Trust(k)
 

@@ -8,7 +8,7 @@ from daskkern.data.storage.store import Store
 from daskkern.data.transactions.atomic import atomic_group, check_destination
 from daskkern.errors import ModelError
 from daskkern.evaluation.score import Progress, check_store, raw_blocks
-from daskkern.losses import Probabilistic, decode, parse_loss
+from daskkern.losses import decode
 from daskkern.models import KernelModel
 
 FORMAT = "daskkern-predictions"
@@ -26,9 +26,9 @@ def predict_store(
 ) -> str:
     """Write predictions for every row of `store` to a new Zarr group at `out`, and return a short summary.
 
-    The group has ``prediction`` ((n,) class labels or (n,) or (n, t) target values), ``scores`` (n, c), and for
-    logistic losses ``probability`` (n, n_classes). Labels that are strings are written as codes, whose meaning is in
-    the attribute ``classes``. On errors nothing remains. `threads` is that of
+    The group has ``prediction`` ((n,) class labels or (n,) or (n, t) target values), ``scores`` (n, c), and where the
+    model has them ``probability`` (n, n_classes). Labels that are strings are written as codes, whose meaning is in the
+    attribute ``classes``. On errors nothing remains. `threads` is that of
     :meth:`daskkern.models.KernelModel.decision_function`.
     """
     check_destination(out, kind=FORMAT, overwrite=overwrite)
@@ -39,7 +39,7 @@ def predict_store(
     names = ["prediction", "scores"]
     shapes = [(n, *like.shape[1:]), (n, model.coef.shape[1])]
     dtypes = [like.dtype, model.coef.dtype]
-    probable = model.task == "classification" and isinstance(parse_loss(model.loss), Probabilistic)
+    probable = model.has_probabilities
     if probable and model.classes is not None:
         names.append("probability")
         shapes.append((n, len(model.classes)))

@@ -1,6 +1,6 @@
 """Fitted models: prediction and the format on disk."""
 
 from daskkern.models.kernel_model import KernelModel
-from daskkern.models.store import load_model, save_model
+from daskkern.models.store import is_model, load_model, save_model
 
-__all__ = ["KernelModel", "load_model", "save_model"]
+__all__ = ["KernelModel", "is_model", "load_model", "save_model"]

@@ -12,13 +12,15 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
 from daskkern.backend.tiles import slices
+from daskkern.calibration import Calibration
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.same_columns import column_names, other_name
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Drawn, Kernel, Neuron, Partitioned, Points, ScaledDistanceKernel
-from daskkern.losses import Probabilistic, best_of, decode, parse_loss
+from daskkern.losses import best_of, decode
+from daskkern.models.calibrated import CalibratedScores
 from daskkern.monitor.history import History
 
 _BLOCK_ROWS = 4096
@@ -34,7 +36,7 @@ class _Scorer:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelModel:
+class KernelModel(CalibratedScores):
     """``f(x) = sum_j k(x, z_j) a_j``, and how its scores become predictions.
 
     Attributes
@@ -63,6 +65,8 @@ class KernelModel:
         arrays that are predicted contain the features already.
     scores_each : int
         Columns of `coef` for each output; the largest of their scores is used.
+    calibration : Calibration or None
+        What the scores mean: probabilities, sets and intervals.
     """
 
     kernel: Kernel
@@ -80,6 +84,7 @@ class KernelModel:
     target_names: tuple[str, ...] | None = None
     encoding: Encoding | None = None
     scores_each: int = 1
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         if self.points.ndim != 2 or self.coef.ndim != 2 or self.points.shape[0] != self.coef.shape[0]:
@@ -182,16 +187,6 @@ class KernelModel:
         """Return class labels (n,), or regression targets (n,) or (n, t); see :meth:`decision_function`."""
         return self.labels(self.scores(self.check(X), scaled=scaled, threads=threads))
 
-    def predict_proba(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
-        """Return class probabilities (n, n_classes), columns in the order of `classes`.
-
-        Raises
-        ------
-        ModelError
-            When the model was not trained with a logistic loss.
-        """
-        return self.probabilities(self.scores(self.check(X), scaled=scaled, threads=threads))
-
     def scores(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
         """Return scores (n, c) for checked rows, in blocks: memory is the result and one block a thread.
 
@@ -238,17 +233,6 @@ class KernelModel:
                 values = values + self.target_shift
             return values[:, 0] if self.single_target else values
         return self.class_array()[decode(scores)]
-
-    def probabilities(self, scores: HostArray) -> HostArray:
-        """Return class probabilities for scores (n, c); see :meth:`predict_proba`."""
-        loss = parse_loss(self.loss)
-        if self.task != "classification" or not isinstance(loss, Probabilistic):
-            raise ModelError(
-                f"a model trained with the {self.loss} loss has no probabilities; train with loss 'logistic' or "
-                "'multinomial_logistic'"
-            )
-        result: HostArray = loss.probabilities(scores)
-        return result
 
     def class_array(self) -> HostArray:
         """Return the class labels as one array, by code."""

@@ -10,6 +10,7 @@ import zarr
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
+from daskkern.calibration import Calibration
 from daskkern.data.remote.stores import open_zarr
 from daskkern.data.rows.csr import csr_rows
 from daskkern.data.schema.encoding import Encoding, encoding_from_json, feature_names_of
@@ -24,6 +25,7 @@ from daskkern.models.kernel_model import KernelModel
 FORMAT = "daskkern-model"
 VERSION = 1
 _CHUNK_BYTES = 16 << 20
+_SCORES = "calibration_scores"
 _PARTS = ("data", "indices", "indptr")
 _KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
@@ -36,6 +38,8 @@ def save_model(model: KernelModel, path: str | Path) -> None:
     with atomic_group(path, kind=FORMAT, overwrite=True) as group:
         _write_points(group, model.points)
         _write(group, "coef", model.coef)
+        if model.calibration is not None:
+            _write(group, _SCORES, model.calibration.scores)
         group.update_attributes(_attributes(model))
 
 
@@ -61,6 +65,14 @@ def load_model(source: str | Path | zarr.Group) -> KernelModel:
         ) from None
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"the model {where} is damaged: {error}; save it again") from None
+
+
+def is_model(place: str | Path) -> bool:
+    """Return whether a daskkern model is at `place`, complete or not."""
+    try:
+        return bool(open_zarr(str(place)).attrs.get("format") == FORMAT)
+    except Exception:  # Zarr and its stores raise many types for other things than a group
+        return False
 
 
 def _open(where: str) -> zarr.Group:
@@ -121,6 +133,7 @@ def _attributes(model: KernelModel) -> dict[str, Any]:
         "target_names": None if model.target_names is None else list(model.target_names),
         "encoding": None if model.encoding is None else [column.to_json() for column in model.encoding],
         "provenance": dict(model.provenance),
+        "calibration": None if model.calibration is None else model.calibration.to_json(),
     }
 
 
@@ -153,6 +166,7 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
         provenance=dict(attributes["provenance"]),
         target_names=None if targets is None else tuple(map(str, targets)),
         encoding=_encoding(attributes.get("encoding"), features, where),
+        calibration=_calibration(group, attributes.get("calibration"), classes, outputs, where),
     )
     width = 0 if model.scaling.kind == "none" else features
     if len(model.scaling.shift) != width or len(model.scaling.scale) != width:
@@ -162,6 +176,19 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
     if classes is not None and outputs not in ({1, 2} if len(classes) == 2 else {len(classes)}):
         raise ModelError(f"the model {where} is damaged: {outputs} outputs for {len(classes)} classes")
     return model
+
+
+def _calibration(
+    group: zarr.Group, value: Any, classes: tuple[ClassLabel, ...] | None, outputs: int, where: str
+) -> Calibration | None:
+    if value is None:  # also of models written before the attribute existed
+        return None
+    try:
+        return Calibration.from_json(value, _array(group, _SCORES, where), len(classes or ()), outputs)
+    except ModelError as error:
+        raise ModelError(
+            f"the model {where} is damaged: {str(error).removeprefix(f'the model {where} is damaged: ')}"
+        ) from None
 
 
 def _scaling(value: Mapping[str, Any]) -> Scaling:

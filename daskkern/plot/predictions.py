@@ -87,8 +87,7 @@ def draw_calibration(score: Score, axes: Any) -> Any:
     """Draw the calibration of a score."""
     if score.calibration is None:
         raise DataError(
-            "the model has no probabilities to compare with what happened; train with loss 'logistic' or "
-            "'multinomial_logistic'"
+            "the model has no probabilities to compare with what happened; fit a classifier with calibrate=True"
         )
     axes = plain(new_axes(axes))
     bins = score.calibration

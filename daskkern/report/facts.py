@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from daskkern.errors import ModelError
+from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.plot_data import Observation
 from daskkern.kernels import Neuron
@@ -160,6 +161,7 @@ def model_of(model: KernelModel) -> Facts:
         ("columns", f"{model.points.shape[0]:,} points of {model.points.shape[1]:,} numbers, {model.points.dtype}"),
         ("coefficients", f"{model.coef.shape[0]:,} x {model.coef.shape[1]:,}"),
         ("size", format_bytes(model.nbytes)),
+        *calibration_of(model),
     ]
 
 

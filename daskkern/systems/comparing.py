@@ -162,7 +162,7 @@ def compare(
 
 def settings_of(chosen: System, task: str, columns: int | None, changes: dict[str, Any]) -> FitSettings:
     """Return the settings of a system with the changes for all systems."""
-    settings = chosen.for_task(task, columns).fit_settings()
+    settings = replace(chosen.for_task(task, columns).fit_settings(), calibrate=False)
     return replace(settings, **{name: value for name, value in changes.items() if value is not None})
 
 

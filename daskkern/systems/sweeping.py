@@ -153,6 +153,7 @@ def sweep(
     settings = replace(
         exact.fit_settings(),
         early_stopping=EarlyStopping(fraction),
+        calibrate=False,
         kernel=scaled,
         scale="always" if length_scales is None else None,
     )

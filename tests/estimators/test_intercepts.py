@@ -29,8 +29,10 @@ def test_a_penalty_that_leaves_nothing_else_leaves_the_shares_of_the_classes() -
     for loss in ("squared", "squared_hinge"):
         np.testing.assert_allclose(_fitted(RARE, loss=loss, alpha=1e6).decision_function(X), 0.8, atol=1e-3)
     assert abs(_fitted(RARE, alpha=1e6, fit_intercept=False).decision_function(X)).max() < 1e-3
-    even = _fitted(RARE, loss="logistic", alpha=1e6, class_weight="balanced")
+    even = _fitted(RARE, loss="logistic", alpha=1e6, class_weight="balanced", calibrate=False)
     np.testing.assert_allclose(even.predict_proba(X), 0.5, atol=1e-3)
+    calibrated = _fitted(RARE, loss="logistic", alpha=1e6, class_weight="balanced")
+    np.testing.assert_allclose(calibrated.predict_proba(X), np.tile([0.1, 0.9], (300, 1)), atol=0.02)
 
 
 @pytest.mark.parametrize("solver", ["eigenpro", "direct", "falkon", "pcg", "sdca", "sgd"])

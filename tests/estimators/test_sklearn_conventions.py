@@ -166,13 +166,14 @@ def test_early_stopping_returns_the_best_epoch_and_says_so(digits):
     assert held_out.history_[-1].validation_score > 0.9
 
 
-def test_probabilities_exist_only_for_logistic_losses(digits):
+def test_probabilities_exist_for_all_losses_and_without_calibration_for_logistic_ones(digits):
     X, y = digits[0][:600], digits[1][:600]
     model = KernelClassifier("gaussian:median", loss="multinomial_logistic", basis=Landmarks(200), max_epochs=5)
     probabilities = model.fit(X, y).predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
     assert (model.classes_[probabilities.argmax(axis=1)] == model.predict(X)).all()
-    assert not hasattr(KernelClassifier(loss="hinge"), "predict_proba")
+    assert hasattr(KernelClassifier(loss="hinge"), "predict_proba")
+    assert not hasattr(KernelClassifier(loss="hinge", calibrate=False), "predict_proba")
 
 
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(digits):

@@ -126,7 +126,9 @@ def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Cl
     alpha = earlier.alpha if settings.chooses_alpha else settings.ridge
     positions = some_positions(rows.n_rows, settings.seed)
     held = HeldSample.of(rows, features_at(rows, positions), positions, earlier.targets)
-    return replace(earlier, plan=plan, stages=tuple(clock.stages), validation=None, alpha=alpha, held=held)
+    return replace(
+        earlier, plan=plan, stages=tuple(clock.stages), validation=None, alpha=alpha, held=held, calibration=None
+    )
 
 
 def _check_same(now: FitSettings, before: FitSettings) -> None:

@@ -43,11 +43,11 @@ class Validation:
     def open(
         cls, validation: RowSource | None, source: RowSource, prepared: Prepared, settings: FitSettings
     ) -> "Validation | None":
-        """Open the user's validation rows, or the held-out ones; return None without either."""
+        """Open the user's validation rows, or those of early stopping; return None without either."""
         if validation is not None:
             rows = validation.open(settings.dtype)
             return cls(rows, prepared.targets)
-        if prepared.validation is None:
+        if prepared.validation is None or settings.early_stopping is None:
             return None
         return cls(held_out(source, prepared.validation, settings.dtype), prepared.targets)
 

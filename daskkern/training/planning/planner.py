@@ -15,10 +15,10 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
 from daskkern.training.run.job import check_settings
+from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.learned_metric import learning_bytes
 from daskkern.training.setup.penalty import penalty_bytes
-from daskkern.training.setup.prepare import most_validation_rows
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.projections import with_factor
 from daskkern.training.setup.row_sharded import pass_batch
@@ -63,7 +63,7 @@ def upper_bound_plan(
     """
     check_settings(settings, source)
     n = source.info.n_rows
-    held_out = most_validation_rows(n, settings) if settings.early_stopping is not None else 0
+    held_out = rows_set_aside(n, settings)
     n -= held_out
     basis = settings.basis
     p = _most_columns(source, settings, n)
@@ -98,7 +98,7 @@ def upper_bound_plan(
         n_outputs=len(classes) if classes else source.info.n_targets,
         window_rows=plan.chunk_rows if solver.preparation == "eigenbasis" else most_window_rows(plan),
         chunk_rows=plan.chunk_rows,
-        validation=held_out,
+        validation=held_out if settings.early_stopping is not None else 0,
         stored=solver.storage == "always",
         span=span,
         wide=wide,
@@ -144,7 +144,13 @@ def check_before(
     smaller = isinstance(settings.batch_size, str) and not settings.basis.drawn_per_step
     least = replace(settings, batch_size=_LEAST_BATCH) if smaller else settings
     early = settings.early_stopping if held_out else None
-    upper_bound_plan(source, replace(least, early_stopping=early, keep_blocks="never"), ranks, threads, budget).check()
+    upper_bound_plan(
+        source,
+        replace(least, early_stopping=early, calibrate=held_out and settings.calibrate, keep_blocks="never"),
+        ranks,
+        threads,
+        budget,
+    ).check()
 
 
 def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:

@@ -36,6 +36,7 @@ from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.planning.calibration import calibrate
 from daskkern.training.planning.memory_plan import available_memory, device_memory
 from daskkern.training.planning.planner import check_before, plan_for, summarise
+from daskkern.training.run.calibrating import calibrated
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.on_cluster import fit_on
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
@@ -140,7 +141,7 @@ def fit_job(
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     kept = history.history(sum(stage.seconds for stage in prepared.stages))
-    model = _model(job, results, prepared, kept)
+    model = calibrated(_model(job, results, prepared, kept), prepared, job.scaled(prepared.scaling))
     if metadata is not None and connected is not None:
         model = replace(model, provenance={**model.provenance, "fit": metadata.fit})
     commits = [result.saved for result in results if result.saved is not None]

@@ -14,6 +14,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.targets import check_loss
 from daskkern.training.feeding.validation import check_comparable
+from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.learned_metric import check_feature_learning
 from daskkern.training.setup.prepared import Prepared
@@ -63,8 +64,8 @@ class FitJob:
 
     @property
     def holds_out(self) -> bool:
-        """Whether training rows are set aside for validation."""
-        return self.settings.early_stopping is not None and self.validation is None
+        """Whether training rows are set aside, for validation or to calibrate the model."""
+        return self.validation is None and rows_set_aside(self.source.info.n_rows, self.settings) > 0
 
     def scaled(self, scaling: Scaling) -> "FitJob":
         """Return the job on rows scaled like this."""

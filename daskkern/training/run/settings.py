@@ -16,6 +16,7 @@ from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, s
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
 from daskkern.training.run.early_stopping import EarlyStopping
+from daskkern.training.run.set_aside import check_calibrate
 
 BATCH_ELEMENTS = 1 << 26
 """Most kernel values of an automatic batch over all ranks (256 MiB in float32). It is constant, so that the batch, and
@@ -47,6 +48,9 @@ class FitSettings:
     device : "cpu", "gpu" or "auto"
     class_weight : "balanced", mapping from label to weight, or None
     early_stopping : EarlyStopping or None
+    calibrate : bool or float
+        Record in the model what its scores mean, :mod:`daskkern.training.run.calibrating`. A share of the rows is set
+        aside for it, at most 2,000; with True, none where there are validation rows, or up to 10,000 rows.
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         The scaling of the features that the fit learns and the model records, where ingestion recorded none; None
         leaves them unscaled. See :func:`daskkern.training.setup.scaling.scales_features` for what "auto" leaves
@@ -116,6 +120,7 @@ class FitSettings:
     scale: str | None = None
     class_intercept: bool = False
     learn_features: FeatureLearning | None = None
+    calibrate: bool | float = False
 
     def __post_init__(self) -> None:
         if not is_basis(self.basis):
@@ -161,6 +166,7 @@ class FitSettings:
                 f"got sampling={self.sampling!r} with all rows as centres, whose coefficients are updated row by row; "
                 "give Landmarks(n), or leave it out"
             )
+        check_calibrate(self.calibrate)
         if self.disk_budget is not None and self.disk_budget < 1:
             raise SpecError(f"got a disk budget of {self.disk_budget} bytes; expected a positive number")
         if self.virtual_shards is not None:
@@ -235,6 +241,7 @@ class FitSettings:
             "precision": self.precision or self.dtype,
             "class_weight": weights,
             "early_stopping": early,
+            **({"calibrate": self.calibrate} if self.calibrate else {}),
             "fit_intercept": bool(self.fit_intercept),
             "class_intercept": bool(self.class_intercept),
             "scale": self.scale,

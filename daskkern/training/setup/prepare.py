@@ -9,13 +9,14 @@ from daskkern.backend.namespace import give_back_memory, namespace_with
 from daskkern.backend.random import generator
 from daskkern.basis import ColumnSet
 from daskkern.data.rows.rows import Rows
-from daskkern.data.rows.samples import some_positions
-from daskkern.errors import DataError, SpecError
+from daskkern.data.rows.samples import features_at, some_positions
+from daskkern.errors import DataError
 from daskkern.training.checkpoints.partial_fit import prepare_next
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sampling import learn_sampling
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.run.held_sample import HeldSample
+from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS, rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.eigenpro import prepare_eigenpro
@@ -29,12 +30,11 @@ from daskkern.training.setup.row_sharded import prepare_rows
 from daskkern.training.setup.scaling import learn_scaling, scaled_points, with_scaling
 from daskkern.training.setup.shared import fewer_columns, is_all, some_rows
 
-_VALIDATION_ROWS = 20_000
-_VALID = 53
+_VALID, _CALIBRATION = 53, 71
 
 
 def prepare(source: RowSource, settings: FitSettings, held_out: bool, earlier: Prepared | None = None) -> Prepared:
-    """Compute what the ranks need. With `held_out`, rows for validation are set aside first.
+    """Compute what the ranks need. With `held_out`, some rows are set aside first.
 
     All but the batches is that of `earlier`, where there is one. Dask arrays inside are computed by the active client,
     or by Dask's threads in this process.
@@ -54,7 +54,7 @@ def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier:
         return prepare_next(earlier, rows, settings, clock)
     _check_size(rows)
     validation = validation_rows(rows.n_rows, settings) if held_out else None
-    rows = training_rows(rows, validation)
+    everything, rows = rows, training_rows(rows, validation)
     targets = learn_targets(rows, settings)
     sample = some_rows(rows, settings)
     held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
@@ -63,7 +63,8 @@ def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier:
     requested = settings.kernel
     settings = with_kernel(settings, source.info, choice, sample, clock)
     settings = with_learned_metric(settings, requested, choice, clock)
-    prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held)
+    aside = None if validation is None or not settings.calibrate else _aside(everything, validation, settings, targets)
+    prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held, calibration=aside)
     return with_penalty(prepared, source, choice, settings, clock)
 
 
@@ -102,18 +103,19 @@ def _check_size(rows: Rows) -> None:
         )
 
 
-def most_validation_rows(n_rows: int, settings: FitSettings) -> int:
-    """Return how many rows are held out for validation."""
-    assert settings.early_stopping is not None
-    return min(round(settings.early_stopping.fraction * n_rows), _VALIDATION_ROWS)
+def _aside(rows: Rows, validation: IntArray, settings: FitSettings, targets: Targets) -> HeldSample:
+    """Return the rows, of those that were set aside, that the model is calibrated on."""
+    some = generator(settings.seed, _CALIBRATION).permutation(validation)[:MOST_CALIBRATION_ROWS]
+    chosen = np.sort(some).astype(np.int64)
+    return HeldSample.of(rows, features_at(rows, chosen), chosen, targets)
 
 
 def validation_rows(n_rows: int, settings: FitSettings) -> IntArray:
-    """Return the numbers of the rows that early stopping holds out, ascending."""
-    if settings.early_stopping is None:
-        raise SpecError("rows were to be held out for validation, but early stopping is off")
-    k = most_validation_rows(n_rows, settings)
+    """Return the numbers of the rows that the fit sets aside, ascending."""
+    early = settings.early_stopping
+    share = settings.calibrate if early is None else early.fraction
+    k = rows_set_aside(n_rows, settings)
     if k < 1 or n_rows - k < 2:
-        raise DataError(f"{n_rows} rows are too few to hold out a share of {settings.early_stopping.fraction}")
+        raise DataError(f"{n_rows} rows are too few to hold out a share of {share}")
     chosen = generator(settings.seed, _VALID).choice(n_rows, size=k, replace=False)
     return np.sort(chosen).astype(np.int64)

@@ -49,6 +49,8 @@ class Prepared:
         The penalty, as a number also where it was chosen.
     held : HeldSample or None
         Training rows on which the end of the fit is compared with its beginning.
+    calibration : HeldSample or None
+        Rows that were set aside, which the model is calibrated on.
     scaling : Scaling
         Applied to the rows: the source's own, or one that was learned.
     sizes : RowSizes or None
@@ -71,6 +73,7 @@ class Prepared:
     held: HeldSample | None = None
     scaling: Scaling = field(default_factory=Scaling)
     sizes: RowSizes | None = None
+    calibration: HeldSample | None = None
 
     def row_numbers(self) -> IntArray | None:
         """Return the numbers in the source of the rows that the columns are, or None."""

@@ -1,0 +1,17 @@
+"""Calibration: scores of rows that a model has not learned from become probabilities, sets and intervals."""
+
+from daskkern.calibration.calibration import METHODS, Calibration
+from daskkern.calibration.conformal import absolute_errors, conformal_quantile, label_scores
+from daskkern.calibration.scaling import ScoreScaling, calibration_error, fit_scaling, log_loss
+
+__all__ = [
+    "METHODS",
+    "Calibration",
+    "ScoreScaling",
+    "absolute_errors",
+    "calibration_error",
+    "conformal_quantile",
+    "fit_scaling",
+    "label_scores",
+    "log_loss",
+]

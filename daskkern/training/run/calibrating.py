@@ -1,0 +1,219 @@
+"""Calibration of a fitted model, on rows that it has not learned from, or on leave-one-out scores of those it has.
+
+Rows of validation come first, then rows that were set aside (:mod:`daskkern.training.run.set_aside`). Where there are
+neither, up to 2,000 training rows stand for new ones, with approximate leave-one-out scores.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+from daskkern.arrays import Array, FloatArray, HostArray, IntArray
+from daskkern.backend.random import generator
+from daskkern.calibration import (
+    Calibration,
+    ScoreScaling,
+    absolute_errors,
+    calibration_error,
+    fit_scaling,
+    label_scores,
+    log_loss,
+)
+from daskkern.calibration.leave_one_out import TrainingScores, leave_one_out_scores, most_rows
+from daskkern.data.rows.csr import FeatureRows
+from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.samples import features_at
+from daskkern.errors import DataError
+from daskkern.kernels import Drawn, Kernel
+from daskkern.losses import Curved, Probabilistic, Squared, decode
+from daskkern.models import KernelModel
+from daskkern.preconditioners import gram_of
+from daskkern.solvers.base import smoothness_of
+from daskkern.training.run.held_sample import HeldSample
+from daskkern.training.run.job import FitJob
+from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS
+from daskkern.training.setup.feature_blocks import blocks_of
+from daskkern.training.setup.prepared import Prepared
+
+_STREAM = 72
+_COLUMNS = 1000
+_PARTIAL_ROWS = 500  # of each of many calls
+_MATRICES = 5  # of float64 that are held at once, in a tenth of the memory
+_JITTER = 1e-10
+
+
+def calibrated(model: KernelModel, prepared: Prepared, job: FitJob) -> KernelModel:
+    """Return the model with what its scores mean recorded, as the settings of the fit request.
+
+    Without it where scores of the rows are not finite, or all rows have weight 0.
+    """
+    if not job.settings.calibrate:
+        return model
+    try:
+        method, sample, scores = _out_of_sample(model, prepared, job)
+    except DataError:  # the model fits its rows badly enough that scores leave the range of its dtype
+        return model
+    weight = _own_weight(sample)
+    known = weight > 0
+    if not known.any():
+        return model
+    if sample.labelled:
+        codes = decode(sample.y)[known]
+        found = _of_classes(model, method, scores[known], codes, weight[known], sample.targets.class_weight)
+    else:
+        found = _of_values(model, method, (sample.y - scores)[known])
+    return replace(model, calibration=found)
+
+
+def _out_of_sample(model: KernelModel, prepared: Prepared, job: FitJob) -> tuple[str, HeldSample, FloatArray]:
+    """Return where the rows come from, the rows, and their scores (k, c)."""
+    if job.validation is not None:
+        rows = job.validation.open(job.settings.dtype)
+        sample = _some(rows, prepared, job.settings.seed)
+        return "validation", sample, _scores(model, sample.X)
+    if prepared.calibration is not None:
+        early = job.settings.early_stopping is not None
+        return "validation" if early else "held-out", prepared.calibration, _scores(model, prepared.calibration.X)
+    assert prepared.held is not None
+    budget = job.settings.memory_budget
+    loss = job.settings.loss
+    most = most_rows(1 if loss == Squared() else prepared.targets.n_outputs)
+    most = min(most, _PARTIAL_ROWS) if job.settings.rows_follow else most
+    if budget is not None:
+        most = min(most, int((budget / 10 / (8 * _MATRICES)) ** 0.5))
+    sample, places = _drawn(prepared.held, most, job.settings.seed)
+    return "leave-one-out", sample, _left_out(model, prepared, job, sample, places)
+
+
+def _scores(model: KernelModel, X: FeatureRows) -> FloatArray:
+    return model.scores(X, scaled=True).astype(np.float64)
+
+
+def _some(rows: Rows, prepared: Prepared, seed: int) -> HeldSample:
+    some = generator(seed, _STREAM).permutation(rows.n_rows)[:MOST_CALIBRATION_ROWS]
+    chosen = np.sort(some).astype(np.int64)
+    return HeldSample.of(rows, features_at(rows, chosen), chosen, prepared.targets)
+
+
+def _drawn(held: HeldSample, most: int, seed: int) -> tuple[HeldSample, IntArray]:
+    """Return at most `most` of the sampled rows, and their row numbers."""
+    if len(held.y) <= most:
+        return held, held.positions
+    chosen = np.sort(generator(seed, _STREAM, 1).permutation(len(held.y))[:most])
+    part = replace(
+        held, X=held.X[chosen], y=held.y[chosen], weight=held.weight[chosen], positions=held.positions[chosen]
+    )
+    return part, part.positions
+
+
+def _own_weight(sample: HeldSample) -> FloatArray:
+    """Return the weights of the rows without those of their classes."""
+    weights = sample.targets.class_weight
+    if weights is None:
+        return sample.weight
+    own = weights[decode(sample.y)]
+    return np.where(own > 0, sample.weight / np.where(own > 0, own, 1), 0.0)
+
+
+def _left_out(
+    model: KernelModel, prepared: Prepared, job: FitJob, sample: HeldSample, positions: IntArray
+) -> FloatArray:
+    """Return approximate leave-one-out scores (k, c) of training rows."""
+    settings, targets = job.settings, prepared.targets
+    constant = np.zeros(targets.n_outputs) if targets.constant is None else np.asarray(targets.constant)
+    scores = _scores(model, sample.X) - constant
+    slopes = sample.weight[:, None] * targets.moved.gradient(scores, sample.y).astype(np.float64)
+    curvature = np.full(scores.shape, smoothness_of(settings.loss))
+    if isinstance(targets.moved, Curved):
+        curvature = targets.moved.curvature(scores, sample.y).astype(np.float64)
+    coef = None
+    if settings.basis.all_rows and model.scores_each == 1 and len(model.coef) == sample.n_rows:
+        coef = model.coef[positions].astype(np.float64)
+    rows = TrainingScores(
+        _gram(model, prepared, job, sample.X.astype(np.float64)),
+        scores,
+        slopes,
+        curvature,
+        sample.weight,
+        _squared_norm(model, job, scores, coef, constant),
+        coef,
+        sample.n_rows,
+    )
+    return leave_one_out_scores(rows, prepared.alpha, smoothness_of(settings.loss)) + constant
+
+
+def _squared_norm(
+    model: KernelModel, job: FitJob, scores: FloatArray, coef: FloatArray | None, constant: FloatArray
+) -> float | None:
+    """Return ``|f|^2``: ``sum_j a_j f(z_j)``, from some columns of many, or that of coefficients of features."""
+    if model.scores_each > 1:
+        return None
+    if coef is not None:
+        return len(model.coef) * float((coef * scores).sum()) / len(coef)
+    basis = job.settings.basis
+    if basis.is_explicit and not basis.is_mapped:
+        return float((model.coef.astype(np.float64) ** 2).sum())
+    p = len(model.coef)
+    some = np.sort(generator(job.settings.seed, _STREAM, 2).permutation(p)[:_COLUMNS])
+    at = _scores(model, model.points[some]) - constant
+    return p / len(some) * float((model.coef[some].astype(np.float64) * at).sum())
+
+
+def _gram(model: KernelModel, prepared: Prepared, job: FitJob, X: HostArray) -> FloatArray:
+    """Return the inner products (k, k) of rows in the function space of the model."""
+    basis, kernel = job.settings.basis, prepared.basis.kernel
+    if basis.is_explicit and not basis.drawn_per_step:
+        assert prepared.points is not None
+        return gram_of(blocks_of(kernel, prepared.points, X))
+    kernel = kernel.kernel if isinstance(kernel, Drawn) else kernel
+    gram = _block(kernel, X, X)
+    gram[np.diag_indices(len(gram))] = kernel.diagonal(X)
+    p = len(model.coef)
+    if basis.is_explicit or p >= min(prepared.plan.n_rows, MOST_CALIBRATION_ROWS):
+        return gram
+    Z = model.points.astype(np.float64)
+    of_points = _block(kernel, Z, Z)
+    of_points[np.diag_indices(p)] = kernel.diagonal(Z) + _JITTER * float(np.trace(gram)) / len(gram)
+    half: FloatArray = solve_triangular(cholesky(of_points, lower=True), _block(kernel, Z, X), lower=True)
+    return half.T @ half
+
+
+def _block(kernel: Kernel, X: HostArray, Z: HostArray) -> FloatArray:
+    found: Array = kernel.block(X, kernel.points(Z, kernel.placement_for(Z)))
+    values: FloatArray = found.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise DataError("kernel values of sampled rows are not finite; scale the features")
+    return values
+
+
+def _of_classes(
+    model: KernelModel,
+    method: str,
+    scores: FloatArray,
+    codes: IntArray,
+    weight: FloatArray,
+    class_weight: FloatArray | None,
+) -> Calibration:
+    scaling: ScoreScaling | None = fit_scaling(scores, codes, weight, class_weight)
+    assert scaling is not None
+    p = scaling.probabilities(scores)
+    loss = model.loss_function
+    if class_weight is None and isinstance(loss, Probabilistic):
+        own = np.asarray(loss.probabilities(scores))
+        gain = log_loss(own, codes, weight) - log_loss(p, codes, weight)
+        if gain <= np.log(len(codes)) / (2 * len(codes)):  # what one more number gains by chance, and some (BIC)
+            scaling, p = None, own
+    return Calibration(
+        method,
+        len(codes),
+        label_scores(p, codes),
+        scaling,
+        log_loss(p, codes, weight),
+        calibration_error(p, codes, weight),
+    )
+
+
+def _of_values(model: KernelModel, method: str, errors: FloatArray) -> Calibration:
+    scale = 1.0 if model.target_scale is None else model.target_scale
+    return Calibration(method, len(errors), absolute_errors(errors * scale))

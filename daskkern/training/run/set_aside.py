@@ -1,0 +1,55 @@
+"""How many rows a fit sets aside and does not train on: for early stopping, and to calibrate the model."""
+
+from typing import Protocol
+
+from daskkern.errors import SpecError
+from daskkern.training.run.early_stopping import EarlyStopping
+
+MOST_CALIBRATION_ROWS = 2_000
+"""Rows that a model is calibrated on: the coverage of sets and intervals then varies by 0.7% from fit to fit."""
+MOST_LEFT_OUT_ROWS = 10_000
+"""Training rows up to which leave-one-out scores take the place of rows that are set aside."""
+_MOST_VALIDATION_ROWS = 20_000
+_SHARE = 0.05
+
+
+class SetsAside(Protocol):
+    """The settings that decide how many rows are set aside."""
+
+    @property
+    def early_stopping(self) -> EarlyStopping | None:
+        """When to stop early."""
+        ...
+
+    @property
+    def calibrate(self) -> bool | float:
+        """Whether to calibrate, or the share of rows to set aside."""
+        ...
+
+    @property
+    def rows_follow(self) -> bool:
+        """Whether the fit continues with other rows."""
+        ...
+
+
+def rows_set_aside(n_rows: int, settings: SetsAside) -> int:
+    """Return how many of `n_rows` rows a fit without validation rows sets aside; 0 for none.
+
+    Those of early stopping serve both purposes.
+    """
+    if settings.early_stopping is not None:
+        return min(round(settings.early_stopping.fraction * n_rows), _MOST_VALIDATION_ROWS)
+    if settings.rows_follow or settings.calibrate is False:
+        return 0
+    if settings.calibrate is True:
+        return min(round(_SHARE * n_rows), MOST_CALIBRATION_ROWS) if n_rows > MOST_LEFT_OUT_ROWS else 0
+    return min(max(1, round(settings.calibrate * n_rows)), MOST_CALIBRATION_ROWS)
+
+
+def check_calibrate(calibrate: object) -> None:
+    """Raise SpecError unless `calibrate` is a bool, or a number between 0 and 1."""
+    if isinstance(calibrate, bool) or (isinstance(calibrate, float) and 0 < calibrate < 1):
+        return
+    raise SpecError(
+        f"got calibrate={calibrate!r}; give True, False, or a share of the rows between 0 and 1, such as 0.1"
+    )

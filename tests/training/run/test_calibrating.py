@@ -1,0 +1,242 @@
+"""Calibration of fitted models: their probabilities on new rows, and where the calibration rows come from."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from distributed import Client
+from sklearn.datasets import load_digits, make_classification, make_moons
+
+import daskkern
+from daskkern import KernelClassifier, KernelRegressor, Landmarks, RandomFeatures
+from daskkern.calibration import ScoreScaling, calibration_error, fit_scaling, log_loss
+from daskkern.errors import SpecError
+from daskkern.training.run.set_aside import rows_set_aside
+
+Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _two(n: int = 400) -> Split:
+    X, y = make_moons(n + 1500, noise=0.4, random_state=0)
+    return X[:n], X[n:], y[:n], y[n:]
+
+
+def _three() -> Split:
+    X, y = make_classification(
+        2000, 8, n_informative=5, n_classes=3, flip_y=0.1, class_sep=1.5, random_state=1
+    )  # fmt: skip
+    return X[:500], X[500:], y[:500], y[500:]
+
+
+def _digits() -> Split:
+    X, y = load_digits(return_X_y=True)
+    return X[:500], X[500:], y[:500], y[500:]
+
+
+DATA = {"two": _two, "three": _three, "digits": _digits}
+
+
+def _fitted(data: Split, **settings: Any) -> KernelClassifier:
+    return KernelClassifier(**{"kernel": "gaussian:median", "max_epochs": 5, "device": "cpu", **settings}).fit(
+        data[0], data[2]
+    )
+
+
+def _losses(model: KernelClassifier, data: Split) -> tuple[float, float]:
+    """Return the log loss on test rows, and the least that a temperature gives that is fitted to these rows."""
+    X, y, ones = data[1], data[3], np.ones(len(data[3]))
+    scores = model.model_.scores(X).astype(np.float64)
+    best = fit_scaling(scores, y, ones).probabilities(scores)
+    return log_loss(model.predict_proba(X), y, ones), log_loss(best, y, ones)
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize(
+    "loss",
+    ["squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic", "multiclass_hinge"],
+)
+def test_probabilities_of_every_loss_are_nearly_as_good_as_the_test_rows_own_temperature(loss: str, name: str) -> None:
+    data = DATA[name]()
+    model = _fitted(data, loss=loss)
+    ours, best = _losses(model, data)
+    assert ours < 1.03 * best + 0.01
+    p, ones = model.predict_proba(data[1]), np.ones(len(data[3]))
+    scores = model.model_.scores(data[1]).astype(np.float64)
+    own = fit_scaling(scores, data[3], ones).probabilities(scores)
+    assert calibration_error(p, data[3], ones) < calibration_error(own, data[3], ones) + 0.03
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(p.argmax(axis=1), model.predict(data[1]))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"alpha": 0.0, "max_epochs": 20},
+        {"alpha": 0.0, "loss": "squared", "basis": Landmarks(400)},
+        {"alpha": 0.0, "loss": "logistic", "max_epochs": 20},
+        {"basis": Landmarks(60), "loss": "hinge"},
+        {"basis": RandomFeatures(200)},
+        {"basis": "linear", "loss": "squared"},
+        {"solver": "direct", "loss": "squared", "dtype": "float64"},
+    ],
+    ids=str,
+)
+def test_models_that_interpolate_their_rows_and_models_of_few_columns_are_calibrated_too(
+    settings: dict[str, Any],
+) -> None:
+    data = _two()
+    if settings.get("basis") == "linear":
+        settings = {**settings, "basis": daskkern.Linear()}
+    model = _fitted(data, **settings)
+    ours, best = _losses(model, data)
+    assert ours < 1.05 * best
+
+
+def test_class_weights_move_labels_and_not_probabilities() -> None:
+    rng = np.random.default_rng(0)
+    X, y = make_moons(4000, noise=0.4, random_state=0)
+    kept = (y == 0) | (rng.uniform(size=4000) < 0.15)
+    X, y = X[kept], y[kept]
+    data = X[:800], X[800:], y[:800], y[800:]
+    plain, balanced = _fitted(data), _fitted(data, class_weight="balanced")
+    assert balanced.predict(data[1]).mean() > 1.5 * plain.predict(data[1]).mean()
+    for model in (plain, balanced):
+        assert model.predict_proba(data[1])[:, 1].mean() == pytest.approx(data[3].mean(), abs=0.03)
+    assert _losses(balanced, data)[0] < 1.05 * _losses(plain, data)[0]
+
+
+def test_labels_and_scores_are_those_of_a_fit_without_calibration() -> None:
+    data = _digits()
+    plain, calibrated = (_fitted(data, calibrate=calibrate, max_epochs=2) for calibrate in (False, True))
+    np.testing.assert_array_equal(plain.decision_function(data[1]), calibrated.decision_function(data[1]))
+    assert plain.model_.calibration is None
+    assert not hasattr(plain, "predict_proba")
+    assert hasattr(_fitted(data, calibrate=False, loss="logistic", max_epochs=1), "predict_proba")
+
+
+def test_twenty_rows_and_a_class_with_two_of_them_have_probabilities() -> None:
+    rng = np.random.default_rng(0)
+    y = np.array(["a"] * 10 + ["b"] * 8 + ["c"] * 2)
+    X = rng.standard_normal((20, 2)) + np.array([[0, 0], [3, 0], [0, 3]])[np.repeat([0, 1, 2], [10, 8, 2])]
+    p = KernelClassifier(device="cpu").fit(X, y).predict_proba(X)
+    assert np.isfinite(p).all()
+    assert 0 < p.min() < p.max() < 1
+    two = KernelClassifier(device="cpu").fit(X[[0, 10]], y[[0, 10]])
+    np.testing.assert_allclose(two.predict_proba(X).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_sparse_rows_and_weights_count() -> None:
+    X, X_test, y, _ = _digits()
+    weight = np.where(y < 5, 3.0, 1.0)
+    dense, sparse = (
+        KernelClassifier("gaussian:20", basis=Landmarks(200), scale=None, max_epochs=3, device="cpu").fit(
+            rows, y, sample_weight=weight
+        )
+        for rows in (X, scipy.sparse.csr_array(X))
+    )
+    np.testing.assert_allclose(
+        sparse.predict_proba(scipy.sparse.csr_array(X_test)), dense.predict_proba(X_test), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "settings", "expected"),
+    [
+        (10_000, {}, 0),
+        (10_001, {}, 500),
+        (1_000_000, {}, 2000),
+        (100, {"calibrate": 0.2}, 20),
+        (1_000_000, {"calibrate": 0.2}, 2000),
+        (20_000, {"calibrate": False}, 0),
+        (20_000, {"early_stopping": True}, 2000),
+    ],
+)
+def test_rows_are_set_aside_of_many_or_on_request(n: int, settings: dict[str, Any], expected: int) -> None:
+    assert rows_set_aside(n, KernelClassifier(**settings).fit_settings(n)) == expected
+
+
+@pytest.mark.parametrize("share", [0, 1, 1.0, 0.0, -0.1, "auto", None])
+def test_other_values_of_calibrate_are_refused(share: Any) -> None:
+    with pytest.raises(SpecError, match="a share of the rows between 0 and 1"):
+        KernelClassifier(calibrate=share).fit_settings(100)
+
+
+def test_calibration_rows_are_validation_rows_or_rows_that_are_set_aside() -> None:
+    X, X_test, y, y_test = _two()
+    aside = _fitted((X, X_test, y, y_test), calibrate=0.25)
+    found = aside.model_.calibration
+    assert found is not None
+    assert (found.method, found.n_rows) == ("held-out", 100)
+    assert aside.landmark_indices_.size == 300
+    early = _fitted((X, X_test, y, y_test), early_stopping=True, validation_fraction=0.2)
+    assert (early.model_.calibration.method, early.model_.calibration.n_rows) == ("validation", 80)
+    settings: dict[str, Any] = {"kernel": "gaussian:median", "max_epochs": 2, "device": "cpu"}
+    given = KernelClassifier(**settings).fit(X, y, validation=(X_test[:300], y_test[:300]))
+    assert (given.model_.calibration.method, given.model_.calibration.n_rows) == ("validation", 300)
+    scores = given.model_.scores(X_test[:300])
+    exact = fit_scaling(scores, y_test[:300], np.ones(300))
+    assert given.model_.calibration.scaling.scale == pytest.approx(exact.scale, rel=1e-4)
+    plain = KernelClassifier(**settings, calibrate=False).fit(X, y)
+    np.testing.assert_array_equal(plain.decision_function(X), given.decision_function(X))
+
+
+def test_probabilities_of_partial_fits() -> None:
+    data = _two(900)
+    model = KernelClassifier("gaussian:median", basis=Landmarks(100), device="cpu")
+    for part in range(3):
+        model.partial_fit(data[0][part::3], data[2][part::3], classes=[0, 1])
+    ours, best = _losses(model, data)
+    assert ours < 1.05 * best
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "epsilon_insensitive"])
+def test_intervals_of_leave_one_out_errors_cover(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2300, 3))
+    y = 5 + 3 * np.sin(2 * X[:, 0]) * X[:, 1] + rng.standard_normal(2300)
+    model = KernelRegressor("gaussian:median", loss=loss, max_epochs=10, device="cpu").fit(X[:300], y[:300])
+    for confidence in (0.8, 0.9):
+        low, high = model.predict_interval(X[300:], confidence).T
+        covered = np.mean((low <= y[300:]) & (y[300:] <= high))
+        assert confidence - 0.06 < covered < confidence + 0.06
+    np.testing.assert_allclose((low + high) / 2, model.predict(X[300:]))
+
+
+def test_calibration_is_saved_with_the_model(tmp_path: Path) -> None:
+    data = _digits()
+    model = _fitted(data, class_weight={0: 2.0}, max_epochs=2)
+    model.save(tmp_path / "m")
+    loaded = daskkern.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict_proba(data[1]), model.predict_proba(data[1]))
+    np.testing.assert_array_equal(loaded.predict_set(data[1]), model.predict_set(data[1]))
+    before, after = model.model_.calibration, loaded.calibration
+    assert before is not None
+    assert after is not None
+    assert before.to_json() == after.to_json()
+
+
+def test_a_logistic_loss_keeps_its_probabilities_where_a_temperature_gains_nothing() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 2))
+    y = (rng.uniform(size=1000) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(int)
+    model = KernelClassifier(loss="logistic", basis=daskkern.Linear(), alpha=0.0, max_epochs=30, device="cpu").fit(X, y)
+    found = model.model_.calibration
+    assert found is not None
+    scaling = found.scaling or ScoreScaling(1.0)
+    assert scaling.scale == pytest.approx(1, abs=0.1)
+
+
+def test_calibration_is_the_same_on_workers(client2: Client) -> None:
+    data = _two()
+    for settings in ({}, {"calibrate": 0.2}):
+        alone, together = (
+            _fitted(data, basis=Landmarks(50), max_epochs=2, client=client, **settings) for client in (None, client2)
+        )
+        before, after = alone.model_.calibration, together.model_.calibration
+        assert before is not None
+        assert after is not None
+        assert (before.method, before.n_rows) == (after.method, after.n_rows)
+        np.testing.assert_allclose(before.scores, after.scores, atol=1e-4)
+        np.testing.assert_allclose(together.predict_proba(data[1]), alone.predict_proba(data[1]), atol=1e-4)
