@@ -2,11 +2,13 @@
 
 from daskkern.calibration.calibration import METHODS, Calibration
 from daskkern.calibration.conformal import absolute_errors, conformal_quantile, label_scores
+from daskkern.calibration.posterior import Posterior
 from daskkern.calibration.scaling import ScoreScaling, calibration_error, fit_scaling, log_loss
 
 __all__ = [
     "METHODS",
     "Calibration",
+    "Posterior",
     "ScoreScaling",
     "absolute_errors",
     "calibration_error",

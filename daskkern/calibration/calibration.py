@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import FloatArray
+from daskkern.calibration.posterior import Posterior
 from daskkern.calibration.scaling import ScoreScaling
 from daskkern.errors import ModelError
 
@@ -33,6 +34,8 @@ class Calibration:
         column a target.
     scaling : ScoreScaling or None
         How scores become probabilities; None for regression, and where the loss has probabilities that fit better.
+    posterior : Posterior or None
+        For regression, what the posterior variance needs besides the points; None where columns are no kernels.
     log_loss, error : float or None
         Of the probabilities on these rows; `error` is the expected calibration error.
     """
@@ -43,6 +46,7 @@ class Calibration:
     scaling: ScoreScaling | None = None
     log_loss: float | None = None
     error: float | None = None
+    posterior: Posterior | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the scores, which are stored as an array, as JSON values."""
@@ -53,6 +57,7 @@ class Calibration:
             "offset": [] if self.scaling is None else list(self.scaling.offset),
             "log_loss": self.log_loss,
             "error": self.error,
+            "posterior": None if self.posterior is None else self.posterior.to_json(),
         }
 
     @classmethod
@@ -76,5 +81,7 @@ class Calibration:
             known = np.isfinite([scaling.scale, *offset]).all() and scaling.scale > 0
             if not known or not n_classes or len(offset) not in (0, n_classes):
                 raise ModelError(f"its calibration has the scale {scale!r} and offsets for {len(offset)} classes")
-        known_losses = [None if value[name] is None else float(value[name]) for name in ("log_loss", "error")]
-        return cls(method, n_rows, scores, scaling, *known_losses)
+        loss, error = (None if value[name] is None else float(value[name]) for name in ("log_loss", "error"))
+        posterior = value.get("posterior")
+        found = None if posterior is None else Posterior.from_json(posterior, n_outputs)
+        return cls(method, n_rows, scores, scaling, loss, error, found)

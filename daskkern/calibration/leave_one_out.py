@@ -25,7 +25,8 @@ from scipy.linalg import cho_factor, cho_solve, get_lapack_funcs
 from daskkern.arrays import FloatArray
 
 MOST_ROWS, _SEVERAL = 2_000, 1_600
-_FLOOR = 1e-9  # of alpha, as a share of the mean k(x, x)
+LEAST_ALPHA = 1e-9
+"""As a share of the mean k(x, x)."""
 _JITTER = 1e-10
 _LIGHTEST = 1e-6
 _LEAST_ROWS = 50
@@ -77,8 +78,8 @@ def leave_one_out_scores(rows: TrainingScores, alpha: float, smoothness: float) 
 
     `smoothness` is the upper bound of the second derivative, or 1 for a loss that has none.
     """
-    least = _FLOOR * float(np.trace(rows.gram)) / len(rows.gram)
-    alpha = max(effective_alpha(rows, alpha), least, np.finfo(float).tiny)
+    least = LEAST_ALPHA * float(np.trace(rows.gram)) / len(rows.gram)
+    alpha = max(effective_alpha(rows.scores, rows.slopes, rows.squared_norm, alpha), least, np.finfo(float).tiny)
     share = np.clip(rows.curvature / smoothness, 0, 1)
     known = np.maximum(rows.weight, _LIGHTEST)[:, None] * smoothness
     known = known * (_LEAST_CURVATURE + (1 - _LEAST_CURVATURE) * share)
@@ -97,11 +98,14 @@ def leave_one_out_scores(rows: TrainingScores, alpha: float, smoothness: float) 
     return moved
 
 
-def effective_alpha(rows: TrainingScores, alpha: float) -> float:
-    """Return the penalty that the model is best scaled for; `alpha` where that cannot be told."""
-    if rows.squared_norm is None or not rows.squared_norm > 0:
+def effective_alpha(scores: FloatArray, slopes: FloatArray, squared_norm: float | None, alpha: float) -> float:
+    """Return the penalty that the model is best scaled for; `alpha` where that cannot be told.
+
+    See :class:`TrainingScores` for the other parameters.
+    """
+    if squared_norm is None or not squared_norm > 0:
         return alpha
-    found = -float((rows.slopes * rows.scores).sum()) / len(rows.scores) / rows.squared_norm
+    found = -float((slopes * scores).sum()) / len(scores) / squared_norm
     return found if found > 0 else alpha
 
 

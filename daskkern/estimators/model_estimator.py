@@ -23,6 +23,9 @@ from daskkern.models import KernelModel, save_model
 
 _ROWS: dict[str, Any] = {"dtype": "numeric", "order": "C", "ensure_all_finite": False, "accept_sparse": "csr"}
 
+Scores = Callable[..., HostArray]
+Method = Callable[[HostArray], HostArray]
+"""What makes scores (n, c) of a model and its checked rows, and what becomes of them."""
 RowFunction = Callable[[KernelModel, Any, int | None], HostArray]
 """A function of a model, checked rows (m, d), and the number of threads, with one value or row of values a row."""
 
@@ -46,12 +49,12 @@ class ModelEstimator(BaseEstimator):
         copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
         return copy.set_params(**shared)
 
-    def _apply(self, X: Any, method: Callable[[HostArray], HostArray], like: HostArray) -> Any:
-        """Apply `method` to the scores (n, c) of `X`: at once, or lazily for a dask array.
+    def _apply(self, X: Any, method: Method, like: HostArray, scores: Scores = KernelModel.scores) -> Any:
+        """Apply `method` to the `scores` (n, c) of `X`: at once, or lazily for a dask array.
 
         `like` is the result for zero rows, which gives the dtype and the width.
         """
-        return self._apply_rows(X, _OfScores(method), like)
+        return self._apply_rows(X, _OfScores(method, scores), like)
 
     def _apply_rows(self, X: Any, function: RowFunction, like: HostArray) -> Any:
         """Apply `function` to the model and rows `X`; see :meth:`_apply`."""
@@ -80,8 +83,9 @@ class ModelEstimator(BaseEstimator):
         shared = delayed(self.model_, pure=True)  # one copy in the graph, not one per block
         if like.ndim == 1:
             return da.map_blocks(_apply_block, X, shared, function, drop_axis=1, dtype=like.dtype, meta=like)
-        chunks = (X.chunks[0], (like.shape[1],))
-        return da.map_blocks(_apply_block, X, shared, function, chunks=chunks, dtype=like.dtype, meta=like)
+        chunks = (X.chunks[0], *((length,) for length in like.shape[1:]))
+        new = {"new_axis": 2} if like.ndim == 3 else {}
+        return da.map_blocks(_apply_block, X, shared, function, chunks=chunks, dtype=like.dtype, meta=like, **new)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a Zarr group at `path`, replacing an older model there.
@@ -100,10 +104,11 @@ class ModelEstimator(BaseEstimator):
 class _OfScores:
     """A function of the scores of rows, as a function of the rows."""
 
-    method: Callable[[HostArray], HostArray]
+    method: Method
+    scores: Scores
 
     def __call__(self, model: KernelModel, X: Any, threads: int | None) -> HostArray:
-        return self.method(model.scores(X, threads=threads))
+        return self.method(self.scores(model, X, threads=threads))
 
 
 def _apply_block(X: HostArray, model: KernelModel, function: RowFunction) -> HostArray:

@@ -169,10 +169,15 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
             return lazy_source(X, y, sample_weight, "regression")[0]
         return numeric_arrays(self, X, y, sample_weight, reset=reset)
 
-    def predict(self, X: Any) -> Any:
-        """Return predictions (n,) or (n, t), float64: NumPy in, NumPy out; dask in, lazy dask out."""
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return predictions (n,) or (n, t), float64: NumPy in, NumPy out; dask in, lazy dask out.
+
+        With `return_std` a pair of predictions and the standard deviations of new targets, of the same shape:
+        those of a Gaussian process, its noise included; see :meth:`daskkern.models.KernelModel.predict_std`.
+        """
         check_is_fitted(self, "model_")
-        return self._apply(X, self.model_.labels, self.model_.labels(self.model_.coef[:0]))
+        mean = self._apply(X, self.model_.labels, self.model_.labels(self.model_.coef[:0]))
+        return (mean, self._deviations(X)) if return_std else mean
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R2 on arrays with targets `y`, or on a store, in one streaming pass."""

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from daskkern.estimators.base import KernelEstimator
 from daskkern.losses import Probabilistic, parse_loss
+from daskkern.models import KernelModel
 
 
 def _has_probabilities(estimator: "ClassUncertainty") -> bool:
@@ -45,6 +46,12 @@ class ClassUncertainty(KernelEstimator):
 
 class ValueUncertainty(KernelEstimator):
     """What regressors say of how sure they are; it is not used by itself."""
+
+    def _deviations(self, X: Any) -> Any:
+        """Return the standard deviations of new targets at rows, as :meth:`predict` takes them."""
+        check_is_fitted(self, "model_")
+        method = self.model_.deviations
+        return self._apply(X, method, method(np.empty((0, 1))), KernelModel.variances)
 
     def predict_interval(self, X: Any, confidence: float = 0.9) -> Any:
         """Return lower and upper bounds of the targets, (n, 2) float64, or (n, t, 2) for several targets.

@@ -5,9 +5,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.calibration import Calibration, conformal_quantile
+from daskkern.backend.concurrency import product_threads
+from daskkern.calibration import Calibration, Posterior, conformal_quantile
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import ModelError
+from daskkern.kernels import Kernel
 from daskkern.losses import Loss, Probabilistic, parse_loss
+from daskkern.models.posterior import PosteriorFactor
 
 
 class CalibratedScores:
@@ -20,6 +24,10 @@ class CalibratedScores:
         calibration: Calibration | None
         coef: HostArray
         scores_each: int
+        kernel: Kernel
+        points: Any
+        scaling: Scaling
+        single_target: bool
 
         def check(self, X: Any) -> Any: ...
         def scores(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray: ...
@@ -89,6 +97,48 @@ class CalibratedScores:
             When the model has too few calibration rows for this confidence.
         """
         return self.intervals(self.scores(self.check(X), scaled=scaled, threads=threads), confidence)
+
+    def predict_std(
+        self, X: HostArray, *, noisy: bool = True, scaled: bool = False, threads: int | None = None
+    ) -> HostArray:
+        """Return the standard deviations of the targets, (n,) float64, or (n, t) for several targets.
+
+        Those of a Gaussian process whose posterior mean is the model: of the function, and with `noisy` of the noise of
+        a new target. Its factor is made in the first call, from at most 2,000 points of the model; see
+        :mod:`daskkern.calibration.posterior` for the formula.
+
+        Raises
+        ------
+        ModelError
+            For a classification model, one without calibration, and one whose columns are explicit features.
+        DataError
+            When the kernel matrix of the points is numerically not positive definite.
+        """
+        return self.deviations(self.variances(self.check(X), scaled=scaled, threads=threads), noisy=noisy)
+
+    def variances(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
+        """Return posterior variances (n, 1) of checked rows, in units of the prior's amplitude."""
+        factor = self.__dict__.get("_factor")
+        if factor is None:
+            factor = PosteriorFactor(self, self._posterior().alpha)
+            object.__setattr__(self, "_factor", factor)
+        with product_threads(threads, float(X.shape[0]) * len(factor) ** 2):
+            found: HostArray = factor.variance(X, scaled=scaled)[:, None]
+        return found
+
+    def deviations(self, variances: HostArray, *, noisy: bool = True) -> HostArray:
+        """Return standard deviations for posterior variances (n, 1); see :meth:`predict_std`."""
+        found = self._posterior().deviations(variances[:, 0], noisy=noisy)
+        return found[:, 0] if self.single_target else found
+
+    def _posterior(self) -> Posterior:
+        found = self._recorded("regression", "standard deviations").posterior
+        if found is None:
+            raise ModelError(
+                "the columns of the model are explicit features, which have no posterior variance here; fit with "
+                "landmarks, or all rows as centres"
+            )
+        return found
 
     def probabilities(self, scores: HostArray) -> HostArray:
         """Return class probabilities for scores (n, c); see :meth:`predict_proba`."""

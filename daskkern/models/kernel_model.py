@@ -98,7 +98,8 @@ class KernelModel(CalibratedScores):
         object.__setattr__(self, "_scorer", _Scorer(xp, prepared, xp.asarray(self.coef)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_scorer"}  # made again on unpickling
+        made_again = ("_scorer", "_factor")
+        return {name: value for name, value in self.__dict__.items() if name not in made_again}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)

@@ -41,7 +41,7 @@ def _rows(alpha: float, w: np.ndarray, *, centres: bool, K: np.ndarray = K) -> T
 def test_they_are_exact_for_ridge_regression(alpha: float, centres: bool) -> None:
     for w in (np.ones(80), RNG.uniform(0.3, 2, 80)):
         rows = _rows(alpha, w, centres=centres)
-        assert effective_alpha(rows, 1.0) == pytest.approx(alpha, rel=1e-4)
+        assert effective_alpha(rows.scores, rows.slopes, rows.squared_norm, 1.0) == pytest.approx(alpha, rel=1e-4)
         if not centres and alpha < 1e-4:
             continue  # the leverage of interpolated rows is bounded
         found = leave_one_out_scores(rows, alpha, 1.0)

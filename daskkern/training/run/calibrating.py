@@ -13,6 +13,7 @@ from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.calibration import (
     Calibration,
+    Posterior,
     ScoreScaling,
     absolute_errors,
     calibration_error,
@@ -20,7 +21,13 @@ from daskkern.calibration import (
     label_scores,
     log_loss,
 )
-from daskkern.calibration.leave_one_out import TrainingScores, leave_one_out_scores, most_rows
+from daskkern.calibration.leave_one_out import (
+    LEAST_ALPHA,
+    TrainingScores,
+    effective_alpha,
+    leave_one_out_scores,
+    most_rows,
+)
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at
@@ -28,6 +35,7 @@ from daskkern.errors import DataError
 from daskkern.kernels import Drawn, Kernel
 from daskkern.losses import Curved, Probabilistic, Squared, decode
 from daskkern.models import KernelModel
+from daskkern.models.posterior import MOST_POINTS, PosteriorFactor
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
 from daskkern.training.run.held_sample import HeldSample
@@ -41,6 +49,7 @@ _COLUMNS = 1000
 _PARTIAL_ROWS = 500  # of each of many calls
 _MATRICES = 5  # of float64 that are held at once, in a tenth of the memory
 _JITTER = 1e-10
+MOST_LEVERAGE = 0.999
 
 
 def calibrated(model: KernelModel, prepared: Prepared, job: FitJob) -> KernelModel:
@@ -62,7 +71,7 @@ def calibrated(model: KernelModel, prepared: Prepared, job: FitJob) -> KernelMod
         codes = decode(sample.y)[known]
         found = _of_classes(model, method, scores[known], codes, weight[known], sample.targets.class_weight)
     else:
-        found = _of_values(model, method, (sample.y - scores)[known])
+        found = _of_values(model, prepared, job, method, sample, scores, known)
     return replace(model, calibration=found)
 
 
@@ -82,8 +91,8 @@ def _out_of_sample(model: KernelModel, prepared: Prepared, job: FitJob) -> tuple
     most = min(most, _PARTIAL_ROWS) if job.settings.rows_follow else most
     if budget is not None:
         most = min(most, int((budget / 10 / (8 * _MATRICES)) ** 0.5))
-    sample, places = _drawn(prepared.held, most, job.settings.seed)
-    return "leave-one-out", sample, _left_out(model, prepared, job, sample, places)
+    sample = _drawn(prepared.held, most, job.settings.seed)
+    return "leave-one-out", sample, _left_out(model, prepared, job, sample)
 
 
 def _scores(model: KernelModel, X: FeatureRows) -> FloatArray:
@@ -96,15 +105,12 @@ def _some(rows: Rows, prepared: Prepared, seed: int) -> HeldSample:
     return HeldSample.of(rows, features_at(rows, chosen), chosen, prepared.targets)
 
 
-def _drawn(held: HeldSample, most: int, seed: int) -> tuple[HeldSample, IntArray]:
-    """Return at most `most` of the sampled rows, and their row numbers."""
+def _drawn(held: HeldSample, most: int, seed: int) -> HeldSample:
+    """Return at most `most` of the sampled rows."""
     if len(held.y) <= most:
-        return held, held.positions
-    chosen = np.sort(generator(seed, _STREAM, 1).permutation(len(held.y))[:most])
-    part = replace(
-        held, X=held.X[chosen], y=held.y[chosen], weight=held.weight[chosen], positions=held.positions[chosen]
-    )
-    return part, part.positions
+        return held
+    at = np.sort(generator(seed, _STREAM, 1).permutation(len(held.y))[:most])
+    return replace(held, X=held.X[at], y=held.y[at], weight=held.weight[at], positions=held.positions[at])
 
 
 def _own_weight(sample: HeldSample) -> FloatArray:
@@ -116,31 +122,34 @@ def _own_weight(sample: HeldSample) -> FloatArray:
     return np.where(own > 0, sample.weight / np.where(own > 0, own, 1), 0.0)
 
 
-def _left_out(
-    model: KernelModel, prepared: Prepared, job: FitJob, sample: HeldSample, positions: IntArray
-) -> FloatArray:
+def _left_out(model: KernelModel, prepared: Prepared, job: FitJob, sample: HeldSample) -> FloatArray:
     """Return approximate leave-one-out scores (k, c) of training rows."""
     settings, targets = job.settings, prepared.targets
-    constant = np.zeros(targets.n_outputs) if targets.constant is None else np.asarray(targets.constant)
-    scores = _scores(model, sample.X) - constant
-    slopes = sample.weight[:, None] * targets.moved.gradient(scores, sample.y).astype(np.float64)
+    scores, slopes, coef, norm = _at_training_rows(model, prepared, job, sample)
     curvature = np.full(scores.shape, smoothness_of(settings.loss))
     if isinstance(targets.moved, Curved):
         curvature = targets.moved.curvature(scores, sample.y).astype(np.float64)
+    gram = _gram(model, prepared, job, sample.X.astype(np.float64))
+    rows = TrainingScores(gram, scores, slopes, curvature, sample.weight, norm, coef, sample.n_rows)
+    return leave_one_out_scores(rows, prepared.alpha, smoothness_of(settings.loss)) + _constant(prepared)
+
+
+def _constant(prepared: Prepared) -> FloatArray:
+    constant = prepared.targets.constant
+    return np.zeros(prepared.targets.n_outputs) if constant is None else np.asarray(constant)
+
+
+def _at_training_rows(
+    model: KernelModel, prepared: Prepared, job: FitJob, sample: HeldSample
+) -> tuple[FloatArray, FloatArray, FloatArray | None, float | None]:
+    """Return the scores (k, c) without constant, weighted slopes, own coefficients if any, and ``|f|^2`` if known."""
+    constant, targets = _constant(prepared), prepared.targets
+    scores = _scores(model, sample.X) - constant
+    slopes = sample.weight[:, None] * targets.moved.gradient(scores, sample.y).astype(np.float64)
     coef = None
-    if settings.basis.all_rows and model.scores_each == 1 and len(model.coef) == sample.n_rows:
-        coef = model.coef[positions].astype(np.float64)
-    rows = TrainingScores(
-        _gram(model, prepared, job, sample.X.astype(np.float64)),
-        scores,
-        slopes,
-        curvature,
-        sample.weight,
-        _squared_norm(model, job, scores, coef, constant),
-        coef,
-        sample.n_rows,
-    )
-    return leave_one_out_scores(rows, prepared.alpha, smoothness_of(settings.loss)) + constant
+    if job.settings.basis.all_rows and model.scores_each == 1 and len(model.coef) == sample.n_rows:
+        coef = model.coef[sample.positions].astype(np.float64)
+    return scores, slopes, coef, _squared_norm(model, job, scores, coef, constant)
 
 
 def _squared_norm(
@@ -214,6 +223,43 @@ def _of_classes(
     )
 
 
-def _of_values(model: KernelModel, method: str, errors: FloatArray) -> Calibration:
+def _of_values(
+    model: KernelModel,
+    prepared: Prepared,
+    job: FitJob,
+    method: str,
+    sample: HeldSample,
+    scores: FloatArray,
+    known: HostArray,
+) -> Calibration:
     scale = 1.0 if model.target_scale is None else model.target_scale
-    return Calibration(method, len(errors), absolute_errors(errors * scale))
+    errors = (sample.y - scores)[known] * scale
+    posterior = _posterior(model, prepared, job, method, sample, errors, known)
+    return Calibration(method, len(errors), absolute_errors(errors), posterior=posterior)
+
+
+def _posterior(
+    model: KernelModel,
+    prepared: Prepared,
+    job: FitJob,
+    method: str,
+    sample: HeldSample,
+    errors: FloatArray,
+    known: HostArray,
+) -> Posterior | None:
+    """Return what the posterior variance needs; None where columns are no kernels of points."""
+    if not job.settings.basis.has_centres or model.scores_each > 1:
+        return None
+    held = prepared.held
+    assert held is not None
+    scores, slopes, _, norm = _at_training_rows(model, prepared, job, held)
+    least = LEAST_ALPHA * float(np.mean(model.kernel.diagonal(held.X.astype(np.float64))))
+    alpha = max(effective_alpha(scores, slopes, norm, prepared.alpha), least)
+    try:
+        variance = PosteriorFactor(model, alpha).variance(sample.X, scaled=True)[known]
+    except DataError:
+        return None
+    if job.settings.basis.all_rows and held.n_rows == len(model.coef) <= MOST_POINTS and method == "leave-one-out":
+        share = np.minimum(variance / (held.n_rows * alpha), MOST_LEVERAGE)  # each row is one of the points
+        variance = variance / (1 - share)
+    return Posterior.of_errors(alpha, held.n_rows, errors, variance)
