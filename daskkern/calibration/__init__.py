@@ -1,7 +1,7 @@
 """Calibration: scores of rows that a model has not learned from become probabilities, sets and intervals."""
 
 from daskkern.calibration.calibration import METHODS, Calibration
-from daskkern.calibration.conformal import absolute_errors, conformal_quantile, label_scores
+from daskkern.calibration.conformal import absolute_errors, beyond_quantiles, conformal_quantile, label_scores
 from daskkern.calibration.posterior import Posterior
 from daskkern.calibration.scaling import ScoreScaling, calibration_error, fit_scaling, log_loss
 
@@ -11,6 +11,7 @@ __all__ = [
     "Posterior",
     "ScoreScaling",
     "absolute_errors",
+    "beyond_quantiles",
     "calibration_error",
     "conformal_quantile",
     "fit_scaling",

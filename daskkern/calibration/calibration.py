@@ -31,7 +31,7 @@ class Calibration:
     n_rows : int
     scores : (n_rows, t) float64
         Nonconformity scores, ascending: ``1 - p`` of the true class, t = 1; or absolute errors in target units, one
-        column a target.
+        column a target; or of several quantiles how far a target is below the lowest or above the highest.
     scaling : ScoreScaling or None
         How scores become probabilities; None for regression, and where the loss has probabilities that fit better.
     posterior : Posterior or None
@@ -61,8 +61,12 @@ class Calibration:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], scores: FloatArray, n_classes: int, n_outputs: int) -> "Calibration":
+    def from_json(
+        cls, value: Mapping[str, Any], scores: FloatArray, n_classes: int, n_targets: int, *, signed: bool = False
+    ) -> "Calibration":
         """Return what :meth:`to_json` and the stored scores describe, for a model of these sizes (0: no classes).
+
+        `signed` says that scores may be negative.
 
         Raises
         ------
@@ -71,9 +75,9 @@ class Calibration:
         """
         method, n_rows, scale = value["method"], value["n_rows"], value["scale"]
         offset = tuple(float(number) for number in value["offset"])
-        if method not in METHODS or scores.shape != (n_rows, 1 if n_classes else n_outputs) or n_rows < 1:
+        if method not in METHODS or scores.shape != (n_rows, 1 if n_classes else n_targets) or n_rows < 1:
             raise ModelError(f"its calibration {method!r} of {n_rows!r} rows has scores of shape {scores.shape}")
-        if not (np.isfinite(scores).all() and (scores >= 0).all() and (np.diff(scores, axis=0) >= 0).all()):
+        if not (np.isfinite(scores).all() and (signed or (scores >= 0).all()) and (np.diff(scores, axis=0) >= 0).all()):
             raise ModelError("its calibration scores are not ascending numbers of 0 or more")
         scaling = None
         if scale is not None:
@@ -83,5 +87,5 @@ class Calibration:
                 raise ModelError(f"its calibration has the scale {scale!r} and offsets for {len(offset)} classes")
         loss, error = (None if value[name] is None else float(value[name]) for name in ("log_loss", "error"))
         posterior = value.get("posterior")
-        found = None if posterior is None else Posterior.from_json(posterior, n_outputs)
+        found = None if posterior is None else Posterior.from_json(posterior, n_targets)
         return cls(method, n_rows, scores, scaling, loss, error, found)

@@ -29,6 +29,14 @@ def absolute_errors(errors: FloatArray) -> FloatArray:
     return np.sort(np.abs(errors), axis=0)
 
 
+def beyond_quantiles(low: FloatArray, high: FloatArray, y: FloatArray) -> FloatArray:
+    """Return how far targets y (m,) lie below `low` (m,) or above `high` (m,), (m, 1) ascending; inside negative.
+
+    Romano, Patterson and Candes, "Conformalized quantile regression", NeurIPS 2019, equation 6.
+    """
+    return np.sort(np.maximum(low - y, y - high))[:, None]
+
+
 def conformal_quantile(scores: FloatArray, confidence: float) -> FloatArray:
     """Return the score (t,) of rank ``ceil((n + 1) confidence)`` of ascending scores (n, t).
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,7 +38,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         As in :class:`daskkern.KernelClassifier`.
     loss : str or Loss
         "squared", "huber", "absolute", "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive". A parameter
-        follows the name: "huber:0.5". Lengths are in units of the targets' standard deviation.
+        follows the name: "huber:0.5"; "quantile:0.1,0.5,0.9" predicts several quantiles of one target. Lengths are in
+        units of the targets' standard deviation.
     early_stopping : bool
         Stop when validation rows no longer improve (see `monitor`), and return the best epoch's model.
     validation_fraction, n_iter_no_change, tol
@@ -170,7 +172,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         return numeric_arrays(self, X, y, sample_weight, reset=reset)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return predictions (n,) or (n, t), float64: NumPy in, NumPy out; dask in, lazy dask out.
+        """Return predictions (n,), (n, t), or quantiles (n, q), float64: NumPy in, NumPy out; dask in, lazy dask out.
 
         With `return_std` a pair of predictions and the standard deviations of new targets, of the same shape:
         those of a Gaussian process, its noise included; see :meth:`daskkern.models.KernelModel.predict_std`.
@@ -180,11 +182,19 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         return (mean, self._deviations(X)) if return_std else mean
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R2 on arrays with targets `y`, or on a store, in one streaming pass."""
+        """Return R2 on arrays with targets `y`, or on a store, in one streaming pass.
+
+        Of several quantiles, that of the one nearest to 1/2.
+        """
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)
             return float(score_store(self.model_, open_store(X)).r2 or 0.0)
         if is_lazy(X):
-            return lazy_r2(self.predict(X), y, sample_weight)
-        return float(super().score(X, y, sample_weight))
+            return lazy_r2(self._central(X), y, sample_weight)
+        return float(r2_score(y, self._central(X), sample_weight=sample_weight))
+
+    def _central(self, X: Any) -> Any:
+        """Return predictions (n,) or (n, t); of several quantiles, the one nearest to 1/2."""
+        check_is_fitted(self, "model_")
+        return self._apply(X, self.model_.central, self.model_.central(self.model_.coef[:0]))

@@ -22,8 +22,9 @@ def calibration_of(model: KernelModel) -> list[tuple[str, str]]:
     except DataError:  # too few rows
         return facts
     if model.classes is None:
+        what = "half width of 90% intervals" if model.loss_function.heads == 1 else "90% intervals exceed quantiles by"
         sizes = ", ".join(f"{value:.5g}" for value in q[:5])
-        facts.append(("half width of 90% intervals", sizes + (" ..." if len(q) > 5 else "")))
+        facts.append((what, sizes + (" ..." if len(q) > 5 else "")))
     else:
         facts.append(("90% sets have labels of", f"a probability of at least {max(0.0, 1 - float(q[0])):.3g}"))
     return facts

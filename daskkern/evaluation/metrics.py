@@ -92,7 +92,7 @@ class _Values:
     """Accumulated errors of predicted numbers."""
 
     def __init__(self, model: KernelModel) -> None:
-        t = model.coef.shape[1]
+        t = model.n_targets
         self.n_rows = 0
         self._model = model
         self._absolute = 0.0
@@ -101,7 +101,7 @@ class _Values:
 
     def add(self, scores: HostArray, y: HostArray) -> None:
         y = y.reshape(len(y), -1).astype(np.float64)
-        errors = self._model.labels(scores).reshape(len(y), -1) - y
+        errors = self._model.central(scores).reshape(len(y), -1) - y
         self._anchor = y[:1] if self._anchor is None else self._anchor
         self.n_rows += len(y)
         self._squares += (errors**2).sum(axis=0)

@@ -73,7 +73,7 @@ class _Sample:
 
     def __init__(self, model: KernelModel, n_rows: int) -> None:
         self._model, self._step, self._start = model, max(1, n_rows // _SAMPLE_ROWS), 0
-        self._targets: list[HostArray] = [np.empty((0, model.coef.shape[1]))]
+        self._targets: list[HostArray] = [np.empty((0, model.n_targets))]
         self._predictions = list(self._targets)
 
     def add(self, scores: HostArray, y: HostArray) -> None:
@@ -81,9 +81,9 @@ class _Sample:
             return
         chosen = slice(-self._start % self._step, None, self._step)
         self._start += len(y)
-        targets = y[chosen].reshape(-1, self._model.coef.shape[1]).astype(np.float64)
+        targets = y[chosen].reshape(-1, self._model.n_targets).astype(np.float64)
         self._targets.append(targets)
-        self._predictions.append(self._model.labels(scores[chosen]).reshape(targets.shape))
+        self._predictions.append(self._model.central(scores[chosen]).reshape(targets.shape))
 
     def arrays(self) -> tuple[HostArray, HostArray]:
         return np.concatenate(self._targets), np.concatenate(self._predictions)

@@ -64,7 +64,7 @@ def trained_schema(model: KernelModel) -> TableSchema:
         model.encoding,
         model.scaling,
         "regression" if regression else "classification",
-        int(model.coef.shape[1]) if regression else 1,
+        model.n_targets if regression else 1,
         model.classes,
     )
 

@@ -38,9 +38,9 @@ def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
             f"the categories of column {coded!r} have other numbers in the store {store.path} than in the training "
             "data; ingest it with --like and the training store"
         )
-    if targets and info.task == model.task == "regression" and info.n_targets != model.coef.shape[1]:
+    if targets and info.task == model.task == "regression" and info.n_targets != model.n_targets:
         raise DataError(
-            f"the model predicts {model.coef.shape[1]} targets, but the store {store.path} has {info.n_targets}; "
+            f"the model predicts {model.n_targets} targets, but the store {store.path} has {info.n_targets}; "
             "ingest the same targets as for training"
         )
     if targets and info.task != model.task:

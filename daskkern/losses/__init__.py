@@ -66,7 +66,7 @@ def parse_loss(loss: str | Loss) -> Loss:
         has = f"takes {', '.join(names)}" if names else "has no parameter"
         raise SpecError(f"got loss {loss!r}; the {name} loss {has}")
     try:
-        return kind(*(float(word) for word in words))
+        return kind(*(kind.parameter(word) for word in words))
     except SpecError:
         raise
     except ValueError:

@@ -7,7 +7,7 @@ the one that it needs in :attr:`daskkern.solvers.Solver.ability`.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import fields, is_dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -34,6 +34,16 @@ class Loss(ABC):
     @abstractmethod
     def gradient(self, f: Array, y: Array) -> Array:
         """Return the derivative (or a subgradient) with respect to `f`, shape (m, c), one row a sample."""
+
+    @property
+    def heads(self) -> int:
+        """Outputs for each target of a regression; 1 but for losses that predict several numbers."""
+        return 1
+
+    @staticmethod
+    def parameter(word: str) -> Any:
+        """Return the parameter that a word after the name of a loss means. ValueError for other words."""
+        return float(word)
 
     def spec(self) -> str:
         """Return what :func:`parse_loss` reads: the name, and after it the parameters, as in ``"huber:1.0"``."""

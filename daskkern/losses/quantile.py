@@ -1,10 +1,12 @@
 """The quantile loss."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
+from daskkern.errors import SpecError
 from daskkern.losses.base import Loss, check_parameter
 from daskkern.losses.elementwise import EDGE, within
 
@@ -15,8 +17,9 @@ class Quantile(Loss):
 
     Parameters
     ----------
-    q : float
-        Between 0 and 1: the share of targets that are to lie below the prediction.
+    q : float or tuple of float
+        Between 0 and 1: the share of targets that are to lie below the prediction. Several, ascending, give one target
+        as many outputs, one for each; as a string ``"quantile:0.1,0.5,0.9"``.
 
     References
     ----------
@@ -26,19 +29,49 @@ class Quantile(Loss):
     name: ClassVar[str] = "quantile"
     tasks: ClassVar[frozenset[str]] = frozenset({"regression"})
 
-    q: float = 0.5
+    q: float | tuple[float, ...] = 0.5
 
     def __post_init__(self) -> None:
-        check_parameter(self.name, "q", self.q, 1)
+        if isinstance(self.q, list | tuple):
+            object.__setattr__(self, "q", tuple(self.q))
+        for q in self.levels:
+            check_parameter(self.name, "q", q, 1)
+        if not self.levels or any(not low < high for low, high in pairwise(self.levels)):
+            raise SpecError(f"got q={self.q!r} for the quantile loss; give one number, or several that ascend")
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The quantiles, ascending."""
+        return self.q if isinstance(self.q, tuple) else (self.q,)
+
+    @property
+    def heads(self) -> int:
+        return len(self.levels)
+
+    @staticmethod
+    def parameter(word: str) -> Any:
+        found = tuple(float(part) for part in word.split(","))
+        return found if len(found) > 1 else found[0]
+
+    def spec(self) -> str:
+        return f"{self.name}:{','.join(str(float(q)) for q in self.levels)}"
 
     def value(self, f: Array, y: Array) -> Array:
-        return namespace_of(f).maximum(self.q * (y - f), (1 - self.q) * (f - y)).sum(axis=1)
+        q = self._q(f)
+        return namespace_of(f).maximum(q * (y - f), (1 - q) * (f - y)).sum(axis=1)
 
     def gradient(self, f: Array, y: Array) -> Array:
-        return (1 - self.q) * (f > y).astype(f.dtype) - self.q * (f < y).astype(f.dtype)
+        q = self._q(f)
+        return (1 - q) * (f > y).astype(f.dtype) - q * (f < y).astype(f.dtype)
 
     def conjugate(self, slope: Array, y: Array) -> Array:
-        return within(slope * y, (slope >= -self.q - EDGE) & (slope <= 1 - self.q + EDGE))
+        q = self._q(slope)
+        return within(slope * y, (slope >= -q - EDGE) & (slope <= 1 - q + EDGE))
 
     def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
-        return namespace_of(z).clip((y - z) / Q + u, self.q - 1, self.q)
+        q = self._q(z)
+        return namespace_of(z).clip((y - z) / Q + u, q - 1, q)
+
+    def _q(self, f: Array) -> Any:
+        """Return the quantile, or those of the outputs (c,)."""
+        return namespace_of(f).asarray(self.q, f.dtype) if isinstance(self.q, tuple) else self.q

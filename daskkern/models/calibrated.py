@@ -10,7 +10,7 @@ from daskkern.calibration import Calibration, Posterior, conformal_quantile
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import ModelError
 from daskkern.kernels import Kernel
-from daskkern.losses import Loss, Probabilistic, parse_loss
+from daskkern.losses import Loss, Probabilistic, Quantile, parse_loss
 from daskkern.models.posterior import PosteriorFactor
 
 
@@ -37,6 +37,11 @@ class CalibratedScores:
     def n_outputs(self) -> int:
         """Scores c of a row."""
         return int(self.coef.shape[1]) // self.scores_each
+
+    @property
+    def n_targets(self) -> int:
+        """Targets of a regression: outputs, but for several quantiles of one target."""
+        return self.n_outputs // self.loss_function.heads
 
     @property
     def loss_function(self) -> Loss:
@@ -87,7 +92,8 @@ class CalibratedScores:
 
         Predictions minus and plus a quantile of the absolute errors on the calibration rows, of each target by itself.
         Where these rows were set aside, the interval of a new row has its target with a probability of at least
-        `confidence`, on average over rows.
+        `confidence`, on average over rows. Of several quantiles, the lowest and the highest are moved apart, or
+        together, so that the width differs from row to row (conformalized quantile regression).
 
         Raises
         ------
@@ -135,8 +141,8 @@ class CalibratedScores:
         found = self._recorded("regression", "standard deviations").posterior
         if found is None:
             raise ModelError(
-                "the columns of the model are explicit features, which have no posterior variance here; fit with "
-                "landmarks, or all rows as centres"
+                "models of explicit features, which have no posterior variance here, or of several quantiles, have no "
+                "standard deviations; fit with landmarks or all rows as centres, and with loss 'squared'"
             )
         return found
 
@@ -154,6 +160,14 @@ class CalibratedScores:
         result: HostArray = loss.probabilities(scores)
         return result
 
+    def central(self, scores: HostArray) -> HostArray:
+        """Return predictions (n,) or (n, t) of regression targets; of several quantiles, the one nearest to 1/2."""
+        loss, values = self.loss_function, self.labels(scores)
+        if not isinstance(loss, Quantile) or loss.heads == 1:
+            return values
+        middle: HostArray = values[:, int(np.argmin(np.abs(np.asarray(loss.levels) - 0.5)))]
+        return middle
+
     def sets(self, scores: HostArray, confidence: float) -> HostArray:
         """Return sets of labels for scores (n, c); see :meth:`predict_set`."""
         q = conformal_quantile(self._recorded("classification", "sets of labels").scores, confidence)
@@ -164,6 +178,10 @@ class CalibratedScores:
         """Return intervals for scores (n, c); see :meth:`predict_interval`."""
         q = conformal_quantile(self._recorded("regression", "intervals").scores, confidence)
         values = self.labels(scores)
+        if self.loss_function.heads > 1:
+            low, high = values[:, 0] - q[0], values[:, -1] + q[0]
+            middle = (low + high) / 2
+            return np.stack([np.minimum(low, middle), np.maximum(high, middle)], axis=-1)
         width = q if values.ndim == 2 else q[0]
         return np.stack([values - width, values + width], axis=-1)
 

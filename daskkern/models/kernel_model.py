@@ -185,7 +185,7 @@ class KernelModel(CalibratedScores):
         return scores[:, 1] - scores[:, 0] if self.classes is not None and len(self.classes) == 2 else scores
 
     def predict(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
-        """Return class labels (n,), or regression targets (n,) or (n, t); see :meth:`decision_function`."""
+        """Return class labels (n,), targets (n,) or (n, t), or quantiles (n, q); see :meth:`decision_function`."""
         return self.labels(self.scores(self.check(X), scaled=scaled, threads=threads))
 
     def scores(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
@@ -232,6 +232,8 @@ class KernelModel(CalibratedScores):
                 values = values * self.target_scale
             if self.target_shift is not None:
                 values = values + self.target_shift
+            if self.loss_function.heads > 1:
+                return np.sort(values, axis=1)
             return values[:, 0] if self.single_target else values
         return self.class_array()[decode(scores)]
 

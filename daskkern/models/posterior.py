@@ -13,7 +13,7 @@ from daskkern.errors import DataError
 from daskkern.kernels import Kernel
 
 MOST_POINTS = 2_000
-_STREAM = 73
+_STREAM = 94
 _BLOCK = 4096
 _JITTER = 1e-12
 

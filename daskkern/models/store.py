@@ -166,7 +166,7 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
         provenance=dict(attributes["provenance"]),
         target_names=None if targets is None else tuple(map(str, targets)),
         encoding=_encoding(attributes.get("encoding"), features, where),
-        calibration=_calibration(group, attributes.get("calibration"), classes, outputs, where),
+        calibration=_calibration(group, attributes.get("calibration"), classes, outputs, parse_loss(loss).heads, where),
     )
     width = 0 if model.scaling.kind == "none" else features
     if len(model.scaling.shift) != width or len(model.scaling.scale) != width:
@@ -179,12 +179,13 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
 
 
 def _calibration(
-    group: zarr.Group, value: Any, classes: tuple[ClassLabel, ...] | None, outputs: int, where: str
+    group: zarr.Group, value: Any, classes: tuple[ClassLabel, ...] | None, outputs: int, heads: int, where: str
 ) -> Calibration | None:
     if value is None:  # also of models written before the attribute existed
         return None
     try:
-        return Calibration.from_json(value, _array(group, _SCORES, where), len(classes or ()), outputs)
+        scores = _array(group, _SCORES, where)
+        return Calibration.from_json(value, scores, len(classes or ()), outputs // heads, signed=heads > 1)
     except ModelError as error:
         raise ModelError(
             f"the model {where} is damaged: {str(error).removeprefix(f'the model {where} is damaged: ')}"

@@ -258,7 +258,7 @@ def _share(part: float, whole: float) -> str:
 
 
 def _targets(model: KernelModel) -> int:
-    return int(model.coef.shape[1] // model.scores_each)
+    return model.n_targets
 
 
 def _label(name: str) -> str:

@@ -49,7 +49,7 @@ class Targets:
     @property
     def n_outputs(self) -> int:
         """Columns c of the encoded targets."""
-        return n_outputs(self.loss, self.n_classes) if self.n_classes else self.n_targets
+        return n_outputs(self.loss, self.n_classes) if self.n_classes else self.n_targets * self.loss.heads
 
     def encode(self, y: HostArray) -> HostArray:
         """Return encoded targets (m, c) for codes (m,) or values (m, t)."""
@@ -58,7 +58,12 @@ class Targets:
             return self._less(codes) if self._moves_targets else codes
         assert self.shift is not None
         assert self.scale is not None
-        return ((y - self.shift) / self.scale).astype(self.dtype)
+        values = ((y - self.shift) / self.scale).astype(self.dtype)
+        return values if self.loss.heads == 1 else np.repeat(values, self.loss.heads, axis=1)
+
+    def of_outputs(self, values: FloatArray | None) -> FloatArray | None:
+        """Return what each output (c,) has of values of the targets (t,)."""
+        return None if values is None else np.repeat(values, self.loss.heads)
 
     @property
     def moved(self) -> Loss:
@@ -168,6 +173,11 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
 def _regression(rows: Rows, settings: FitSettings) -> Targets:
     if settings.class_weight is not None:
         raise SpecError("got class_weight for a regression task, which has no classes; use sample weights")
+    if settings.loss.heads > 1 and rows.n_targets > 1:
+        raise SpecError(
+            f"got the loss {settings.loss.spec()!r} for {rows.n_targets} targets; several quantiles are for one "
+            "target: fit each target by itself"
+        )
     total, first, second = 0.0, np.zeros(rows.n_targets), np.zeros(rows.n_targets)
     # Deviations from one of the targets keep the digits of targets far from 0.
     anchor: FloatArray = np.asarray(rows.read(0, 1, Fields.y).y, np.float64)[0]

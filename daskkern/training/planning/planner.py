@@ -95,7 +95,7 @@ def upper_bound_plan(
         m=m,
         window=window if basis.needs_projection else 1,
         n=n,
-        n_outputs=len(classes) if classes else source.info.n_targets,
+        n_outputs=len(classes) if classes else source.info.n_targets * settings.loss.heads,
         window_rows=plan.chunk_rows if solver.preparation == "eigenbasis" else most_window_rows(plan),
         chunk_rows=plan.chunk_rows,
         validation=held_out if settings.early_stopping is not None else 0,

@@ -16,6 +16,7 @@ from daskkern.calibration import (
     Posterior,
     ScoreScaling,
     absolute_errors,
+    beyond_quantiles,
     calibration_error,
     fit_scaling,
     label_scores,
@@ -44,7 +45,7 @@ from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS
 from daskkern.training.setup.feature_blocks import blocks_of
 from daskkern.training.setup.prepared import Prepared
 
-_STREAM = 72
+_STREAM = 92
 _COLUMNS = 1000
 _PARTIAL_ROWS = 500  # of each of many calls
 _MATRICES = 5  # of float64 that are held at once, in a tenth of the memory
@@ -87,7 +88,8 @@ def _out_of_sample(model: KernelModel, prepared: Prepared, job: FitJob) -> tuple
     assert prepared.held is not None
     budget = job.settings.memory_budget
     loss = job.settings.loss
-    most = most_rows(1 if loss == Squared() else prepared.targets.n_outputs)
+    one_factor = loss == Squared() or not isinstance(loss, Curved)
+    most = most_rows(1 if one_factor else prepared.targets.n_outputs)
     most = min(most, _PARTIAL_ROWS) if job.settings.rows_follow else most
     if budget is not None:
         most = min(most, int((budget / 10 / (8 * _MATRICES)) ** 0.5))
@@ -233,6 +235,10 @@ def _of_values(
     known: HostArray,
 ) -> Calibration:
     scale = 1.0 if model.target_scale is None else model.target_scale
+    if job.settings.loss.heads > 1:
+        values = np.sort(scores[known] * scale, axis=1)
+        beyond = beyond_quantiles(values[:, 0], values[:, -1], sample.y[known, 0] * np.ravel(scale)[0])
+        return Calibration(method, len(beyond), beyond)
     errors = (sample.y - scores)[known] * scale
     posterior = _posterior(model, prepared, job, method, sample, errors, known)
     return Calibration(method, len(errors), absolute_errors(errors), posterior=posterior)

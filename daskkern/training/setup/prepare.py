@@ -30,7 +30,7 @@ from daskkern.training.setup.row_sharded import prepare_rows
 from daskkern.training.setup.scaling import learn_scaling, scaled_points, with_scaling
 from daskkern.training.setup.shared import fewer_columns, is_all, some_rows
 
-_VALID, _CALIBRATION = 53, 71
+_VALID, _CALIBRATION = 53, 93
 
 
 def prepare(source: RowSource, settings: FitSettings, held_out: bool, earlier: Prepared | None = None) -> Prepared:
