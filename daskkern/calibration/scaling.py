@@ -51,6 +51,12 @@ class ScoreScaling:
         result: HostArray = softmax(logits).astype(scores.dtype)
         return result
 
+    def each(self, scores: HostArray) -> HostArray:
+        """Return the probability of each of several labels (m, c), ``1 / (1 + exp(-scale s))``."""
+        logits = self.scale * scores.astype(np.float64)
+        result: HostArray = (0.5 * (np.tanh(0.5 * logits) + 1)).astype(scores.dtype)
+        return result
+
 
 def two_columns(scores: HostArray) -> HostArray:
     """Return scores (m, n_classes): 0 and the score where there is a single one for two classes."""

@@ -41,6 +41,21 @@ def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any,
     return array_source(X, np.asarray(y, np.float64), weight, None)
 
 
+def multilabel_arrays(
+    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool = True
+) -> ArraySource:
+    """Return rows with several labels, a dense or sparse table of 0 and 1, as a source; see :func:`labelled_arrays`."""
+    y = y.toarray() if is_sparse(y) else y
+    X, y, weight = _checked(estimator, X, y, sample_weight, reset, multi_output=True)
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "fiub" or not np.isin(labels, (0, 1)).all():
+        raise DataError(
+            f"got y of shape {labels.shape} with other values than 0 and 1; give one class a row, or a table of labels "
+            "that are 0 or 1"
+        )
+    return array_source(X, labels.astype(np.float64), weight, None)
+
+
 def _checked(
     estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, reset: bool, **targets: bool
 ) -> tuple[Any, Any, HostArray | None]:

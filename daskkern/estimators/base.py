@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 from daskkern.basis import BasisSpec
@@ -39,8 +40,8 @@ class KernelEstimator(ModelEstimator):
 
     _shared_parameters = ("client", "callbacks")
 
-    def fit_settings(self, n_rows: int | None = None) -> FitSettings:
-        """Return the parameters as checked settings for a fit to `n_rows` rows. SpecError names an invalid one."""
+    def fit_settings(self, n_rows: int | None = None, task: str | None = None) -> FitSettings:
+        """Return the parameters as checked settings for a fit to rows of this number and task, or raise SpecError."""
         early = None
         if self.early_stopping:
             early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
@@ -69,6 +70,7 @@ class KernelEstimator(ModelEstimator):
             class_intercept=bool(self.fit_intercept),
             learn_features=parse_feature_learning(self.learn_features),
             calibrate=self.calibrate,
+            multilabel=task == "regression" and is_classifier(self),
         )
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
@@ -118,7 +120,7 @@ class KernelEstimator(ModelEstimator):
 
     def _submit(self, source: RowSource, validation: RowSource | None, out: Any) -> FitHandle:
         """Submit a detached fit to `source`."""
-        source, settings = self._named(source), self.fit_settings(source.info.n_rows)
+        source, settings = self._named(source), self.fit_settings(source.info.n_rows, source.info.task)
         client = active_client(self.client)
         if out is None or client is None:
             what = "out=, where a worker writes the model" if out is None else "a client of a cluster to run on"
@@ -139,7 +141,7 @@ class KernelEstimator(ModelEstimator):
         """Fit to `source` and set the attributes that classifier and regressor share."""
         if out is not None:
             raise SpecError(f"got out={out!r} without detach=True; call save() after the fit instead")
-        source, settings = self._named(source), self.fit_settings(source.info.n_rows)
+        source, settings = self._named(source), self.fit_settings(source.info.n_rows, source.info.task)
         client = active_client(self.client)
         with self._listening(settings.max_epochs) as listener:
             result = fit(
@@ -179,7 +181,7 @@ class KernelEstimator(ModelEstimator):
                 f"got partial_fit on a model of {self.model_.nbytes:,} bytes, whose state is too large for a rank's "
                 "memory; to continue on the same rows, call fit with warm_start=True"
             )
-        settings = replace(self.fit_settings(), max_epochs=1, rows_follow=True)
+        settings = replace(self.fit_settings(None, source.info.task), max_epochs=1, rows_follow=True)
         policy, client = CheckpointPolicy(carry=True), active_client(self.client)
         with self._listening(1) as listener:
             result = fit(

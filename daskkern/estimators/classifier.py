@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import dask.array as da
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -12,9 +13,9 @@ from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
-from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
-from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
+from daskkern.estimators.class_inputs import class_source, validation_rows
+from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels
 from daskkern.estimators.uncertainty import ClassUncertainty
 from daskkern.evaluation.lazy_scores import lazy_accuracy
@@ -23,7 +24,6 @@ from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
-from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
 
 
@@ -176,6 +176,11 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         self.verbose, self.callbacks = verbose, callbacks
         self.learn_features, self.calibrate = learn_features, calibrate
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def fit(
         self,
         X: Any,
@@ -192,8 +197,9 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         ----------
         X : path, URL, Zarr group, dask array (n, d) or array-like (n, d)
             A store brings its own targets and weights. Dask arrays are never gathered. NumPy arrays are not copied.
-        y : dask array or array-like (n,), optional
-            Class labels of one kind: strings, integers, floats or booleans.
+        y : dask array or array-like (n,), or (n, c) of 0 and 1, optional
+            Class labels of one kind: strings, integers, floats or booleans. A dense or sparse table says which of
+            several labels each row has; in a store, several regression targets of 0 and 1.
         sample_weight : dask array or array-like (n,), optional
         validation : store or (X, y), optional
             Rows for early stopping, in place of a share of the training rows, and to be scored after each epoch.
@@ -208,8 +214,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         daskkern.errors.DaskkernError
             With one sentence: what was given, what was expected, what to do.
         """
-        source, known = self._source(X, y, sample_weight)
-        watched = validation_source(validation, lambda X, y: labelled_rows(X, y, known))
+        source, known = class_source(self, X, y, sample_weight)
+        watched = validation_source(validation, lambda X, y: validation_rows(X, y, source, known))
         if detach:
             return self._submit(source, watched, out)
         self._fit_source(source, watched, out)
@@ -239,26 +245,10 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
             For rows of another kind than before, labels outside the classes, or changed settings.
         """
         begun = getattr(self, "_carried", None) is not None
-        source, known = self._source(X, y, sample_weight, self._known(classes), reset=not begun)
+        source, known = class_source(self, X, y, sample_weight, self._known(classes), reset=not begun)
         self._go_on(source)
         self.classes_ = known
         return self
-
-    def _source(
-        self, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
-    ) -> tuple[RowSource, HostArray]:
-        """Return the rows as a source, and the classes. DataError for classes other than `known`."""
-        if is_lazy(X):
-            blocks, classes = lazy_source(X, y, sample_weight, "classification", known)
-            assert classes is not None
-            return blocks, classes
-        if not is_store(X):
-            return labelled_arrays(self, X, y, sample_weight, known, reset=reset)
-        source = store_source(X, y, sample_weight, "classification")
-        labels = np.array(source.info.classes)
-        if known is not None and set(labels.tolist()) != set(known.tolist()):
-            raise DataError(f"the store {X} has the classes {labels.tolist()}, the model {known.tolist()}")
-        return source, labels
 
     def _known(self, classes: Any) -> HostArray | None:
         """Return the classes of the model, or the given ones for a new model, ascending."""
@@ -271,22 +261,38 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         return mine
 
     def decision_function(self, X: Any) -> Any:
-        """Return scores (n, n_classes), or (n,) for two classes; lazy for a dask array."""
+        """Return scores (n, n_classes), or (n,) for two classes, or (n, c) of several labels; lazy for a dask array."""
         check_is_fitted(self, "model_")
-        k = len(self.classes_)
-        return self._apply(X, self.model_.decisions, np.empty(0 if k == 2 else (0, k), self.model_.coef.dtype))
+        shape = (0, len(self.classes_)) if self._has_several or len(self.classes_) > 2 else (0,)
+        return self._apply(X, self.model_.decisions, np.empty(shape, self.model_.coef.dtype))
 
     def predict(self, X: Any) -> Any:
-        """Return class labels (n,): NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
+        """Return class labels (n,), or several of 0 and 1 (n, c): NumPy in, NumPy out; dask in, lazy dask out.
+
+        A store is streamed. Labels follow the sign, or the largest, of the scores.
+        """
         check_is_fitted(self, "model_")
+        if self._has_several:
+            return self._apply(X, self.model_.labels, np.empty((0, len(self.classes_)), np.int64))
         return self._apply(X, Labels(self.classes_), self.classes_[:0])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy on arrays with labels `y`, or on a store, in one streaming pass."""
+        """Return the accuracy on arrays with labels `y`, or on a store, in one streaming pass.
+
+        Of several labels, the share of the rows whose labels are all right.
+        """
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)
             return float(score_store(self.model_, open_store(X)).accuracy or 0.0)
-        if is_lazy(X):
-            return lazy_accuracy(self.predict(X), y, sample_weight)
-        return float(super().score(X, y, sample_weight))
+        if not is_lazy(X):
+            return float(super().score(X, y, sample_weight))
+        predicted = self.predict(X)
+        if not self._has_several:
+            return lazy_accuracy(predicted, y, sample_weight)
+        right = (predicted == y).all(axis=1)
+        return lazy_accuracy(right, da.ones_like(right), sample_weight)
+
+    @property
+    def _has_several(self) -> bool:
+        return self.model_.task == "multilabel"

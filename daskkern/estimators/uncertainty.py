@@ -26,7 +26,7 @@ class ClassUncertainty(KernelEstimator):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
-        """Return class probabilities (n, n_classes), columns ordered as `classes_`; lazy for a dask array.
+        """Return class probabilities (n, n_classes), or (n, c) of several labels; lazy for a dask array.
 
         The scores of any loss become probabilities by the calibration of the model; see
         :meth:`daskkern.models.KernelModel.predict_proba`.

@@ -1,68 +1,17 @@
 """Metrics accumulated block by block: memory does not grow with the number of rows."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
-from daskkern.evaluation.score_bins import CalibrationBin, Ranking, Trust
+from daskkern.evaluation.label_metrics import SeveralLabels
+from daskkern.evaluation.measures import Score
+from daskkern.evaluation.score_bins import Ranking, Trust
 from daskkern.losses import decode
 from daskkern.models import KernelModel
 
-
-@dataclass(frozen=True)
-class Score:
-    """Metrics of a model on some rows, None where not defined for its task or loss. Fractions, target units.
-
-    Attributes
-    ----------
-    n_rows : int
-    accuracy, error : float
-    confusion : tuple of tuples of int
-        Rows of each true class (rows of the table) by predicted class, in the order of `classes`. Rows with a label
-        unknown to the model are counted in `unknown` only.
-    classes : tuple
-    unknown : int
-    roc_auc : float
-        Area under the ROC curve, for several classes the mean over one-vs-rest. Scores are sorted into at least
-        4 million / c bins by value; those in one bin count as ties, so that the area errs by at most half of the
-        share of pairs that fall into one bin.
-    log_loss, brier : float
-        Of the probabilities: minus the mean logarithm of the true class's, and the mean of ``sum_k (p_k - y_k)^2``
-        over classes, halved for two classes (scikit-learn's convention).
-    calibration : tuple of CalibrationBin
-        By the largest probability; empty bins are left out.
-    calibration_error : float
-        The mean difference between confidence and accuracy over rows (expected calibration error, 15 equal ranges).
-    rmse, mae, r2 : float
-    """
-
-    n_rows: int
-    accuracy: float | None = None
-    error: float | None = None
-    rmse: float | None = None
-    mae: float | None = None
-    r2: float | None = None
-    roc_auc: float | None = None
-    log_loss: float | None = None
-    brier: float | None = None
-    calibration_error: float | None = None
-    classes: tuple[ClassLabel, ...] | None = None
-    confusion: tuple[tuple[int, ...], ...] | None = None
-    unknown: int | None = None
-    calibration: tuple[CalibrationBin, ...] | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the defined fields as JSON values; None for an undefined one, such as R2 of equal targets."""
-        known: dict[str, object] = {}
-        for key, value in vars(self).items():
-            if key == "calibration" and value is not None:
-                known[key] = [vars(part) for part in value]
-            elif value is not None:
-                known[key] = None if isinstance(value, float) and value != value else value
-        return known
+__all__ = ["MetricAccumulator", "Score"]
 
 
 class MetricAccumulator:
@@ -71,7 +20,9 @@ class MetricAccumulator:
     def __init__(self, model: KernelModel, classes: tuple[ClassLabel, ...] | None) -> None:
         self._model = model
         self._classes = None if model.classes is None else _Classes(model, classes)
-        self._values = _Values(model) if model.classes is None else None
+        self._values: _Values | SeveralLabels | None = None
+        if model.classes is None:
+            self._values = SeveralLabels(model) if model.task == "multilabel" else _Values(model)
 
     def add(self, scores: HostArray, y: HostArray) -> None:
         """Add a block of scores (m, c) and targets: codes (m,), or values (m,) or (m, t)."""

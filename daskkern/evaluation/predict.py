@@ -40,9 +40,9 @@ def predict_store(
     shapes = [(n, *like.shape[1:]), (n, model.coef.shape[1])]
     dtypes = [like.dtype, model.coef.dtype]
     probable = model.has_probabilities
-    if probable and model.classes is not None:
+    if probable:
         names.append("probability")
-        shapes.append((n, len(model.classes)))
+        shapes.append((n, model.n_outputs if model.classes is None else len(model.classes)))
         dtypes.append(model.coef.dtype)
     if any(dtype.kind == "O" for dtype in dtypes):
         raise ModelError("the model's classes are of several kinds, which cannot be written as one array")

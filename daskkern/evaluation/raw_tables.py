@@ -56,7 +56,7 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
 
 def trained_schema(model: KernelModel) -> TableSchema:
     """Return the schema of the rows that `model` was trained on."""
-    regression = model.task == "regression"
+    regression = model.task != "classification"
     return TableSchema(
         model.n_features,
         model.feature_names,

@@ -38,12 +38,13 @@ def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
             f"the categories of column {coded!r} have other numbers in the store {store.path} than in the training "
             "data; ingest it with --like and the training store"
         )
-    if targets and info.task == model.task == "regression" and info.n_targets != model.n_targets:
+    task = "regression" if model.task == "multilabel" else model.task
+    if targets and info.task == task == "regression" and info.n_targets != model.n_targets:
         raise DataError(
             f"the model predicts {model.n_targets} targets, but the store {store.path} has {info.n_targets}; "
             "ingest the same targets as for training"
         )
-    if targets and info.task != model.task:
+    if targets and info.task != task:
         raise ModelError(
             f"got a {model.task} model to score on the store {store.path}, whose task is {info.task or 'unknown'}; "
             "give a store with the same kind of target"

@@ -6,7 +6,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.backend.concurrency import product_threads
-from daskkern.calibration import Calibration, Posterior, conformal_quantile
+from daskkern.calibration import Calibration, Posterior, ScoreScaling, conformal_quantile
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import ModelError
 from daskkern.kernels import Kernel
@@ -52,10 +52,10 @@ class CalibratedScores:
     def has_probabilities(self) -> bool:
         """Whether :meth:`predict_proba` gives probabilities: with a calibration, or a logistic loss."""
         calibrated = self.calibration is not None and self.calibration.scaling is not None
-        return self.task == "classification" and (calibrated or isinstance(self.loss_function, Probabilistic))
+        return self.task != "regression" and (calibrated or isinstance(self.loss_function, Probabilistic))
 
     def predict_proba(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
-        """Return class probabilities (n, n_classes), columns in the order of `classes`.
+        """Return class probabilities (n, n_classes), columns in the order of `classes`, or (n, t) of several labels.
 
         They are those of the calibration; without one, those of a logistic loss. With class weights in the fit, they
         are frequencies of the unweighted rows, and the most probable class need not be the predicted label.
@@ -154,6 +154,8 @@ class CalibratedScores:
                 "classifier with calibrate=True, or with loss 'logistic' or 'multinomial_logistic'"
             )
         scaling = None if self.calibration is None else self.calibration.scaling
+        if self.task == "multilabel":
+            return (scaling or ScoreScaling(1.0)).each(scores)
         if scaling is not None:
             return scaling.probabilities(scores)
         loss: Any = self.loss_function

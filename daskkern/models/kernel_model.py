@@ -48,7 +48,7 @@ class KernelModel(CalibratedScores):
         a above.
     loss : str
         Name of the loss it was trained with.
-    task : "classification" or "regression"
+    task : "classification", "multilabel" (each target is a label of 0 or 1) or "regression"
     classes : tuple or None
         Class labels by code.
     scaling : Scaling
@@ -218,7 +218,9 @@ class KernelModel(CalibratedScores):
                 )
                 found = self.kernel.matvec(to_device(cast, here.xp), here.points, here.coef)
                 found = to_host(best_of(found, each))
-                out[rows] = found if self.classes is None or self.target_shift is None else found + self.target_shift
+                out[rows] = (
+                    found if self.task == "regression" or self.target_shift is None else found + self.target_shift
+                )
             if not np.isfinite(out[rows]).all():
                 bad = rows.start + int(np.flatnonzero(~np.isfinite(out[rows]).all(axis=1))[0])
                 raise DataError(f"row {bad} has values too large for {self.points.dtype}: its score is not a number")
@@ -235,6 +237,8 @@ class KernelModel(CalibratedScores):
             if self.loss_function.heads > 1:
                 return np.sort(values, axis=1)
             return values[:, 0] if self.single_target else values
+        if self.task == "multilabel":
+            return (scores > 0).astype(np.int64)
         return self.class_array()[decode(scores)]
 
     def class_array(self) -> HostArray:

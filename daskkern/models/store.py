@@ -140,9 +140,10 @@ def _attributes(model: KernelModel) -> dict[str, Any]:
 def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> KernelModel:
     points, coef = _points(group, where), _array(group, "coef", where)
     loss, task = attributes["loss"], attributes["task"]
-    if task not in parse_loss(loss).tasks:
+    if ("classification" if task == "multilabel" else task) not in parse_loss(loss).tasks:
         raise ModelError(f"the model {where} is damaged: its loss {loss!r} does not fit task {task!r}")
     classes = _classes(attributes["classes"], where)
+    n_classes = 2 if task == "multilabel" else len(classes or ())  # of each label
     names, targets = attributes["feature_names"], attributes.get("target_names")
     each = int(attributes.get("scores_each", 1))  # older models have none
     if each < 1 or coef.shape[1] % each:
@@ -166,7 +167,9 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
         provenance=dict(attributes["provenance"]),
         target_names=None if targets is None else tuple(map(str, targets)),
         encoding=_encoding(attributes.get("encoding"), features, where),
-        calibration=_calibration(group, attributes.get("calibration"), classes, outputs, parse_loss(loss).heads, where),
+        calibration=_calibration(
+            group, attributes.get("calibration"), n_classes, outputs, parse_loss(loss).heads, where
+        ),
     )
     width = 0 if model.scaling.kind == "none" else features
     if len(model.scaling.shift) != width or len(model.scaling.scale) != width:
@@ -179,13 +182,13 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
 
 
 def _calibration(
-    group: zarr.Group, value: Any, classes: tuple[ClassLabel, ...] | None, outputs: int, heads: int, where: str
+    group: zarr.Group, value: Any, n_classes: int, outputs: int, heads: int, where: str
 ) -> Calibration | None:
     if value is None:  # also of models written before the attribute existed
         return None
     try:
         scores = _array(group, _SCORES, where)
-        return Calibration.from_json(value, scores, len(classes or ()), outputs // heads, signed=heads > 1)
+        return Calibration.from_json(value, scores, n_classes, outputs // heads, signed=heads > 1)
     except ModelError as error:
         raise ModelError(
             f"the model {where} is damaged: {str(error).removeprefix(f'the model {where} is damaged: ')}"

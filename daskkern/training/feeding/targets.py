@@ -33,7 +33,8 @@ class Targets:
         Makes the mean weight of the training rows 1.
     dtype : str
     constant : (c,) float64 or None
-        Classification: the constant scores of least loss, which are added to the scores of the columns.
+        Classification, of one or several labels: the constant scores of least loss, which are added to those of the
+        columns.
     """
 
     loss: Loss
@@ -59,6 +60,8 @@ class Targets:
         assert self.shift is not None
         assert self.scale is not None
         values = ((y - self.shift) / self.scale).astype(self.dtype)
+        if self._moves_targets:
+            return self._less(values)
         return values if self.loss.heads == 1 else np.repeat(values, self.loss.heads, axis=1)
 
     def of_outputs(self, values: FloatArray | None) -> FloatArray | None:
@@ -107,6 +110,9 @@ def learn_targets(rows: Rows, settings: FitSettings) -> Targets:
     """
     if rows.task is None:
         raise DataError("the rows have no targets, so nothing can be fitted; ingest them with --target, or pass y")
+    if settings.multilabel:
+        check_multilabel(settings, rows.task)
+        return _multilabel(rows, settings)
     check_loss(settings.loss, rows.task)
     if rows.task == "regression":
         return _regression(rows, settings)
@@ -120,6 +126,20 @@ def check_loss(loss: Loss, task: str) -> None:
             f"got the {loss.name} loss for a {task} task; it is for {' and '.join(sorted(loss.tasks))}; "
             "choose another loss"
         )
+
+
+def check_multilabel(settings: FitSettings, task: str | None) -> None:
+    """Raise SpecError for settings that cannot fit several labels."""
+    check_loss(settings.loss, "classification")
+    if settings.loss.joint:
+        raise SpecError(
+            f"got the {settings.loss.name} loss for several labels, but it makes classes exclude each other; take a "
+            "loss of one output each, such as 'squared_hinge' or 'logistic'"
+        )
+    if settings.class_weight is not None or settings.sampling == "balanced":
+        raise SpecError("got class weights for several labels, which have no classes; pass sample_weight")
+    if task != "regression":
+        raise SpecError(f"got several labels to fit on rows for {task}; give a table of labels 0 and 1")
 
 
 def check_targets(rows: Rows) -> None:
@@ -168,6 +188,26 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
         shares = np.maximum(weights / total, 0.5 / rows.n_rows) if present.sum() > 1 else np.ones(len(classes))
         constant = best_constant(settings.loss, shares / shares.sum(), n_outputs(settings.loss, len(classes)))
     return Targets(settings.loss, len(classes), None, None, class_weight, scale, 1, settings.dtype, constant)
+
+
+def _multilabel(rows: Rows, settings: FitSettings) -> Targets:
+    total, ones = 0.0, np.zeros(rows.n_targets)
+    for block in _blocks(rows):
+        y: FloatArray = np.asarray(block.y, np.float64)
+        other = y[(y != 0) & (y != 1)]
+        if other.size:
+            raise DataError(f"got the label {other[0]:g} in a table of several labels; expected 0 and 1 only")
+        _check_weight(block.weight)
+        weight = np.ones(len(y)) if block.weight is None else block.weight
+        total += float(weight.sum())
+        ones += weight @ y
+    scale = _weight_scale(rows.n_rows, total)
+    constant = None
+    if settings.class_intercept:
+        least = 0.5 / rows.n_rows  # a label that no row has, or every row
+        constant = best_constant(settings.loss, np.clip(ones / total, least, 1 - least), max(2, rows.n_targets))
+    half = np.full(rows.n_targets, 0.5)  # labels become -1 and 1
+    return Targets(settings.loss, 0, half, half, None, scale, rows.n_targets, settings.dtype, constant)
 
 
 def _regression(rows: Rows, settings: FitSettings) -> Targets:

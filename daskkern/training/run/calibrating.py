@@ -68,7 +68,9 @@ def calibrated(model: KernelModel, prepared: Prepared, job: FitJob) -> KernelMod
     known = weight > 0
     if not known.any():
         return model
-    if sample.labelled:
+    if job.settings.multilabel:
+        found = _of_labels(model, method, scores[known], _is_one(prepared, sample)[known], weight[known])
+    elif sample.labelled:
         codes = decode(sample.y)[known]
         found = _of_classes(model, method, scores[known], codes, weight[known], sample.targets.class_weight)
     else:
@@ -139,6 +141,14 @@ def _left_out(model: KernelModel, prepared: Prepared, job: FitJob, sample: HeldS
 def _constant(prepared: Prepared) -> FloatArray:
     constant = prepared.targets.constant
     return np.zeros(prepared.targets.n_outputs) if constant is None else np.asarray(constant)
+
+
+def _is_one(prepared: Prepared, sample: HeldSample) -> HostArray:
+    """Return which of several labels rows have, (k, t) bool: encoded as -1 and 1, for least squares less a constant."""
+    targets = prepared.targets
+    moved = _constant(prepared) if targets.moved is targets.loss else 0.0
+    one: HostArray = sample.y + moved > 0
+    return one
 
 
 def _at_training_rows(
@@ -223,6 +233,15 @@ def _of_classes(
         log_loss(p, codes, weight),
         calibration_error(p, codes, weight),
     )
+
+
+def _of_labels(model: KernelModel, method: str, scores: FloatArray, y: HostArray, weight: FloatArray) -> Calibration:
+    """Return the calibration of several labels, one temperature for all."""
+    each, codes = np.repeat(weight, y.shape[1]), y.ravel().astype(np.int64)
+    found = _of_classes(model, method, scores.reshape(-1, 1), codes, each, None)
+    p = (found.scaling or ScoreScaling(1.0)).each(scores)
+    worst = np.where(y, 1 - p, p).max(axis=1)
+    return replace(found, n_rows=len(y), scores=np.sort(worst)[:, None])
 
 
 def _of_values(

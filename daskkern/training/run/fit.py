@@ -231,7 +231,7 @@ def _onwards(prepared: Prepared, before: Prepared | None, points: Any) -> Prepar
 
 def _model(job: FitJob, results: Sequence[FitRankResult], prepared: Prepared, history: History) -> KernelModel:
     settings, targets, info = replace(job.settings, alpha=prepared.alpha), prepared.targets, job.source.info
-    p = prepared.basis.n_columns
+    p, is_labelled = prepared.basis.n_columns, settings.multilabel or targets.n_classes > 0
     points = _points(results)
     coef = np.empty((p, targets.n_outputs * settings.solver.scores_each), settings.dtype)
     for result in results:
@@ -244,11 +244,11 @@ def _model(job: FitJob, results: Sequence[FitRankResult], prepared: Prepared, hi
         points=points,
         coef=coef,
         loss=settings.loss.spec(),
-        task="classification" if targets.n_classes else "regression",
+        task="multilabel" if settings.multilabel else "classification" if targets.n_classes else "regression",
         classes=info.classes,
         scaling=prepared.scaling,
-        target_shift=targets.constant if targets.n_classes else targets.of_outputs(targets.shift),
-        target_scale=targets.of_outputs(targets.scale),
+        target_shift=targets.constant if is_labelled else targets.of_outputs(targets.shift),
+        target_scale=None if is_labelled else targets.of_outputs(targets.scale),
         feature_names=info.feature_names,
         target_names=info.target_names,
         encoding=info.encoding,

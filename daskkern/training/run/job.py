@@ -12,7 +12,7 @@ from daskkern.solvers import check_fit
 from daskkern.solvers.declarations import check_declarations
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.targets import check_loss
+from daskkern.training.feeding.targets import check_loss, check_multilabel
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
@@ -81,7 +81,9 @@ class FitJob:
 
 def check_settings(settings: FitSettings, source: RowSource) -> None:
     """Raise SpecError for settings that cannot fit this source, before anything is started."""
-    if source.info.task is not None:
+    if settings.multilabel:
+        check_multilabel(settings, source.info.task)
+    elif source.info.task is not None:
         check_loss(settings.loss, source.info.task)
     scales_features(settings, source)
     check_feature_learning(settings, source)

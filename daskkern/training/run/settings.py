@@ -48,6 +48,8 @@ class FitSettings:
     device : "cpu", "gpu" or "auto"
     class_weight : "balanced", mapping from label to weight, or None
     early_stopping : EarlyStopping or None
+    multilabel : bool
+        The targets are several labels of 0 or 1, each learned by a classification loss of its own output.
     calibrate : bool or float
         Record in the model what its scores mean, :mod:`daskkern.training.run.calibrating`. A share of the rows is set
         aside for it, at most 2,000; with True, none where there are validation rows, or up to 10,000 rows.
@@ -121,6 +123,7 @@ class FitSettings:
     class_intercept: bool = False
     learn_features: FeatureLearning | None = None
     calibrate: bool | float = False
+    multilabel: bool = False
 
     def __post_init__(self) -> None:
         if not is_basis(self.basis):
@@ -241,6 +244,7 @@ class FitSettings:
             "precision": self.precision or self.dtype,
             "class_weight": weights,
             "early_stopping": early,
+            **({"multilabel": True} if self.multilabel else {}),
             **({"calibrate": self.calibrate} if self.calibrate else {}),
             "fit_intercept": bool(self.fit_intercept),
             "class_intercept": bool(self.class_intercept),

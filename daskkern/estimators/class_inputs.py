@@ -1,0 +1,63 @@
+"""Rows of a classifier: with one label each, or with several of 0 and 1, from arrays, dask arrays and stores."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from daskkern.arrays import HostArray
+from daskkern.data.rows.csr import is_sparse
+from daskkern.errors import DataError
+from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, multilabel_arrays, numeric_rows
+from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import StoreSource
+
+
+def class_source(
+    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
+) -> tuple[RowSource, HostArray]:
+    """Return rows as a source, and the classes, of several labels their numbers.
+
+    DataError for classes other than `known`.
+    """
+    if is_store(X):
+        return _store(X, y, sample_weight, known)
+    if _is_table(y):
+        several = np.arange(int(np.shape(y)[1]))
+        if is_lazy(X):
+            return lazy_source(X, y, sample_weight, "regression")[0], several
+        return multilabel_arrays(estimator, X, y, sample_weight, reset=reset), several
+    if is_lazy(X):
+        blocks, classes = lazy_source(X, y, sample_weight, "classification", known)
+        assert classes is not None
+        return blocks, classes
+    return labelled_arrays(estimator, X, y, sample_weight, known, reset=reset)
+
+
+def validation_rows(X: Any, y: Any, source: RowSource, classes: HostArray) -> RowSource:
+    """Return validation rows as a source for a fit to `source`."""
+    if source.info.task != "regression":
+        return labelled_rows(X, y, classes)
+    return numeric_rows(X, y.toarray() if is_sparse(y) else y)
+
+
+def _store(X: Any, y: Any, sample_weight: Any, known: HostArray | None) -> tuple[RowSource, HostArray]:
+    only_store(y, sample_weight)
+    found = StoreSource.at(X)
+    if found.info.task == "regression" and found.info.n_targets > 1:
+        return found, np.arange(found.info.n_targets)
+    source = store_source(X, y, sample_weight, "classification")
+    labels = np.array(source.info.classes)
+    if known is not None and set(labels.tolist()) != set(known.tolist()):
+        raise DataError(f"the store {X} has the classes {labels.tolist()}, the model {known.tolist()}")
+    return source, labels
+
+
+def _is_table(y: Any) -> bool:
+    """Return whether y has several columns."""
+    try:
+        shape = np.shape(y)
+    except ValueError:  # lists of different lengths
+        return False
+    return len(shape) == 2 and shape[1] > 1

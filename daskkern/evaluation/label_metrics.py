@@ -1,0 +1,42 @@
+"""Accuracy and calibration of several labels, block by block."""
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.evaluation.measures import Score
+from daskkern.evaluation.score_bins import Ranking, Trust
+from daskkern.models import KernelModel
+
+
+class SeveralLabels:
+    """Accumulated accuracy of rows, ranking of each label, and calibration of all labels together."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.n_rows = 0
+        self._model, self._right = model, 0
+        self._ranking, self._trust = Ranking(model.n_outputs), Trust(2)
+
+    def add(self, scores: HostArray, y: HostArray) -> None:
+        """Add a block of scores (m, c) and labels (m, c)."""
+        truth = np.asarray(y).reshape(len(y), -1) > 0
+        self.n_rows += len(truth)
+        self._right += int((self._model.labels(scores) == truth).all(axis=1).sum())
+        self._ranking.add(scores, truth)
+        if self._model.has_probabilities:
+            p = self._model.probabilities(scores).reshape(-1, 1)
+            self._trust.add(np.concatenate([1 - p, p], axis=1), truth.ravel().astype(np.int64))
+
+    def result(self) -> Score:
+        """Return the score of the rows added, of which there must be at least one."""
+        accuracy = self._right / self.n_rows
+        trusted = self._trust.result() if self._model.has_probabilities else None
+        return Score(
+            self.n_rows,
+            accuracy=accuracy,
+            error=1 - accuracy,
+            roc_auc=self._ranking.result(),
+            log_loss=None if trusted is None else trusted.log_loss,
+            brier=None if trusted is None else trusted.brier,
+            calibration_error=None if trusted is None else trusted.error,
+            calibration=None if trusted is None else trusted.bins,
+        )

@@ -1,0 +1,60 @@
+"""The score of a model: a record of measures."""
+
+from dataclasses import dataclass
+
+from daskkern.data.schema.schema import ClassLabel
+from daskkern.evaluation.score_bins import CalibrationBin
+
+
+@dataclass(frozen=True)
+class Score:
+    """Metrics of a model on some rows, None where not defined for its task or loss. Fractions, target units.
+
+    Attributes
+    ----------
+    n_rows : int
+    accuracy, error : float
+        Of several labels, the shares of rows whose labels are all right, and that have a wrong one.
+    confusion : tuple of tuples of int
+        Rows of each true class (rows of the table) by predicted class, in the order of `classes`. Rows with a label
+        unknown to the model are counted in `unknown` only.
+    classes : tuple
+    unknown : int
+    roc_auc : float
+        Area under the ROC curve, for several classes the mean over one-vs-rest. Scores are sorted into at least
+        4 million / c bins by value; those in one bin count as ties, so that the area errs by at most half of the
+        share of pairs that fall into one bin.
+    log_loss, brier : float
+        Of the probabilities: minus the mean logarithm of the true class's, and the mean of ``sum_k (p_k - y_k)^2``
+        over classes, halved for two classes (scikit-learn's convention).
+    calibration : tuple of CalibrationBin
+        By the largest probability; empty bins are left out.
+    calibration_error : float
+        The mean difference between confidence and accuracy over rows (expected calibration error, 15 equal ranges).
+    rmse, mae, r2 : float
+    """
+
+    n_rows: int
+    accuracy: float | None = None
+    error: float | None = None
+    rmse: float | None = None
+    mae: float | None = None
+    r2: float | None = None
+    roc_auc: float | None = None
+    log_loss: float | None = None
+    brier: float | None = None
+    calibration_error: float | None = None
+    classes: tuple[ClassLabel, ...] | None = None
+    confusion: tuple[tuple[int, ...], ...] | None = None
+    unknown: int | None = None
+    calibration: tuple[CalibrationBin, ...] | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the defined fields as JSON values; None for an undefined one, such as R2 of equal targets."""
+        known: dict[str, object] = {}
+        for key, value in vars(self).items():
+            if key == "calibration" and value is not None:
+                known[key] = [vars(part) for part in value]
+            elif value is not None:
+                known[key] = None if isinstance(value, float) and value != value else value
+        return known
