@@ -18,7 +18,13 @@ if TYPE_CHECKING:
         RandomFeatures,
     )
     from daskkern.data.ingest import ingest
-    from daskkern.estimators import KernelClassifier, KernelFeatures, KernelRegressor
+    from daskkern.estimators import (
+        AutoKernelClassifier,
+        AutoKernelRegressor,
+        KernelClassifier,
+        KernelFeatures,
+        KernelRegressor,
+    )
     from daskkern.feature_learning import FeatureLearning
     from daskkern.inspection import gradient_importance, interactions, permutation_importance, score_gradients
     from daskkern.models import KernelModel
@@ -38,6 +44,8 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "AllRows": ("daskkern.basis", "AllRows"),
+    "AutoKernelClassifier": ("daskkern.estimators", "AutoKernelClassifier"),
+    "AutoKernelRegressor": ("daskkern.estimators", "AutoKernelRegressor"),
     "FeatureLearning": ("daskkern.feature_learning", "FeatureLearning"),
     "FitHandle": ("daskkern.training.jobs.handle", "FitHandle"),
     "KernelClassifier": ("daskkern.estimators", "KernelClassifier"),
@@ -72,6 +80,8 @@ _PUBLIC = {
 
 __all__ = [
     "AllRows",
+    "AutoKernelClassifier",
+    "AutoKernelRegressor",
     "DoublyStochastic",
     "FeatureLearning",
     "FitHandle",

@@ -5,6 +5,7 @@ from functools import partial
 
 import click
 
+from daskkern.cli.auto import searched, show_trials, without_limit
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import InterruptedJobError, say
 from daskkern.cli.fit_options import FitRequest, fit_options
@@ -17,6 +18,7 @@ from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import DataError, ModelError, SpecError
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.events import EpochTimed
+from daskkern.model_selection import with_trials
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.shares import in_words, shares_of
@@ -51,6 +53,12 @@ from daskkern.training.run.settings import FitSettings
     "--resume", is_flag=True, help="Continue from the checkpoint, if there is one, and replace the partial model."
 )
 @click.option("--overwrite", is_flag=True, help="Start over, and replace the model and checkpoint of an earlier fit.")
+@click.option(
+    "--auto",
+    is_flag=True,
+    help="Search for kernel, length scale, scaling, metric, penalty, loss and solver first, on sampled rows; with "
+    "--max-seconds, search and fit take that long together.",
+)
 @click.option("--detach", is_flag=True, help="Submit the fit to --scheduler and exit; it continues there.")
 @click.option("--name", help="Name of the fit on the dashboard.  [default: the solver]")
 @click.option("--ranks", type=int, metavar="N", help="Use N of the workers.  [default: all]")
@@ -66,6 +74,7 @@ def fit_command(
     checkpoint: str | None,
     resume: bool,
     overwrite: bool,
+    auto: bool,
     detach: bool,
     name: str | None,
     ranks: int | None,
@@ -85,6 +94,9 @@ def fit_command(
         raise SpecError("got both --resume and --overwrite; continue from the checkpoint, or start over")
     if report is not None:
         check_file(report, FileKind.DASK_REPORT, option="--report")
+    budget = None
+    if auto:
+        request, budget = without_limit(request, detach=detach)
     whole_out = absolute(out)
     place = checkpoint or f"{whole_out}.checkpoint"
     check_model_place(out, place, overwrite=overwrite)
@@ -106,8 +118,14 @@ def fit_command(
         dask_report(client, report),
         concluded(client, metadata),
     ):
+        trials = None
         with listening(job.settings.max_epochs, log) as listener:
+            if budget is not None:
+                job, trials = searched(job, budget, client, listener)
             result = fit_job(job, client=client, listener=listener, gang=gang, metadata=metadata)
+        if trials is not None:
+            result = with_trials(result, trials)
+            show_trials(trials)
         _save(result.model, out, place)
     finish(result, out)
     if result.finished.reason == "interrupted":

@@ -1,7 +1,8 @@
 """Estimators with the interface of scikit-learn."""
 
+from daskkern.estimators.auto import AutoKernelClassifier, AutoKernelRegressor
 from daskkern.estimators.classifier import KernelClassifier
 from daskkern.estimators.features import KernelFeatures
 from daskkern.estimators.regressor import KernelRegressor
 
-__all__ = ["KernelClassifier", "KernelFeatures", "KernelRegressor"]
+__all__ = ["AutoKernelClassifier", "AutoKernelRegressor", "KernelClassifier", "KernelFeatures", "KernelRegressor"]

@@ -87,13 +87,14 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     monitor : "auto", "loss" or "score"
         What early stopping monitors on the validation rows: the mean loss, or accuracy. "auto" is the loss for
         "logistic" and "multinomial_logistic", and accuracy otherwise.
-    scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+    scale : "auto", "always", "affine", "arcsinh", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         How features are scaled; the model stores the scaling, and applies it to all rows that it predicts. "auto" is
         "standard" with these exceptions: features with many values get logarithmic tails, unless that predicts sampled
         rows worse; features with two values are divided by half the distance between them; features that are nearly
         constant, or have very heavy tails, are divided by a robust spread; and sparse rows are not centred. "auto" does
         not scale stores that were scaled at ingestion, nor rows for a kernel with a parameter in the units of the
-        features, such as ``"gaussian:5"``; "always" scales these as well. None leaves features unscaled.
+        features, such as ``"gaussian:5"``; "always" scales these as well, and so do "affine", which has no
+        logarithmic tails, and "arcsinh", which always has. None leaves features unscaled.
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept that the penalty does not shrink, and train the
         columns on the rest. Hinge losses have none: their best constant does not depend on the class frequencies.
@@ -112,7 +113,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         The penalty of the fit, given or chosen.
     dual_coef_ : (p, c) array
     landmarks_ : (p, d) array
-        In the units of the scaled features; ``model_.scaling`` holds the scaling.
+        In units of the features scaled by ``model_.scaling``.
     landmark_indices_ : (p,) array or None
         Row numbers of the landmarks.
     history_ : History

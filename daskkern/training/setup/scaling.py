@@ -19,7 +19,8 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.nonlinear_scaling import fits_as_well
 
 AnySource = TypeVar("AnySource", bound=RowSource)
-_LEARNED = ("auto", "always")
+_LEARNED = ("auto", "always", "affine", "arcsinh")
+"""Names of one kind of scaling: "affine" never bends features, "arcsinh" always does; rows decide for the others."""
 _SAMPLE = 2000
 _MOST_ROWS = 1 << 20
 _PIECES = 64
@@ -30,7 +31,7 @@ def scales_features(settings: FitSettings, source: RowSource) -> bool:
     """Return whether a fit with these settings learns a scaling from the rows of `source`.
 
     "auto" leaves alone rows that were scaled at ingestion, and all rows where the kernel has parameters in the units
-    of the features, such as a length scale that is a number. "always" is the same, whatever the kernel.
+    of the features, such as a length scale that is a number. "always", "affine" and "arcsinh" do the latter never.
 
     Raises
     ------
@@ -73,9 +74,8 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
     statistics = source.statistics()
     if statistics is None:
         statistics = _measured(rows)
-    kind = settings.scale
-    if kind == "always":
-        kind = "auto"
+    wanted = settings.scale
+    kind = "auto" if wanted in _LEARNED else wanted
     if kind in LEARNED_KINDS:
         positions = generator(settings.seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False)
         sample = take(rows, np.sort(positions), Fields.X).X
@@ -84,6 +84,8 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
         if not may_bend(settings, source):
             return plain
         bent = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse)
+        if wanted == "arcsinh":
+            return bent
         return bent if bent.bend and fits_as_well(bent, plain, source, rows, settings.seed) else plain
     assert kind is not None
     return Scaling.of(kind, statistics)
@@ -95,7 +97,8 @@ def may_bend(settings: FitSettings, source: RowSource) -> bool:
     if source.info.task is None:
         return False
     linear = settings.basis.is_linear or isinstance(settings.kernel, LinearKernel)
-    return not linear and settings.scale in _LEARNED and scales_features(settings, source)
+    bends = settings.scale in _LEARNED and settings.scale != "affine"
+    return not linear and bends and scales_features(settings, source)
 
 
 def _measured(rows: Rows) -> ColumnStatistics:

@@ -1,0 +1,230 @@
+"""Estimators that search for the model themselves, within a time budget."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from daskkern.cluster.connect.clients import client_of
+from daskkern.estimators.classifier import KernelClassifier
+from daskkern.estimators.parameters import active_client
+from daskkern.estimators.regressor import KernelRegressor
+from daskkern.model_selection import Budget
+from daskkern.model_selection.searched_fit import search_on, with_trials
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
+
+
+def _offers(name: str) -> Any:
+    """Return a check whether the estimator of the search has a method, which needs a fit."""
+
+    def check(estimator: "AutoKernelEstimator") -> bool:
+        check_is_fitted(estimator, "best_estimator_")
+        getattr(estimator.best_estimator_, name)  # AttributeError says why it has not
+        return True
+
+    return check
+
+
+class AutoKernelEstimator(BaseEstimator):
+    """Base class of the estimators that search; it is not used by itself."""
+
+    best_estimator_: KernelClassifier | KernelRegressor
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __sklearn_clone__(self) -> "AutoKernelEstimator":
+        """Return an unfitted copy that shares the client, which cannot be copied."""
+        parameters = self.get_params(deep=False)
+        client = parameters.pop("client")
+        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
+        return copy.set_params(client=client)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "client": None}
+
+    def _search(self, plain: KernelClassifier | KernelRegressor, source: RowSource) -> None:
+        """Search, fit to all rows of `source`, and set the attributes of the fit. `plain` has the defaults."""
+        source = plain._named(source)
+        settings = plain.fit_settings(source.info.n_rows)
+        budget = Budget(self.max_seconds)
+        with plain._listening(settings.max_epochs) as listener, client_of(active_client(self.client)) as client:
+            found = search_on(source, settings, client, budget=budget, scoring=self.scoring, listener=listener)
+            result = with_trials(fit(source, found.settings, client=client, listener=listener), found.trials)
+        if result.finished.note:
+            warnings.warn(result.finished.note, ConvergenceWarning, stacklevel=3)
+        self.trials_ = found.trials
+        self.best_params_ = parameters_of(found.settings)
+        best = plain.set_params(**self.best_params_)
+        best._take(result)
+        best._basis = found.settings.basis
+        self.best_estimator_, self.model_ = best, result.model
+        self.n_features_in_ = result.model.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(best, "feature_names_in_"):
+            self.feature_names_in_ = best.feature_names_in_
+
+    def predict(self, X: Any) -> Any:
+        """Return predictions: NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy, or R2, on arrays with targets `y`, or on a store."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.score(X, y, sample_weight)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a Zarr group at `path`, with the table of the trials."""
+        check_is_fitted(self, "best_estimator_")
+        self.best_estimator_.save(path)
+
+
+def parameters_of(settings: FitSettings) -> dict[str, Any]:
+    """Return the parameters of an ordinary estimator that a search has chosen."""
+    return {
+        "kernel": settings.kernel,
+        "loss": settings.loss.spec(),
+        "basis": settings.basis,
+        "solver": settings.solver,
+        "alpha": settings.alpha,
+        "scale": settings.scale,
+        "learn_features": settings.learn_features,
+    }
+
+
+class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
+    """A kernel classifier that chooses scaling, kernel, length scale, metric, penalty, loss and solver itself.
+
+    Kernels are compared by ridge regression on sampled rows, then whole fits with the defaults of
+    :class:`daskkern.KernelClassifier`; another model is taken where it predicts held-out rows better beyond chance.
+    See ``docs/auto.md``.
+
+    Parameters
+    ----------
+    max_seconds : float or None
+        Time of search and final fit together. A short time shortens the search first, down to the defaults, then the
+        fit. None limits the search to the time that the fit will probably take, and to between 30 s and 10 minutes.
+    scoring : "auto", "log_loss" or "accuracy"
+        What models are compared by on held-out rows: log loss at the best temperature ("auto"), or the accuracy.
+    random_state : int, RandomState or None
+        With an int and time enough the same data give the same model, whatever the number of workers, up to rounding.
+    client, device, memory_budget, verbose, class_weight
+        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
+
+    Attributes
+    ----------
+    best_estimator_ : KernelClassifier
+        The fitted ordinary estimator.
+    best_params_ : dict
+        Its parameters, as far as they were chosen: ``KernelClassifier(**best_params_)`` fits this model again.
+    trials_ : TrialTable
+        What was tried: ``trials_["loss"]``, ``trials_.to_pandas()``. The model keeps it.
+    model_ : KernelModel
+    classes_ : (n_classes,) array
+    n_features_in_ : int
+    """
+
+    def __init__(
+        self,
+        max_seconds: float | None = None,
+        scoring: str = "auto",
+        random_state: Any = 0,
+        client: Any = None,
+        device: str = "auto",
+        memory_budget: int | None = None,
+        verbose: bool = False,
+        class_weight: Any = None,
+    ) -> None:
+        self.max_seconds, self.scoring, self.random_state, self.client = max_seconds, scoring, random_state, client
+        self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "AutoKernelClassifier":
+        """Search for a model, and fit it to all rows.
+
+        Parameters
+        ----------
+        X : path, URL, Zarr group, dask array (n, d) or array-like (n, d)
+        y : dask array or array-like (n,), optional
+            Class labels; a store brings its own.
+        sample_weight : dask array or array-like (n,), optional
+
+        Raises
+        ------
+        daskkern.errors.DaskkernError
+            With one sentence: what was given, what was expected, what to do.
+        """
+        plain = KernelClassifier(
+            random_state=self.random_state,
+            client=self.client,
+            device=self.device,
+            memory_budget=self.memory_budget,
+            verbose=self.verbose,
+            class_weight=self.class_weight,
+        )
+        source, classes = plain._source(X, y, sample_weight)
+        self._search(plain, source)
+        self.classes_ = self.best_estimator_.classes_ = classes
+        return self
+
+    @available_if(_offers("decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """Return scores (n, n_classes), or (n,) for two classes; lazy for a dask array."""
+        return self.best_estimator_.decision_function(X)
+
+    @available_if(_offers("predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """Return class probabilities (n, n_classes), where the chosen loss has them."""
+        return self.best_estimator_.predict_proba(X)
+
+
+class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator):
+    """A kernel regressor that chooses scaling, kernel, length scale, metric, penalty and solver itself.
+
+    Parameters
+    ----------
+    scoring : "auto", "squared_error" or "absolute_error"
+        What models are compared by on held-out rows; "auto" is the squared error.
+    max_seconds, random_state, client, device, memory_budget, verbose
+        As in :class:`daskkern.AutoKernelClassifier`.
+
+    Attributes
+    ----------
+    best_estimator_ : KernelRegressor
+    best_params_, trials_, model_, n_features_in_
+        As in :class:`daskkern.AutoKernelClassifier`.
+    """
+
+    def __init__(
+        self,
+        max_seconds: float | None = None,
+        scoring: str = "auto",
+        random_state: Any = 0,
+        client: Any = None,
+        device: str = "auto",
+        memory_budget: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.max_seconds, self.scoring, self.random_state, self.client = max_seconds, scoring, random_state, client
+        self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "AutoKernelRegressor":
+        """Search for a model, and fit it to all rows; see :meth:`daskkern.AutoKernelClassifier.fit`."""
+        plain = KernelRegressor(
+            random_state=self.random_state,
+            client=self.client,
+            device=self.device,
+            memory_budget=self.memory_budget,
+            verbose=self.verbose,
+        )
+        self._search(plain, plain._source(X, y, sample_weight))
+        return self

@@ -1,0 +1,60 @@
+"""The time of a search: what is spent, what is left, and what the next trials will probably take."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from daskkern.errors import SpecError
+
+_MARGIN = 1.5  # predictions are extrapolated from fewer rows, on a machine that others may use
+_LEAST_S, _MOST_S = 30.0, 600.0
+
+
+@dataclass
+class Budget:
+    """Seconds that a search may take, on a clock.
+
+    Attributes
+    ----------
+    seconds : float or None
+        Of search and final fit together; None limits the search only, see :meth:`left`.
+    clock : callable
+        Returns seconds.
+    fit_seconds : float
+        What the final fit will probably take; unknown, 0, at first.
+    """
+
+    seconds: float | None
+    clock: Callable[[], float] = time.monotonic
+    fit_seconds: float = 0.0
+    begun: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        number = self.seconds is None or (isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool))
+        if not number or (self.seconds is not None and not self.seconds > 0):
+            raise SpecError(f"got max_seconds={self.seconds!r}; expected a positive number of seconds, or None")
+        self.begun = self.clock()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the search began."""
+        return self.clock() - self.begun
+
+    def left(self) -> float:
+        """Return the seconds that are left for the search.
+
+        With a limit, what the final fit leaves of it. Without one, a search takes as long as the final fit, but 30 s
+        where that is less and 10 minutes where it is more: then it doubles at most the time of a long fit, and small
+        tables are searched to the end.
+        """
+        if self.seconds is None:
+            return min(max(self.fit_seconds, _LEAST_S), _MOST_S) - self.spent
+        return self.seconds - _MARGIN * self.fit_seconds - self.spent
+
+    def allows(self, seconds: float) -> bool:
+        """Return whether trials that take about so many seconds fit into what is left."""
+        return _MARGIN * seconds <= self.left()
+
+    def for_fit(self) -> float | None:
+        """Return the seconds after which the final fit has to end, or None: at least a tenth of the limit."""
+        return None if self.seconds is None else max(self.seconds - self.spent, 0.1 * self.seconds)

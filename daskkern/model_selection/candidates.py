@@ -1,0 +1,113 @@
+"""Candidates of a search: kernels that ridge regression compares on sampled rows, and fits that are compared whole."""
+
+from dataclasses import dataclass, replace
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import is_sparse
+from daskkern.kernels import Gaussian, Kernel, L1Laplacian, Laplacian, Matern, RadialKernel, ScaledDistanceKernel
+from daskkern.training.run.settings import FitSettings
+
+MOST_L1_FEATURES = 256
+"""Features of rows up to which the L1 Laplacian is a candidate: of wider rows its values take twice as long."""
+MOST_FULL_FEATURES = 512
+"""Features up to which directions are learned in a search."""
+_KERNELS: dict[str, tuple[ScaledDistanceKernel, float]] = {
+    "laplacian_l1": (L1Laplacian("median"), 1.0),
+    "laplacian": (Laplacian("median"), 1.0),
+    "matern32": (Matern("median", nu=1.5), 1.0),
+    "gaussian": (Gaussian("median"), 0.7),
+}
+"""Kernels, and the multiples of the median distance that are tried first."""
+METRICS = ("none", "diagonal", "full")
+
+
+@dataclass(frozen=True)
+class KernelCandidate:
+    """A kernel with its scaling, as ridge regression on sampled rows compares them.
+
+    Attributes
+    ----------
+    kernel : str
+        "laplacian_l1", "laplacian", "matern32" or "gaussian".
+    times : float
+        The length scale as a multiple of the median distance.
+    scale : str or None
+        As of a fit: "affine", "arcsinh", or None where the rows were scaled before.
+    metric : "none", "diagonal" or "full"
+        What of the metric is learned from the rows.
+    """
+
+    kernel: str
+    times: float
+    scale: str | None
+    metric: str = "none"
+
+    @property
+    def name(self) -> str:
+        """The candidate in a few words, such as "laplacian, 0.5 x median, arcsinh, weights learned"."""
+        learned = {"none": "", "diagonal": ", weights learned", "full": ", directions learned"}[self.metric]
+        return f"{self.kernel}, {self.times:g} x median, {self.scale or 'as ingested'}{learned}"
+
+    def resolved(self, X: Array) -> ScaledDistanceKernel:
+        """Return the kernel, without a learned metric, with its length scale as a number for rows X (m, d), scaled.
+
+        Raises
+        ------
+        DataError
+            When all rows are equal.
+        """
+        found = _KERNELS[self.kernel][0].resolve(X)
+        assert isinstance(found.length_scale, float)
+        return replace(found, length_scale=self.times * found.length_scale)
+
+
+@dataclass(frozen=True, eq=False)
+class FitCandidate:
+    """Settings of a fit, which a trial fits to some sampled rows and scores on others.
+
+    Another kind of model becomes a candidate by its settings alone.
+
+    Attributes
+    ----------
+    name : str
+    settings : FitSettings
+        Of the fit to all rows.
+    sampled : FitSettings
+        Of a fit to sampled rows: mostly the same, but a penalty that was chosen for all rows is larger there.
+    """
+
+    name: str
+    settings: FitSettings
+    sampled: FitSettings
+
+
+def first_candidates(scales: tuple[str | None, ...], X: Array) -> list[KernelCandidate]:
+    """Return the kernels that are compared first for rows like X (m, d), with each of `scales`."""
+    names = [name for name in _KERNELS if name != "laplacian_l1" or _suits_l1(X)]
+    return [KernelCandidate(name, _KERNELS[name][1], scale) for scale in scales for name in names]
+
+
+def neighbours(candidate: KernelCandidate) -> list[KernelCandidate]:
+    """Return the candidate with half and with twice the length scale."""
+    return [replace(candidate, times=candidate.times * factor) for factor in (0.5, 2.0)]
+
+
+def with_metrics(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
+    """Return the candidate with learned weights of the features, and with directions where it can have them."""
+    if X.shape[1] < 2:
+        return []
+    radial = isinstance(_KERNELS[candidate.kernel][0], RadialKernel)
+    takes_full = radial and not is_sparse(X) and X.shape[1] <= MOST_FULL_FEATURES
+    return [replace(candidate, metric=metric) for metric in METRICS[1 : 2 + takes_full]]
+
+
+def _suits_l1(X: Array) -> bool:
+    return not is_sparse(X) and X.shape[1] <= MOST_L1_FEATURES
+
+
+def named_fit(
+    kernel: Kernel, words: str, base: FitSettings, sampled: dict[str, object] | None = None, **changes: object
+) -> FitCandidate:
+    """Return the fit of `base` with a kernel and other `changes`; a fit to sampled rows has those of `sampled` too."""
+    settings = replace(base, kernel=kernel, **changes)  # type: ignore[arg-type]
+    return FitCandidate(words, settings, replace(settings, **(sampled or {})))  # type: ignore[arg-type]

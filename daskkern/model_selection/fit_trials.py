@@ -1,0 +1,53 @@
+"""Trials of whole fits: the settings of a candidate, fitted to some sampled rows and scored on others."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from daskkern.arrays import FloatArray
+from daskkern.model_selection.candidates import FitCandidate
+from daskkern.model_selection.held_out import HeldOut, held_out_losses
+from daskkern.model_selection.samples import Fold, SearchSample
+from daskkern.models import KernelModel
+from daskkern.training.run.fit import fit
+
+
+@dataclass(frozen=True, eq=False)
+class FitOutcome:
+    """The result of a trial: losses on held-out rows, the rows of a fold's fit, and the seconds of all fits."""
+
+    held: HeldOut
+    n_fitted: int
+    seconds: float
+
+
+def try_fit(candidate: FitCandidate, sample: SearchSample, folds: Sequence[Fold]) -> FitOutcome:
+    """Return how well fits with the settings of a candidate predict the rows that each fold holds out.
+
+    A fit here is the ordinary one, in this process. Class weights are those of the sample's rows already.
+
+    Raises
+    ------
+    DaskkernError
+        As of the fit.
+    """
+    begun = time.perf_counter()
+    settings = replace(candidate.sampled, class_weight=None, max_seconds=None)
+    scores = []
+    for fold in folds:
+        model = fit(sample.source(fold.fitted), settings).model
+        scores.append(_scores(model, sample, fold))
+    seconds = time.perf_counter() - begun
+    return FitOutcome(held_out_losses(sample, folds, scores), len(folds[0].fitted), seconds)
+
+
+def _scores(model: KernelModel, sample: SearchSample, fold: Fold) -> FloatArray:
+    """Return scores (k, c) of held-out rows, as :func:`held_out_losses` expects them."""
+    found: FloatArray = model.scores(sample.X[fold.held]).astype(np.float64)
+    if sample.units is not None:
+        shift, scale = sample.units
+        predicted = model.labels(found).reshape(len(found), -1)
+        return np.asarray((predicted - shift) / scale)
+    return found[:, 1:] - found[:, :1] if found.shape[1] == 2 else found

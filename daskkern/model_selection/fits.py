@@ -1,0 +1,76 @@
+"""The fits that are compared with the defaults: those with the kernels that a search has found."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from daskkern.basis import AllRows
+from daskkern.kernels import Kernel
+from daskkern.losses import Loss, parse_loss
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit
+from daskkern.model_selection.ridge_trials import RidgeOutcome
+from daskkern.solvers import parse_solver
+from daskkern.training.run.settings import FitSettings
+
+DEFAULT = "defaults"
+MOST_DIRECT = 6000
+"""Rows up to which equations are solved exactly: n^3 / 3 multiply-adds, and n^2 numbers in float64."""
+
+
+def fits_with(
+    kernels: Sequence[tuple[KernelCandidate, RidgeOutcome, Kernel]], base: FitSettings, n_rows: int, n_fitted: int
+) -> list[FitCandidate]:
+    """Return the fits of these kernels, the best kernel first.
+
+    Parameters
+    ----------
+    kernels : sequence of (KernelCandidate, RidgeOutcome, Kernel)
+        With the kernels as fits use them.
+    base : FitSettings
+        What they have in common.
+    n_rows : int
+        All training rows.
+    n_fitted : int
+        Rows of a fit in a trial.
+    """
+    exact, others = [], []
+    for rank, (candidate, outcome, kernel) in enumerate(kernels):
+        shared: dict[str, Any] = {"scale": candidate.scale, "learn_features": None}
+        if n_rows <= MOST_DIRECT:
+            exact.append(_exact(candidate, outcome, kernel, base, n_rows, n_fitted, shared))
+        if rank == 0 or not exact:
+            losses = _losses(base)[: 1 if rank else None]
+            others += [
+                named_fit(kernel, f"{candidate.name}, {loss.spec()}", base, loss=loss, **shared) for loss in losses
+            ]
+    return [*exact, *others]
+
+
+def _losses(base: FitSettings) -> list[Loss]:
+    """Return the losses that are tried with the usual solver, the default first."""
+    if "classification" in base.loss.tasks and "regression" not in base.loss.tasks:
+        return [base.loss, parse_loss("logistic")]
+    return [base.loss]
+
+
+def _exact(
+    candidate: KernelCandidate,
+    outcome: RidgeOutcome,
+    kernel: Kernel,
+    base: FitSettings,
+    n_rows: int,
+    n_fitted: int,
+    shared: dict[str, Any],
+) -> FitCandidate:
+    """Return the exact solution of least squares; the best penalty falls in proportion to the rows."""
+    at = outcome.alpha * outcome.n_fitted
+    return named_fit(
+        kernel,
+        f"{candidate.name}, least squares solved exactly",
+        base,
+        {"alpha": at / n_fitted},
+        loss=parse_loss("squared"),
+        solver=parse_solver("direct"),
+        basis=AllRows(),
+        alpha=at / n_rows,
+        **shared,
+    )

@@ -1,0 +1,180 @@
+"""Trials of kernels: cross-validated ridge regression on sampled rows, where wanted with a metric learned in each fold.
+
+With K the kernel of the n fitted rows and W their weights, which add up to 1, the minimiser of
+``sum_i w_i (f(x_i) - y_i)^2 + alpha |f|^2`` is ``f = sum_i k(., x_i) a_i`` with ``a = W^(1/2) z`` and
+
+    (W^(1/2) K W^(1/2) + alpha) z = W^(1/2) (y - mean)
+
+A metric is the average gradient outer product of the function with the best penalty so far
+(:mod:`daskkern.feature_learning`); it knows nothing of the rows of the fold that are held out.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from daskkern.arrays import Array, FloatArray
+from daskkern.backend.random import generator
+from daskkern.errors import DataError
+from daskkern.feature_learning.gradients import gradient_outer_product
+from daskkern.feature_learning.metric import MOST_RANK, factor_of, weights_of, with_factor
+from daskkern.kernels import ScaledDistanceKernel
+from daskkern.model_selection.candidates import KernelCandidate
+from daskkern.model_selection.held_out import HeldOut, held_out_losses
+from daskkern.model_selection.samples import Fold, SearchSample
+
+ALPHAS: tuple[float, ...] = tuple(10.0**k for k in np.arange(-6.0, 0.51, 0.5))
+"""Penalties that are tried, for k(x, x) = 1; the last ones give nearly constant functions."""
+_START = 7  # number of the penalty from which the best one is looked for: 10^-2.5
+_ROUNDS = 3
+_GRADIENT_ROWS = 1500
+_DRAW = 83
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeOutcome:
+    """The result of a trial of a kernel.
+
+    Attributes
+    ----------
+    held : HeldOut
+        Losses and wrong labels on held-out rows, with the best penalty and number of metrics.
+    alpha : float
+        The penalty, for a number of rows that is a fold's.
+    n_fitted : int
+    alphas : tuple of float
+        The penalties of the rounds before: with each, the next metric is learned. Empty without a metric.
+    seconds : float
+    """
+
+    held: HeldOut
+    alpha: float
+    n_fitted: int
+    alphas: tuple[float, ...]
+    seconds: float
+
+
+def try_kernel(candidate: KernelCandidate, sample: SearchSample, folds: Sequence[Sequence[Fold]]) -> RidgeOutcome:
+    """Return how well ridge regression with a candidate predicts held-out rows.
+
+    Parameters
+    ----------
+    candidate : KernelCandidate
+    sample : SearchSample
+    folds : sequence of sequences of Fold
+        One for each repetition; losses of a row are averaged over them.
+
+    Raises
+    ------
+    DataError
+        When all rows are equal.
+    """
+    begun = time.perf_counter()
+    trial = _Trial.of(candidate, sample, [fold for repeat in folds for fold in repeat], len(folds))
+    kernels: list[ScaledDistanceKernel] = [trial.kernel] * len(trial.folds)
+    best, at = trial.best(kernels, _START)
+    alphas: tuple[float, ...] = ()
+    if candidate.metric != "none":
+        found = []
+        for _ in range(_ROUNDS):
+            kernels = [
+                trial.learned(kernel, fold.fitted, ALPHAS[at])
+                for kernel, fold in zip(kernels, trial.folds, strict=True)
+            ]
+            alphas = (*alphas, ALPHAS[at])
+            held, at = trial.best(kernels, at)
+            found.append((held, at, alphas))
+            if len(found) > 1 and held.mean >= found[-2][0].mean:
+                break
+        best, at, alphas = min(found, key=lambda one: one[0].mean)
+    return RidgeOutcome(best, ALPHAS[at], len(trial.folds[0].fitted), alphas, time.perf_counter() - begun)
+
+
+def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: RidgeOutcome) -> ScaledDistanceKernel:
+    """Return the kernel of a candidate for a fit: its length scale, or metric, is that of all sampled rows."""
+    trial = _Trial.of(candidate, sample, [], 1)
+    kernel = trial.kernel
+    for alpha in outcome.alphas:
+        kernel = trial.learned(kernel, np.arange(sample.n_rows), alpha)
+    return kernel
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A candidate on scaled rows."""
+
+    candidate: KernelCandidate
+    kernel: ScaledDistanceKernel
+    X: Array
+    sample: SearchSample
+    folds: list[Fold]
+    n_repeats: int
+
+    @classmethod
+    def of(cls, candidate: KernelCandidate, sample: SearchSample, folds: list[Fold], n_repeats: int) -> "_Trial":
+        X = sample.scaled(candidate.scale)
+        return cls(candidate, candidate.resolved(X), X, sample, folds, n_repeats)
+
+    def best(self, kernels: Sequence[ScaledDistanceKernel], start: int) -> tuple[HeldOut, int]:
+        """Return the losses with the best penalty, and its number; from `start` it goes downhill."""
+        grams = [self._gram(kernel, fold) for kernel, fold in zip(kernels, self.folds, strict=True)]
+        known: dict[int, HeldOut] = {}
+
+        def at(number: int) -> HeldOut:
+            if number not in known:
+                known[number] = self._losses(grams, ALPHAS[number])
+            return known[number]
+
+        here = start
+        for step in (-1, 1):
+            while 0 <= here + step < len(ALPHAS) and at(here + step).mean < at(here).mean:
+                here += step
+            if here != start:
+                break
+        return at(here), here
+
+    def _gram(self, kernel: ScaledDistanceKernel, fold: Fold) -> FloatArray:
+        """Return the kernel of all rows and the fitted ones (m, n)."""
+        Z = self.X[fold.fitted]
+        gram: FloatArray = kernel.block(self.X, kernel.points(Z, kernel.placement_for(Z))).astype(np.float64)
+        if not np.isfinite(gram).all():
+            raise DataError("kernel values of sampled rows are not finite; scale the features")
+        return gram
+
+    def _losses(self, grams: Sequence[FloatArray], alpha: float) -> HeldOut:
+        sample = self.sample
+        scores = []
+        for gram, fold in zip(grams, self.folds, strict=True):
+            mean, a = self._solved(gram[fold.fitted], fold, alpha)
+            scores.append(gram[fold.held] @ a + mean)
+        return held_out_losses(sample, self.folds, scores, self.n_repeats)
+
+    def _solved(self, gram: FloatArray, fold: Fold, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """Return the mean of the fitted targets, and the coefficients (n, c)."""
+        shares = self.sample.shares[fold.fitted]
+        shares = shares / shares.sum()
+        y = self.sample.y[fold.fitted]
+        mean: FloatArray = shares @ y
+        root = np.sqrt(shares)[:, None]
+        matrix = gram * root * root.T
+        matrix[np.diag_indices_from(matrix)] += alpha
+        try:
+            factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        except scipy.linalg.LinAlgError:
+            return mean, np.zeros_like(y)
+        z = scipy.linalg.cho_solve(factor, root * (y - mean), check_finite=False)
+        return mean, root * z
+
+    def learned(self, kernel: ScaledDistanceKernel, rows: Array, alpha: float) -> ScaledDistanceKernel:
+        """Return the kernel with the metric of the function that is fitted to some rows with a penalty."""
+        fold = Fold(rows, rows[:0])
+        _, a = self._solved(self._gram(kernel, fold)[rows], fold, alpha)
+        some = rows[generator(self.sample.seed, _DRAW).permutation(len(rows))[:_GRADIENT_ROWS]]
+        weight = None if self.sample.weight is None else self.sample.weight[some]
+        diagonal = self.candidate.metric == "diagonal"
+        M = gradient_outer_product(kernel, self.X[some], self.X[rows], a, weight, diagonal=diagonal)
+        factor = weights_of(M) if diagonal else factor_of(M, MOST_RANK)
+        return with_factor(self.kernel, factor, self.X[some], self.candidate.times)

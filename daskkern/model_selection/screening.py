@@ -1,0 +1,99 @@
+"""The comparison of kernels by ridge regression: rungs on nested samples, each keeping the best ones."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from daskkern.model_selection.candidates import KernelCandidate, first_candidates, neighbours, with_metrics
+from daskkern.model_selection.ridge_trials import RidgeOutcome, try_kernel
+from daskkern.model_selection.running import DrawnSample
+from daskkern.model_selection.samples import Fold, SearchSample
+from daskkern.model_selection.trial_log import TrialLog
+
+FIRST, SECOND = 1000, 4000
+"""Rows of the samples of the two rungs."""
+_FEW = 400  # rows up to which the folds are drawn twice
+_REFINED, _KEPT = 2, 3
+_METRIC_COST = 6.0  # seconds of a trial with a metric to one without
+_EACH = 2.5  # power of the rows that the seconds of a trial grow with
+HELD_OUT = 0.25
+"""Share of the rows that are held out where there is one fold."""
+
+Ranked: TypeAlias = list[tuple[KernelCandidate, RidgeOutcome]]
+"""Candidates with their outcomes, the best first."""
+
+
+def screened(
+    log: TrialLog, drawn: DrawnSample, n_rows: int, draw: Callable[[int], DrawnSample]
+) -> tuple[Ranked, DrawnSample]:
+    """Return the kernels that are left, and the sample on which they were compared last.
+
+    First come the kernels with each scaling, then the best ones with other length scales, then with learned metrics,
+    all on one sample; at last the three best on a larger one.
+
+    Parameters
+    ----------
+    log : TrialLog
+    drawn : DrawnSample
+        Of the first rung.
+    n_rows : int
+        All training rows.
+    draw : callable
+        Returns a sample of so many rows.
+    """
+    sample = drawn.sample
+    scales = tuple(scale for scale in sample.scalings if scale != "arcsinh" or sample.scalings[scale].bend)
+    found = _compared(log, first_candidates(scales, sample.X), drawn)
+    leaders = found[:_REFINED]
+    refined = [other for leader, _ in leaders for other in neighbours(leader)]
+    if leaders and log.budget.allows(2 * sum(outcome.seconds for _, outcome in leaders)):
+        found = _ranked(found + _compared(log, refined, drawn))
+    metrics = _with_metrics(found, sample)
+    if metrics and log.budget.allows(_METRIC_COST * found[0][1].seconds * len(metrics)):
+        found = _ranked(found + _compared(log, metrics, drawn))
+        best, outcome = found[0]
+        if best.metric != "none" and log.budget.allows(2 * outcome.seconds):
+            found = _ranked(found + _compared(log, neighbours(best), drawn))
+    m = min(n_rows, SECOND)
+    if not found or m < 2 * sample.n_rows:
+        return found, drawn
+    best = found[:_KEPT]
+    growth = (m / sample.n_rows) ** _EACH / len(_folds(sample, 0))
+    if not log.budget.allows(growth * sum(outcome.seconds for _, outcome in best)):
+        return found, drawn
+    larger = draw(m)
+    again = _compared(log, [candidate for candidate, _ in best], larger)
+    return (again, larger) if again else (found, drawn)
+
+
+def two_kinds(ranked: Ranked) -> Ranked:
+    """Return the best candidate, and the best one of another kernel or kind of metric."""
+    first = ranked[0][0]
+    others = [pair for pair in ranked if (pair[0].kernel, pair[0].metric) != (first.kernel, first.metric)]
+    return [ranked[0], *others[:1]]
+
+
+def _with_metrics(ranked: Ranked, sample: SearchSample) -> list[KernelCandidate]:
+    """Return the best kernel, and the best one that can have directions, with learned metrics."""
+    if not ranked:
+        return []
+    leaders = [ranked[0][0]]
+    radial = [candidate for candidate, _ in ranked if len(with_metrics(candidate, sample.X)) > 1]
+    leaders += [candidate for candidate in radial[:1] if candidate != leaders[0]]
+    return [other for leader in leaders for other in with_metrics(leader, sample.X)]
+
+
+def _compared(log: TrialLog, candidates: Sequence[KernelCandidate], drawn: DrawnSample) -> Ranked:
+    """Return the candidates with their outcomes on a sample, the best first."""
+    sample = drawn.sample
+    folds = [_folds(sample, repeat) for repeat in range(2 if sample.n_rows <= _FEW else 1)]
+    return _ranked(log.run("ridge", try_kernel, candidates, drawn, folds, sum(map(len, folds)), together=True))
+
+
+def _folds(sample: SearchSample, repeat: int) -> list[Fold]:
+    n = sample.n_rows
+    return sample.folds(5 if n <= FIRST else 3 if n <= 2 * FIRST else 1, HELD_OUT, repeat)
+
+
+def _ranked(found: Ranked) -> Ranked:
+    """Return candidates by their loss; of equal ones those that were tried first go first."""
+    return sorted(found, key=lambda pair: pair[1].held.mean)

@@ -1,0 +1,179 @@
+"""The search for a model: successive halving of kernels on sampled rows, then trials of whole fits.
+
+Kernels with their scalings, length scales and metrics are compared by cross-validated ridge regression, which takes
+milliseconds to seconds, on nested samples: those of the least loss go on to more rows (Jamieson and Talwalkar,
+"Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016). Fits with the best kernels and
+several losses are then compared with the fit that would have run without a search, on the same held-out rows; another
+one is taken where it is better beyond chance. Nothing is begun that does not fit into the time that is left.
+"""
+
+from dataclasses import dataclass, replace
+
+from daskkern.errors import DataError
+from daskkern.events import Listener, StageFinished, silent
+from daskkern.model_selection.budget import Budget
+from daskkern.model_selection.candidates import FitCandidate
+from daskkern.model_selection.fit_trials import FitOutcome, try_fit
+from daskkern.model_selection.fits import DEFAULT, fits_with
+from daskkern.model_selection.held_out import check_scoring
+from daskkern.model_selection.ridge_trials import learned_kernel
+from daskkern.model_selection.running import DrawnSample, LocalRunner, TrialRunner
+from daskkern.model_selection.screening import FIRST, HELD_OUT, Ranked, screened, two_kinds
+from daskkern.model_selection.trial_log import TrialLog
+from daskkern.model_selection.trials import TrialTable
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.default_basis import MOST_CENTRES
+
+LEAST_ROWS = 50
+"""Rows from which models are compared."""
+_FITTED = 6000  # sampled rows that fits are compared on
+_FOLDS = ((1000, 5), (2500, 3))  # for samples of up to so many rows; larger ones have one
+_MOST_FITS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What a search has found.
+
+    Attributes
+    ----------
+    name : str
+    settings : FitSettings
+        Of the fit to all rows.
+    trials : TrialTable
+    """
+
+    name: str
+    settings: FitSettings
+    trials: TrialTable
+
+
+def search(
+    source: RowSource,
+    settings: FitSettings,
+    *,
+    budget: Budget,
+    scoring: str = "auto",
+    runner: TrialRunner | None = None,
+    listener: Listener = silent,
+) -> SearchResult:
+    """Return the settings of the fit that predicts held-out rows of `source` best.
+
+    Parameters
+    ----------
+    source : RowSource
+    settings : FitSettings
+        Of the fit without a search: what every candidate has in common with it, and what another one must surpass.
+    budget : Budget
+        With time enough, the result depends on rows, settings and seed only.
+    scoring : str
+        One of :data:`daskkern.model_selection.held_out.SCORINGS`.
+    runner : TrialRunner or None
+        Where trials run; None for this process.
+    listener : callable
+        Hears of every trial as a stage.
+
+    Raises
+    ------
+    DaskkernError
+        For rows and settings that a fit would refuse.
+    """
+    if source.info.task is None:
+        raise DataError("the rows have no targets, so nothing can be fitted; ingest them with --target, or pass y")
+    check_scoring(scoring, source.info.task)
+    log = TrialLog(budget, runner or LocalRunner(), listener)
+    return _Search(source, settings, scoring, log).found()
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What all stages of a search share."""
+
+    source: RowSource
+    settings: FitSettings
+    scoring: str
+    log: TrialLog
+
+    @property
+    def default(self) -> FitCandidate:
+        return FitCandidate(DEFAULT, self.settings, self.settings)
+
+    def found(self) -> SearchResult:
+        n, budget = self.source.info.n_rows, self.log.budget
+        if n < LEAST_ROWS:
+            return self._defaults(f"{n} rows are too few to compare models")
+        drawn = self._drawn(FIRST)
+        if not self._measured(drawn):
+            return self._defaults("the default fit failed on sampled rows")
+        if not budget.allows(0.0):
+            return self._defaults("the time is too short for a search")
+        ranked, drawn = screened(self.log, drawn, n, self._drawn)
+        if not ranked:
+            return self._defaults("the time was too short to compare kernels")
+        return self._compared(ranked, drawn)
+
+    def _drawn(self, m: int) -> DrawnSample:
+        """Return a sample of m rows, with the scalings that candidates may have."""
+        known = self.source.info.scaling.kind != "none" or self.settings.scale is None
+        scales: tuple[str | None, ...] = (None,) if known else ("arcsinh", "affine")
+        return self.log.runner.draw(self.source, self.settings, m, scales, self.scoring)
+
+    def _measured(self, drawn: DrawnSample) -> bool:
+        """Predict the time of the final fit from a fit of the defaults to sampled rows. Return whether that ended."""
+        folds = drawn.sample.folds(1, HELD_OUT)
+        done = self.log.run("fit", try_fit, [self.default], drawn, folds, 1, verdict="to measure the time")
+        for _, outcome in done:
+            self.log.budget.fit_seconds = outcome.seconds * _growth(outcome.n_fitted, self.source.info.n_rows)
+        return bool(done)
+
+    def _compared(self, ranked: Ranked, drawn: DrawnSample) -> SearchResult:
+        """Return the best of the fits with the kernels that are left, and of the defaults."""
+        n = self.source.info.n_rows
+        m, n_folds = self._size(n)
+        larger = drawn if m == drawn.sample.n_rows else self._drawn(m)
+        folds = larger.sample.folds(n_folds, HELD_OUT)
+        kernels = [(one, outcome, learned_kernel(one, drawn.sample, outcome)) for one, outcome in two_kinds(ranked)]
+        fits = [self.default, *fits_with(kernels, self.settings, n, len(folds[0].fitted))]
+        done = self.log.run("fit", try_fit, fits, larger, folds, n_folds)
+        usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
+        if usual is None or len(done) < 2:
+            return self._defaults("the time was too short to compare fits")
+        return self._chosen(usual, [pair for pair in done if pair[0].name != DEFAULT])
+
+    def _size(self, n: int) -> tuple[int, int]:
+        """Return how many rows fits are compared on, and in how many folds: fewer, where time is short."""
+        m = min(n, _FITTED)
+        n_folds = next((k for most, k in _FOLDS if m <= most), 1)
+        first = next(row for row in self.log.rows if row.method == "fit")
+        seconds = first.seconds * _growth(first.rows, m) * n_folds
+        while m > FIRST and not self.log.budget.allows(_MOST_FITS * seconds):
+            m, n_folds = max(FIRST, m // 2), 1
+            seconds = first.seconds * _growth(first.rows, m)
+        return m, n_folds
+
+    def _chosen(self, usual: FitOutcome, others: list[tuple[FitCandidate, FitOutcome]]) -> SearchResult:
+        better = [(one, outcome) for one, outcome in others if outcome.held.is_better(usual.held)]
+        if not better:
+            return self._defaults("no other fit is better beyond chance")
+        chosen, outcome = min(better, key=lambda pair: pair[1].held.mean)
+        return self._result(chosen, f"loss on held-out rows {usual.held.mean:.4g} -> {outcome.held.mean:.4g}")
+
+    def _defaults(self, reason: str) -> SearchResult:
+        return self._result(self.default, reason)
+
+    def _result(self, chosen: FitCandidate, reason: str) -> SearchResult:
+        log, note = self.log, f"{chosen.name} ({reason})"
+        log.listener(StageFinished("search", log.budget.spent, note))
+        rows = tuple(replace(row, verdict=_verdict(row.verdict, row.method, row.candidate, chosen)) for row in log.rows)
+        settings = replace(chosen.settings, max_seconds=log.budget.for_fit())
+        return SearchResult(chosen.name, settings, TrialTable(rows, f"chosen: {note}"))
+
+
+def _verdict(verdict: str, method: str, name: str, chosen: FitCandidate) -> str:
+    return "chosen" if not verdict and method == "fit" and name == chosen.name else verdict
+
+
+def _growth(m: int, n: int) -> float:
+    """Return how many times as long a fit to n rows takes as one to m: in proportion to rows times columns."""
+    return (n * min(n, MOST_CENTRES)) / (m * min(m, MOST_CENTRES))
