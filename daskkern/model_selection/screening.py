@@ -50,9 +50,9 @@ def screened(
     metrics = _with_metrics(found, sample)
     if metrics and log.budget.allows(_METRIC_COST * found[0][1].seconds * len(metrics)):
         found = _ranked(found + _compared(log, metrics, drawn))
-        best, outcome = found[0]
-        if best.metric != "none" and log.budget.allows(2 * outcome.seconds):
-            found = _ranked(found + _compared(log, neighbours(best), drawn))
+        leader, outcome = found[0]
+        if leader.metric != "none" and log.budget.allows(2 * outcome.seconds):
+            found = _ranked(found + _compared(log, neighbours(leader), drawn))
     m = min(n_rows, SECOND)
     if not found or m < 2 * sample.n_rows:
         return found, drawn
