@@ -53,7 +53,7 @@ class Budget:
 
     def allows(self, seconds: float) -> bool:
         """Return whether trials that take about so many seconds fit into what is left."""
-        return _MARGIN * seconds <= self.left()
+        return _MARGIN * seconds <= self.left() and self.left() > 0
 
     def for_fit(self) -> float | None:
         """Return the seconds after which the final fit has to end, or None: at least a tenth of the limit."""

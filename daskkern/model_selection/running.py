@@ -135,7 +135,7 @@ class ClusterRunner(TrialRunner):
             self.client.submit(_outcome, trial, one, drawn.shared, folds, key=task_name("trial"), pure=False): number
             for number, one in enumerate(candidates)
         }
-        waiting = as_completed(list(futures))
+        waiting = as_completed(list(futures), loop=self.client.loop)
         try:
             for done, future in enumerate(waiting):
                 yield futures[future], future.result()

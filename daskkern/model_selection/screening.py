@@ -45,23 +45,16 @@ def screened(
     found = _compared(log, first_candidates(scales, sample.X), drawn)
     leaders = found[:_REFINED]
     refined = [other for leader, _ in leaders for other in neighbours(leader)]
-    if leaders and log.budget.allows(2 * sum(outcome.seconds for _, outcome in leaders)):
-        found = _ranked(found + _compared(log, refined, drawn))
-    metrics = _with_metrics(found, sample)
-    if metrics and log.budget.allows(_METRIC_COST * found[0][1].seconds * len(metrics)):
-        found = _ranked(found + _compared(log, metrics, drawn))
-        leader, outcome = found[0]
-        if leader.metric != "none" and log.budget.allows(2 * outcome.seconds):
-            found = _ranked(found + _compared(log, neighbours(leader), drawn))
+    found = _ranked(found + _compared(log, refined, drawn))
+    found = _ranked(found + _compared(log, _with_metrics(found, sample), drawn, _METRIC_COST))
+    if found and found[0][0].metric != "none":
+        found = _ranked(found + _compared(log, neighbours(found[0][0]), drawn))
     m = min(n_rows, SECOND)
-    if not found or m < 2 * sample.n_rows:
-        return found, drawn
-    best = found[:_KEPT]
     growth = (m / sample.n_rows) ** _EACH / len(_folds(sample, 0))
-    if not log.budget.allows(growth * sum(outcome.seconds for _, outcome in best)):
+    if not found or m < 2 * sample.n_rows or not log.budget.allows(growth * log.pace["ridge"]):
         return found, drawn
     larger = draw(m)
-    again = _compared(log, [candidate for candidate, _ in best], larger)
+    again = _compared(log, [candidate for candidate, _ in found[:_KEPT]], larger, growth)
     return (again, larger) if again else (found, drawn)
 
 
@@ -82,11 +75,15 @@ def _with_metrics(ranked: Ranked, sample: SearchSample) -> list[KernelCandidate]
     return [other for leader in leaders for other in with_metrics(leader, sample.X)]
 
 
-def _compared(log: TrialLog, candidates: Sequence[KernelCandidate], drawn: DrawnSample) -> Ranked:
-    """Return the candidates with their outcomes on a sample, the best first."""
+def _compared(log: TrialLog, candidates: Sequence[KernelCandidate], drawn: DrawnSample, growth: float = 1.0) -> Ranked:
+    """Return the candidates with their outcomes on a sample, the best first; see :meth:`TrialLog.run` for `growth`."""
+    if not candidates:
+        return []
     sample = drawn.sample
     folds = [_folds(sample, repeat) for repeat in range(2 if sample.n_rows <= _FEW else 1)]
-    return _ranked(log.run("ridge", try_kernel, candidates, drawn, folds, sum(map(len, folds)), together=True))
+    return _ranked(
+        log.run("ridge", try_kernel, candidates, drawn, folds, sum(map(len, folds)), growth=growth, together=True)
+    )
 
 
 def _folds(sample: SearchSample, repeat: int) -> list[Fold]:

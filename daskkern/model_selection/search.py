@@ -124,7 +124,8 @@ class _Search:
         folds = drawn.sample.folds(1, HELD_OUT)
         done = self.log.run("fit", try_fit, [self.default], drawn, folds, 1, verdict="to measure the time")
         for _, outcome in done:
-            self.log.budget.fit_seconds = outcome.seconds * _growth(outcome.n_fitted, self.source.info.n_rows)
+            growth = _growth(outcome.n_fitted, self.source.info.n_rows)
+            self.log.budget.fit_seconds = growth * self.log.pace["fit"]
         return bool(done)
 
     def _compared(self, ranked: Ranked, drawn: DrawnSample) -> SearchResult:
@@ -135,7 +136,8 @@ class _Search:
         folds = larger.sample.folds(n_folds, HELD_OUT)
         kernels = [(one, outcome, learned_kernel(one, drawn.sample, outcome)) for one, outcome in two_kinds(ranked)]
         fits = [self.default, *fits_with(kernels, self.settings, n, len(folds[0].fitted))]
-        done = self.log.run("fit", try_fit, fits, larger, folds, n_folds)
+        growth = n_folds * _growth(round((1 - HELD_OUT) * min(n, FIRST)), len(folds[0].fitted))
+        done = self.log.run("fit", try_fit, fits, larger, folds, n_folds, growth=growth)
         usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
         if usual is None or len(done) < 2:
             return self._defaults("the time was too short to compare fits")
@@ -146,10 +148,9 @@ class _Search:
         m = min(n, _FITTED)
         n_folds = next((k for most, k in _FOLDS if m <= most), 1)
         first = next(row for row in self.log.rows if row.method == "fit")
-        seconds = first.seconds * _growth(first.rows, m) * n_folds
-        while m > FIRST and not self.log.budget.allows(_MOST_FITS * seconds):
+        each = self.log.pace["fit"]
+        while m > FIRST and not self.log.budget.allows(_MOST_FITS * n_folds * each * _growth(first.rows, m)):
             m, n_folds = max(FIRST, m // 2), 1
-            seconds = first.seconds * _growth(first.rows, m)
         return m, n_folds
 
     def _chosen(self, usual: FitOutcome, others: list[tuple[FitCandidate, FitOutcome]]) -> SearchResult:

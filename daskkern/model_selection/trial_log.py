@@ -44,12 +44,15 @@ class TrialLog:
     listener : callable
         Hears of every trial as a stage of the fit.
     rows : list of TrialRow
+    pace : dict of str to float
+        For each method, the most seconds on the budget's clock between two outcomes of its last trials.
     """
 
     budget: Budget
     runner: TrialRunner
     listener: Listener
     rows: list[TrialRow] = field(default_factory=list)
+    pace: dict[str, float] = field(default_factory=dict)
 
     def run(
         self,
@@ -60,14 +63,18 @@ class TrialLog:
         folds: Any,
         n_folds: int,
         *,
+        growth: float = 1.0,
         together: bool = False,
         verdict: str = "",
     ) -> list[tuple[_Item, _Result]]:
         """Return the candidates whose trials ended well with their outcomes, in the order of the candidates.
 
-        Trials that would probably take longer than what is left are not begun, but for the first.
+        Trials that would probably take longer than what is left are not begun. Before the first of them has ended, one
+        is expected to take `growth` times as long as the last ones of its method.
         """
-        slowest, last = 0.0, self.budget.spent
+        slowest, last = growth * self.pace.get(method, 0.0), self.budget.spent
+        if not self.budget.allows(slowest) and self.rows:
+            return []
 
         def allowed() -> bool:
             return self.budget.allows(slowest)
@@ -75,7 +82,8 @@ class TrialLog:
         found: dict[int, _Result] = {}
         rows: dict[int, TrialRow] = {}
         for number, outcome in self.runner.run(trial, candidates, drawn, folds, allowed, together=together):
-            slowest, last = max(slowest, self.budget.spent - last), self.budget.spent
+            now = self.budget.spent
+            slowest, last = max(slowest if rows else 0.0, now - last), now
             row = TrialRow(candidates[number].name, method, drawn.sample.n_rows, n_folds, verdict=verdict)
             if isinstance(outcome, DaskkernError):
                 row = replace(row, verdict=f"failed: {outcome}")
@@ -84,6 +92,7 @@ class TrialLog:
                 row = replace(row, loss=outcome.held.mean, error=outcome.held.error, seconds=outcome.seconds)
             rows[number] = row
             self._tell(row)
+        self.pace[method] = slowest
         self.rows += [rows[number] for number in sorted(rows)]
         return [(candidates[number], found[number]) for number in sorted(found)]
 

@@ -1,0 +1,60 @@
+"""Samples of searches are nested, their folds stratified, and their rows those of the source."""
+
+import numpy as np
+import pytest
+
+from daskkern.estimators.array_inputs import array_source
+from daskkern.model_selection.samples import draw_sample
+from tests.support.searches import class_source, classes_by_one_feature, number_source, usual
+
+
+def test_a_sample_is_the_beginning_of_a_larger_one() -> None:
+    source = class_source(300)
+    small, large = (draw_sample(source, usual(source), m, ("affine",)) for m in (100, 250))
+    rows = {tuple(row) for row in large.X}
+    assert all(tuple(row) in rows for row in small.X)
+    assert small.n_rows == 100
+    assert small.scalings == large.scalings  # of all rows, not of the sample
+
+
+def test_every_row_is_held_out_once_and_classes_are_in_every_fold() -> None:
+    source = class_source(200)
+    sample = draw_sample(source, usual(source), 200, ("affine",))
+    folds = sample.folds(5, 0.25)
+    assert np.array_equal(np.sort(np.concatenate([fold.held for fold in folds])), np.arange(200))
+    assert sample.labels is not None
+    shares = [np.bincount(sample.labels[fold.held], minlength=3) for fold in folds]
+    assert np.ptp(shares, axis=0).max() <= 1
+    for fold in folds:
+        assert np.array_equal(np.sort([*fold.fitted, *fold.held]), np.arange(200))
+    [single] = sample.folds(1, 0.25)
+    assert len(single.held) == 50
+    assert any(not np.array_equal(a.held, b.held) for a, b in zip(folds, sample.folds(5, 0.25, 1), strict=True))
+
+
+def test_weights_of_classes_are_those_of_the_rows() -> None:
+    X, y = classes_by_one_feature(200)
+    y = (y == 0).astype(np.int64)
+    y[:180] = 0
+    weight = np.linspace(0.5, 2, 200)
+    source = array_source(X, y, weight, np.arange(2))
+    sample = draw_sample(source, usual(source, class_weight="balanced"), 200, ("affine",))
+    assert sample.weight is not None
+    by_class = [sample.weight[sample.raw_y == code].sum() for code in (0, 1)]
+    plain = np.array([weight[y == code].sum() for code in (0, 1)])
+    expected = plain / np.bincount(y)
+    assert by_class[0] / by_class[1] == pytest.approx(expected[0] / expected[1], rel=1e-5)
+    part = sample.source(np.arange(0, 200, 2))
+    assert part.info.n_rows == 100
+    assert part.weight is not None
+    np.testing.assert_array_equal(part.weight, sample.weight[::2])
+
+
+def test_targets_of_regression_have_their_units() -> None:
+    source = number_source(100)
+    sample = draw_sample(source, usual(source), 100, ("affine",))
+    assert sample.units is not None
+    shift, scale = sample.units
+    np.testing.assert_allclose(sample.y * scale + shift, sample.raw_y, rtol=1e-5)
+    assert sample.y.mean() == pytest.approx(0, abs=1e-5)
+    assert sample.labels is None

@@ -1,0 +1,83 @@
+"""A search finds the best of what it tries, the same one wherever it runs, and takes the defaults where nothing is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from distributed import Client
+
+from daskkern.errors import DataError
+from daskkern.estimators.array_inputs import array_source
+from daskkern.events import Event, StageFinished
+from daskkern.model_selection import Budget, ClusterRunner, SearchResult, search
+from daskkern.model_selection.candidates import FitCandidate
+from daskkern.model_selection.fit_trials import try_fit
+from daskkern.model_selection.fits import DEFAULT
+from daskkern.model_selection.samples import draw_sample
+from daskkern.training.feeding.sources import ArraySource
+from tests.support.cluster import local_cluster
+from tests.support.searches import class_source, classes_by_one_feature, number_source, usual
+
+
+def _search(source: ArraySource, client: Client | None = None, **parameters: object) -> SearchResult:
+    runner = None if client is None else ClusterRunner(client)
+    found = search(source, usual(source, max_epochs=3, **parameters), budget=Budget(1e6), runner=runner)
+    return replace(found, settings=replace(found.settings, max_seconds=None))
+
+
+@pytest.mark.parametrize("make", [class_source, number_source])
+def test_the_best_fit_of_all_is_chosen(make) -> None:  # type: ignore[no-untyped-def]
+    source = make(240)
+    found = _search(source)
+    fits = [row for row in found.trials if row.method == "fit"][1:]
+    assert fits[0].candidate == DEFAULT
+    assert found.name == min(fits, key=lambda row: row.loss).candidate
+    assert [row.verdict for row in fits].count("chosen") == 1
+    sample = draw_sample(source, usual(source), 240, ("affine", "arcsinh"))
+    candidate = FitCandidate(found.name, found.settings, found.settings)
+    outcomes = [
+        try_fit(one, sample, sample.folds(5, 0.25))
+        for one in (candidate, FitCandidate("", usual(source), usual(source)))
+    ]
+    assert outcomes[0].held.is_better(outcomes[1].held)
+
+
+def test_the_same_is_found_again_and_on_any_number_of_workers(client2: Client) -> None:
+    source = class_source(160)
+    here, again, two = _search(source), _search(source), _search(source, client2)
+    with local_cluster(1) as client1:
+        one = _search(source, client1)
+    for other in (again, one, two):
+        assert other.name == here.name
+        assert other.settings == here.settings
+        np.testing.assert_allclose(other.trials["loss"], here.trials["loss"], rtol=1e-4)
+
+
+def test_labels_without_any_relation_are_left_to_the_defaults() -> None:
+    X, _ = classes_by_one_feature(150)
+    y = np.random.default_rng(5).integers(0, 2, 150)
+    found = _search(array_source(X, y, None, np.arange(2)))
+    assert found.name == DEFAULT or found.trials["loss"].min() > 0.6
+
+
+def test_few_rows_are_not_searched() -> None:
+    source = class_source(40)
+    found = _search(source)
+    assert (found.name, len(found.trials)) == (DEFAULT, 0)
+    assert "too few" in found.trials.note
+    assert found.settings == usual(source, max_epochs=3)
+
+
+def test_a_listener_hears_of_every_trial_and_the_choice() -> None:
+    source, events = number_source(80), list[Event]()
+    found = search(source, usual(source, max_epochs=2), budget=Budget(1e6), listener=events.append)
+    stages = [event for event in events if isinstance(event, StageFinished)]
+    assert [stage.stage for stage in stages] == ["trial"] * len(found.trials) + ["search"]
+    assert "s left" in stages[0].detail
+
+
+def test_rows_with_gaps_are_refused_as_by_a_fit() -> None:
+    source = class_source(100)
+    source.X[3, 2] = np.nan
+    with pytest.raises(DataError, match="NaN"):
+        _search(source)
