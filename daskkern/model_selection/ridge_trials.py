@@ -93,6 +93,26 @@ def try_kernel(candidate: KernelCandidate, sample: SearchSample, folds: Sequence
     return RidgeOutcome(best, ALPHAS[at], len(trial.folds[0].fitted), alphas, time.perf_counter() - begun)
 
 
+def try_in_leaves(
+    candidate: KernelCandidate, kernel: ScaledDistanceKernel, sample: SearchSample, leaves: Sequence[Fold]
+) -> RidgeOutcome:
+    """Return how well ridge regression of its own in each leaf predicts the rows that are held out there.
+
+    Parameters
+    ----------
+    candidate : KernelCandidate
+        Its scaling is used.
+    kernel : ScaledDistanceKernel
+        As fits use it.
+    sample : SearchSample
+    leaves : sequence of Fold
+    """
+    begun = time.perf_counter()
+    trial = _Trial(candidate, kernel, sample.scaled(candidate.scale), sample, list(leaves), 1)
+    held, at = trial.best([kernel] * len(leaves), _START)
+    return RidgeOutcome(held, ALPHAS[at], len(leaves[0].fitted), (), time.perf_counter() - begun)
+
+
 def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: RidgeOutcome) -> ScaledDistanceKernel:
     """Return the kernel of a candidate for a fit: its length scale, or metric, is that of all sampled rows."""
     trial = _Trial.of(candidate, sample, [], 1)
@@ -137,9 +157,9 @@ class _Trial:
         return at(here), here
 
     def _gram(self, kernel: ScaledDistanceKernel, fold: Fold) -> FloatArray:
-        """Return the kernel of all rows and the fitted ones (m, n)."""
-        Z = self.X[fold.fitted]
-        gram: FloatArray = kernel.block(self.X, kernel.points(Z, kernel.placement_for(Z))).astype(np.float64)
+        """Return the kernel of the fitted rows, then those held out, and the fitted ones (n + k, n)."""
+        Z, X = self.X[fold.fitted], self.X[np.concatenate([fold.fitted, fold.held])]
+        gram: FloatArray = kernel.block(X, kernel.points(Z, kernel.placement_for(Z))).astype(np.float64)
         if not np.isfinite(gram).all():
             raise DataError("kernel values of sampled rows are not finite; scale the features")
         return gram
@@ -148,8 +168,9 @@ class _Trial:
         sample = self.sample
         scores = []
         for gram, fold in zip(grams, self.folds, strict=True):
-            mean, a = self._solved(gram[fold.fitted], fold, alpha)
-            scores.append(gram[fold.held] @ a + mean)
+            n = len(fold.fitted)
+            mean, a = self._solved(gram[:n], fold, alpha)
+            scores.append(gram[n:] @ a + mean)
         return held_out_losses(sample, self.folds, scores, self.n_repeats)
 
     def _solved(self, gram: FloatArray, fold: Fold, alpha: float) -> tuple[FloatArray, FloatArray]:
@@ -171,7 +192,7 @@ class _Trial:
     def learned(self, kernel: ScaledDistanceKernel, rows: Array, alpha: float) -> ScaledDistanceKernel:
         """Return the kernel with the metric of the function that is fitted to some rows with a penalty."""
         fold = Fold(rows, rows[:0])
-        _, a = self._solved(self._gram(kernel, fold)[rows], fold, alpha)
+        _, a = self._solved(self._gram(kernel, fold), fold, alpha)
         some = rows[generator(self.sample.seed, _DRAW).permutation(len(rows))[:_GRADIENT_ROWS]]
         weight = None if self.sample.weight is None else self.sample.weight[some]
         diagonal = self.candidate.metric == "diagonal"

@@ -35,11 +35,20 @@ class DrawnSample:
 class TrialRunner(ABC):
     """Draws samples and runs trials."""
 
-    @abstractmethod
     def draw(
         self, source: RowSource, settings: FitSettings, m: int, scales: tuple[str | None, ...], scoring: str
     ) -> DrawnSample:
         """Return a sample of m rows; see :func:`daskkern.model_selection.samples.draw_sample`."""
+        sample = self.apply(draw_sample, source, settings, m, scales, scoring)
+        return DrawnSample(sample, self.share(sample))
+
+    @abstractmethod
+    def apply(self, function: Callable[..., _Result], source: RowSource, *arguments: Any) -> _Result:
+        """Return the result of a function of the rows of `source`, where they can be read."""
+
+    def share(self, sample: SearchSample) -> Any:
+        """Return what tasks are given in place of a sample."""
+        return sample
 
     @abstractmethod
     def run(
@@ -62,11 +71,8 @@ class TrialRunner(ABC):
 class LocalRunner(TrialRunner):
     """Runs trials in this process: one on all cores, or one on each core."""
 
-    def draw(
-        self, source: RowSource, settings: FitSettings, m: int, scales: tuple[str | None, ...], scoring: str
-    ) -> DrawnSample:
-        sample = draw_sample(source, settings, m, scales, scoring)
-        return DrawnSample(sample, sample)
+    def apply(self, function: Callable[..., _Result], source: RowSource, *arguments: Any) -> _Result:
+        return function(source, *arguments)
 
     def run(
         self,
@@ -105,20 +111,21 @@ class ClusterRunner(TrialRunner):
 
     client: Client
 
-    def draw(
-        self, source: RowSource, settings: FitSettings, m: int, scales: tuple[str | None, ...], scoring: str
-    ) -> DrawnSample:
+    def apply(self, function: Callable[..., _Result], source: RowSource, *arguments: Any) -> _Result:
         source, keep = source.for_cluster(self.client)
         key = task_name("search_sample")
-        future = self.client.submit(_draw, source, settings, m, scales, scoring, key=key, pure=False)
         try:
-            found = future.result()
+            found: Any = self.client.submit(_apply, function, source, arguments, key=key, pure=False).result()
         finally:
             for one in keep:
                 one.release()
         if isinstance(found, DaskkernError):
             raise found
-        return DrawnSample(found, future)
+        result: _Result = found
+        return result
+
+    def share(self, sample: SearchSample) -> Any:
+        return self.client.scatter(sample, broadcast=True, hash=False)
 
     def run(
         self,
@@ -156,12 +163,12 @@ def _outcome(
         return error
 
 
-def _draw(source: RowSource, settings: FitSettings, m: int, scales: tuple[str | None, ...], scoring: str) -> Any:
-    """Draw a sample in a task that has seceded from its worker, with Dask arrays computed by the whole cluster."""
+def _apply(function: Callable[..., Any], source: RowSource, arguments: tuple[Any, ...]) -> Any:
+    """Call a function in a task that has seceded from its worker, with Dask arrays computed by the whole cluster."""
     client = connected(get_client)
     secede()
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}), current(client):
         try:
-            return draw_sample(source, settings, m, scales, scoring)
+            return function(source, *arguments)
         except DaskkernError as error:
             return error

@@ -11,13 +11,18 @@ from dataclasses import dataclass, replace
 
 from daskkern.errors import DataError
 from daskkern.events import Listener, StageFinished, silent
+from daskkern.kernels import ScaledDistanceKernel
 from daskkern.model_selection.budget import Budget
-from daskkern.model_selection.candidates import FitCandidate
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
 from daskkern.model_selection.fit_trials import FitOutcome, try_fit
 from daskkern.model_selection.fits import DEFAULT, fits_with
 from daskkern.model_selection.held_out import check_scoring
-from daskkern.model_selection.ridge_trials import learned_kernel
+from daskkern.model_selection.local_stage import LEAF_ROWS, compare_local
+from daskkern.model_selection.local_stage import LEAST_ROWS as LOCAL_FROM
+from daskkern.model_selection.regions import DenseSample, dense_sample
+from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
 from daskkern.model_selection.running import DrawnSample, LocalRunner, TrialRunner
+from daskkern.model_selection.samples import SearchSample
 from daskkern.model_selection.screening import FIRST, HELD_OUT, Ranked, screened, two_kinds
 from daskkern.model_selection.trial_log import TrialLog
 from daskkern.model_selection.trials import TrialTable
@@ -141,7 +146,29 @@ class _Search:
         usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
         if usual is None or len(done) < 2:
             return self._defaults("the time was too short to compare fits")
-        return self._chosen(usual, [pair for pair in done if pair[0].name != DEFAULT])
+        chosen, reason = self._best(usual, [pair for pair in done if pair[0].name != DEFAULT])
+        found = self._local(chosen, kernels, larger.sample, m) if n >= LOCAL_FROM else None
+        return self._result(chosen, reason) if found is None else self._result(*found)
+
+    def _local(
+        self,
+        best: FitCandidate,
+        kernels: list[tuple[KernelCandidate, RidgeOutcome, ScaledDistanceKernel]],
+        sample: SearchSample,
+        m: int,
+    ) -> tuple[FitCandidate, str] | None:
+        """Return the model in leaves that is better than the best one of the whole space, and why, or None."""
+        if not self.log.budget.allows(2 * self.log.pace["fit"]):
+            return None
+        one, _, kernel = kernels[0]
+        arguments = (self.settings, sample, one.scale, kernel, LEAF_ROWS, m)
+
+        def draw() -> tuple[DenseSample, DrawnSample]:
+            dense = self.log.runner.apply(dense_sample, self.source, *arguments)
+            return dense, DrawnSample(dense.sample, self.log.runner.share(dense.sample))
+
+        pairs = [(one, kernel) for one, _, kernel in kernels]
+        return compare_local(self.log, best, pairs, self.settings, self.source.info.n_rows, draw)
 
     def _size(self, n: int) -> tuple[int, int]:
         """Return how many rows fits are compared on, and in how many folds: fewer, where time is short."""
@@ -153,12 +180,13 @@ class _Search:
             m, n_folds = max(FIRST, m // 2), 1
         return m, n_folds
 
-    def _chosen(self, usual: FitOutcome, others: list[tuple[FitCandidate, FitOutcome]]) -> SearchResult:
+    def _best(self, usual: FitOutcome, others: list[tuple[FitCandidate, FitOutcome]]) -> tuple[FitCandidate, str]:
+        """Return the best fit that is better than the defaults, or these, and why."""
         better = [(one, outcome) for one, outcome in others if outcome.held.is_better(usual.held)]
         if not better:
-            return self._defaults("no other fit is better beyond chance")
+            return self.default, "no other fit is better beyond chance"
         chosen, outcome = min(better, key=lambda pair: pair[1].held.mean)
-        return self._result(chosen, f"loss on held-out rows {usual.held.mean:.4g} -> {outcome.held.mean:.4g}")
+        return chosen, f"loss on held-out rows {usual.held.mean:.4g} -> {outcome.held.mean:.4g}"
 
     def _defaults(self, reason: str) -> SearchResult:
         return self._result(self.default, reason)

@@ -1,0 +1,104 @@
+"""The comparison of models in leaves with the best model of the whole space, for many rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from daskkern.basis import LocalRows
+from daskkern.kernels import ScaledDistanceKernel
+from daskkern.losses import parse_loss
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit
+from daskkern.model_selection.fit_trials import FitOutcome, try_fit
+from daskkern.model_selection.held_out import HeldOut
+from daskkern.model_selection.regions import DenseSample
+from daskkern.model_selection.ridge_trials import RidgeOutcome, try_in_leaves
+from daskkern.model_selection.running import DrawnSample
+from daskkern.model_selection.samples import Fold, SearchSample
+from daskkern.model_selection.trial_log import TrialLog
+from daskkern.solvers import parse_solver
+from daskkern.training.run.settings import FitSettings
+
+LEAF_ROWS = 2000
+LEAST_ROWS = 6 * LEAF_ROWS
+"""Rows from which models in leaves are tried."""
+_MOST_ROWS = 40_000  # beyond which 10,000 landmarks learn little more
+_LEAST_RATIO = 0.5  # of the loss of all rows to that of the sampled ones
+
+
+@dataclass(frozen=True, eq=False)
+class LocalCandidate:
+    """Exact ridge regression in leaves with a kernel."""
+
+    name: str
+    candidate: KernelCandidate
+    kernel: ScaledDistanceKernel
+
+
+def compare_local(
+    log: TrialLog,
+    best: FitCandidate,
+    kernels: list[tuple[KernelCandidate, ScaledDistanceKernel]],
+    base: FitSettings,
+    n_rows: int,
+    draw: Callable[[], tuple[DenseSample, DrawnSample]],
+) -> tuple[FitCandidate, str] | None:
+    """Return the model in leaves that is better than the best one of the whole space, and why; None where none is.
+
+    The loss of the model of the whole space is that of sampled rows; what it would be with all rows is extrapolated by
+    the power law between a quarter of the sample and all of it.
+
+    Parameters
+    ----------
+    log : TrialLog
+    best : FitCandidate
+        Of the whole space.
+    kernels : list of (KernelCandidate, ScaledDistanceKernel)
+        As fits use them.
+    base : FitSettings
+    n_rows : int
+        All training rows.
+    draw : callable
+        Returns the rows to compare on.
+    """
+    dense, drawn = draw()
+    found: list[FitOutcome] = []
+    for fold, words in ((dense.quarter, "a quarter of the rows"), (dense.spread, "rows outside leaves")):
+        whole = replace(best, name=f"{best.name}, {words}")
+        found += [outcome for _, outcome in log.run("fit", try_fit, [whole], drawn, [fold], 1)]
+    if len(found) < 2:
+        return None
+    ratio = _extrapolated(found[0].held, found[1].held, len(dense.spread.fitted), n_rows)
+    locals_ = [LocalCandidate(f"{one.name}, in leaves of {LEAF_ROWS:,} rows", one, kernel) for one, kernel in kernels]
+    done = log.run("leaves", _try_local, locals_, drawn, dense.leaves, len(dense.leaves), together=True)
+    expected = replace(found[1].held, losses=ratio * found[1].held.losses, errors=ratio * found[1].held.errors)
+    better = [(one, outcome) for one, outcome in done if outcome.held.is_better(expected)]
+    if not better:
+        return None
+    chosen, outcome = min(better, key=lambda pair: pair[1].held.mean)
+    return _fit(chosen, base), f"loss on held-out rows of leaves {expected.mean:.4g} -> {outcome.held.mean:.4g}"
+
+
+def _try_local(one: LocalCandidate, sample: SearchSample, leaves: tuple[Fold, ...]) -> RidgeOutcome:
+    return try_in_leaves(one.candidate, one.kernel, sample, leaves)
+
+
+def _extrapolated(quarter: HeldOut, whole: HeldOut, n_fitted: int, n_rows: int) -> float:
+    """Return the ratio of the loss of a model of all rows to that of one of `n_fitted`, at most 1."""
+    if not quarter.mean > 0 or not whole.mean > 0:
+        return 1.0
+    steps = np.log(max(1.0, min(n_rows, _MOST_ROWS) / n_fitted)) / np.log(4)
+    return float(np.clip((whole.mean / quarter.mean) ** steps, _LEAST_RATIO, 1.0))
+
+
+def _fit(one: LocalCandidate, base: FitSettings) -> FitCandidate:
+    return named_fit(
+        one.kernel,
+        one.name,
+        base,
+        loss=parse_loss("squared"),
+        basis=LocalRows(LEAF_ROWS),
+        solver=parse_solver("auto", "local rows"),
+        scale=one.candidate.scale,
+        learn_features=None,
+    )
