@@ -17,6 +17,7 @@ WHAT = {
     "systems": "published systems, sweeps",
     "unsupervised": "components, clusters, densities",
     "estimators": "scikit-learn's conventions",
+    "model_selection": "searches within a time budget",
     "training": "fits: set-up, plan, ranks, checkpoints",
     "solvers": "one file or folder per method",
     "evaluation": "scores, predictions",

@@ -17,9 +17,13 @@ MOST_DIRECT = 6000
 
 
 def fits_with(
-    kernels: Sequence[tuple[KernelCandidate, RidgeOutcome, Kernel]], base: FitSettings, n_rows: int, n_fitted: int
-) -> list[FitCandidate]:
-    """Return the fits of these kernels, the best kernel first.
+    kernels: Sequence[tuple[KernelCandidate, RidgeOutcome, Kernel]],
+    base: FitSettings,
+    n_rows: int,
+    n_fitted: int,
+    scoring: str,
+) -> tuple[list[FitCandidate], list[FitCandidate]]:
+    """Return the exact fits of these kernels, where rows are not too many, and those of the usual solver.
 
     Parameters
     ----------
@@ -31,6 +35,8 @@ def fits_with(
         All training rows.
     n_fitted : int
         Rows of a fit in a trial.
+    scoring : str
+        What they are compared by.
     """
     exact, others = [], []
     for rank, (candidate, outcome, kernel) in enumerate(kernels):
@@ -38,18 +44,18 @@ def fits_with(
         if n_rows <= MOST_DIRECT:
             exact.append(_exact(candidate, outcome, kernel, base, n_rows, n_fitted, shared))
         if rank == 0 or not exact:
-            losses = _losses(base)[: 1 if rank else None]
+            losses = _losses(base, scoring)[: 1 if rank else None]
             others += [
                 named_fit(kernel, f"{candidate.name}, {loss.spec()}", base, loss=loss, **shared) for loss in losses
             ]
-    return [*exact, *others]
+    return exact, others
 
 
-def _losses(base: FitSettings) -> list[Loss]:
+def _losses(base: FitSettings, scoring: str) -> list[Loss]:
     """Return the losses that are tried with the usual solver, the default first."""
-    if "classification" in base.loss.tasks and "regression" not in base.loss.tasks:
+    if "regression" not in base.loss.tasks:
         return [base.loss, parse_loss("logistic")]
-    return [base.loss]
+    return [base.loss, parse_loss("absolute")] if scoring == "absolute_error" else [base.loss]
 
 
 def _exact(

@@ -11,6 +11,7 @@ from daskkern.model_selection.trial_log import TrialLog
 
 FIRST, SECOND = 1000, 4000
 """Rows of the samples of the two rungs."""
+_FOLDS = ((600, 5), (2500, 3))  # for samples of up to so many rows
 _FEW = 400  # rows up to which the folds are drawn twice
 _REFINED, _KEPT = 2, 3
 _METRIC_COST = 6.0  # seconds of a trial with a metric to one without
@@ -58,6 +59,11 @@ def screened(
     return (again, larger) if again else (found, drawn)
 
 
+def n_folds_of(m: int) -> int:
+    """Return in how many folds m sampled rows are divided; one fold holds out a quarter of them."""
+    return next((k for most, k in _FOLDS if m <= most), 1)
+
+
 def two_kinds(ranked: Ranked) -> Ranked:
     """Return the best candidate, and the best one of another kernel or kind of metric."""
     first = ranked[0][0]
@@ -87,8 +93,7 @@ def _compared(log: TrialLog, candidates: Sequence[KernelCandidate], drawn: Drawn
 
 
 def _folds(sample: SearchSample, repeat: int) -> list[Fold]:
-    n = sample.n_rows
-    return sample.folds(5 if n <= FIRST else 3 if n <= 2 * FIRST else 1, HELD_OUT, repeat)
+    return sample.folds(n_folds_of(sample.n_rows), HELD_OUT, repeat)
 
 
 def _ranked(found: Ranked) -> Ranked:

@@ -23,7 +23,7 @@ from daskkern.model_selection.regions import DenseSample, dense_sample
 from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
 from daskkern.model_selection.running import DrawnSample, LocalRunner, TrialRunner
 from daskkern.model_selection.samples import SearchSample
-from daskkern.model_selection.screening import FIRST, HELD_OUT, Ranked, screened, two_kinds
+from daskkern.model_selection.screening import FIRST, HELD_OUT, Ranked, n_folds_of, screened, two_kinds
 from daskkern.model_selection.trial_log import TrialLog
 from daskkern.model_selection.trials import TrialTable
 from daskkern.training.feeding.row_source import RowSource
@@ -33,8 +33,7 @@ from daskkern.training.setup.default_basis import MOST_CENTRES
 LEAST_ROWS = 50
 """Rows from which models are compared."""
 _FITTED = 6000  # sampled rows that fits are compared on
-_FOLDS = ((1000, 5), (2500, 3))  # for samples of up to so many rows; larger ones have one
-_MOST_FITS = 6
+_MOST_FITS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +139,16 @@ class _Search:
         larger = drawn if m == drawn.sample.n_rows else self._drawn(m)
         folds = larger.sample.folds(n_folds, HELD_OUT)
         kernels = [(one, outcome, learned_kernel(one, drawn.sample, outcome)) for one, outcome in two_kinds(ranked)]
-        fits = [self.default, *fits_with(kernels, self.settings, n, len(folds[0].fitted))]
+        exact, others = fits_with(kernels, self.settings, n, len(folds[0].fitted), self.scoring)
         growth = n_folds * _growth(round((1 - HELD_OUT) * min(n, FIRST)), len(folds[0].fitted))
+        fits = [self.default, *(exact or others)]
         done = self.log.run("fit", try_fit, fits, larger, folds, n_folds, growth=growth)
         usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
         if usual is None or len(done) < 2:
             return self._defaults("the time was too short to compare fits")
+        solved = any(outcome.held.is_better(usual.held) for _, outcome in done)
+        if exact and (not solved or self.scoring == "absolute_error"):
+            done += self.log.run("fit", try_fit, others, larger, folds, n_folds)
         chosen, reason = self._best(usual, [pair for pair in done if pair[0].name != DEFAULT])
         found = self._local(chosen, kernels, larger.sample, m) if n >= LOCAL_FROM else None
         return self._result(chosen, reason) if found is None else self._result(*found)
@@ -173,7 +176,7 @@ class _Search:
     def _size(self, n: int) -> tuple[int, int]:
         """Return how many rows fits are compared on, and in how many folds: fewer, where time is short."""
         m = min(n, _FITTED)
-        n_folds = next((k for most, k in _FOLDS if m <= most), 1)
+        n_folds = n_folds_of(m)
         first = next(row for row in self.log.rows if row.method == "fit")
         each = self.log.pace["fit"]
         while m > FIRST and not self.log.budget.allows(_MOST_FITS * n_folds * each * _growth(first.rows, m)):
