@@ -120,7 +120,6 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         A table with one row per epoch: ``history_["loss"]``, ``history_[-1]``, ``history_.to_pandas()``.
     model_ : KernelModel
     n_iter_ : int
-        Epochs run.
     best_epoch_ : int
         The epoch whose model this is, from 1: the best one with early stopping, otherwise the last, unless an earlier
         one has a lower training objective by more than chance.

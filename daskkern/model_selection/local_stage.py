@@ -42,6 +42,7 @@ def compare_local(
     base: FitSettings,
     n_rows: int,
     draw: Callable[[], tuple[DenseSample, DrawnSample]],
+    leaf_rows: int = LEAF_ROWS,
 ) -> tuple[FitCandidate, str] | None:
     """Return the model in leaves that is better than the best one of the whole space, and why; None where none is.
 
@@ -60,6 +61,7 @@ def compare_local(
         All training rows.
     draw : callable
         Returns the rows to compare on.
+    leaf_rows : int
     """
     dense, drawn = draw()
     found: list[FitOutcome] = []
@@ -69,14 +71,16 @@ def compare_local(
     if len(found) < 2:
         return None
     ratio = _extrapolated(found[0].held, found[1].held, len(dense.spread.fitted), n_rows)
-    locals_ = [LocalCandidate(f"{one.name}, in leaves of {LEAF_ROWS:,} rows", one, kernel) for one, kernel in kernels]
+    locals_ = [LocalCandidate(f"{one.name}, in leaves of {leaf_rows:,} rows", one, kernel) for one, kernel in kernels]
     done = log.run("leaves", _try_local, locals_, drawn, dense.leaves, len(dense.leaves), together=True)
     expected = replace(found[1].held, losses=ratio * found[1].held.losses, errors=ratio * found[1].held.errors)
     better = [(one, outcome) for one, outcome in done if outcome.held.is_better(expected)]
     if not better:
         return None
     chosen, outcome = min(better, key=lambda pair: pair[1].held.mean)
-    return _fit(chosen, base), f"loss on held-out rows of leaves {expected.mean:.4g} -> {outcome.held.mean:.4g}"
+    return _fit(
+        chosen, base, leaf_rows
+    ), f"loss on held-out rows of leaves {expected.mean:.4g} -> {outcome.held.mean:.4g}"
 
 
 def _try_local(one: LocalCandidate, sample: SearchSample, leaves: tuple[Fold, ...]) -> RidgeOutcome:
@@ -91,13 +95,13 @@ def _extrapolated(quarter: HeldOut, whole: HeldOut, n_fitted: int, n_rows: int) 
     return float(np.clip((whole.mean / quarter.mean) ** steps, _LEAST_RATIO, 1.0))
 
 
-def _fit(one: LocalCandidate, base: FitSettings) -> FitCandidate:
+def _fit(one: LocalCandidate, base: FitSettings, leaf_rows: int) -> FitCandidate:
     return named_fit(
         one.kernel,
         one.name,
         base,
         loss=parse_loss("squared"),
-        basis=LocalRows(LEAF_ROWS),
+        basis=LocalRows(leaf_rows),
         solver=parse_solver("auto", "local rows"),
         scale=one.candidate.scale,
         learn_features=None,

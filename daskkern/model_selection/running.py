@@ -139,7 +139,7 @@ class ClusterRunner(TrialRunner):
     ) -> Iterator[tuple[int, _Result | DaskkernError]]:
         del together
         futures = {
-            self.client.submit(_outcome, trial, one, drawn.shared, folds, key=task_name("trial"), pure=False): number
+            self.client.submit(_trial, trial, one, drawn.shared, folds, key=task_name("trial"), pure=False): number
             for number, one in enumerate(candidates)
         }
         waiting = as_completed(list(futures), loop=self.client.loop)
@@ -161,6 +161,14 @@ def _outcome(
         return trial(candidate, sample, folds)
     except DaskkernError as error:
         return error
+
+
+def _trial(
+    trial: Callable[[_Item, SearchSample, Any], _Result], candidate: _Item, sample: SearchSample, folds: Any
+) -> _Result | DaskkernError:
+    """Run a trial in a task: what it computes with Dask, it computes itself, as waiting for other tasks would block."""
+    with dask.config.set(scheduler="synchronous"):
+        return _outcome(trial, candidate, sample, folds)
 
 
 def _apply(function: Callable[..., Any], source: RowSource, arguments: tuple[Any, ...]) -> Any:

@@ -1,0 +1,79 @@
+"""Models in leaves are chosen where the function has more detail than a model of the whole space finds."""
+
+import numpy as np
+import pytest
+
+from daskkern.arrays import HostArray
+from daskkern.basis import LocalRows
+from daskkern.estimators.array_inputs import array_source
+from daskkern.events import silent
+from daskkern.kernels import ScaledDistanceKernel
+from daskkern.model_selection import Budget, LocalRunner
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
+from daskkern.model_selection.local_stage import compare_local
+from daskkern.model_selection.regions import DenseSample, dense_sample
+from daskkern.model_selection.running import DrawnSample
+from daskkern.model_selection.samples import SearchSample, draw_sample
+from daskkern.model_selection.trial_log import TrialLog
+from daskkern.training.feeding.sources import ArraySource
+from tests.support.searches import usual
+
+N, LEAF, RANDOM = 3000, 300, 200
+PLAIN = KernelCandidate("laplacian", 1.0, "affine")
+
+
+def _source(kind: str) -> ArraySource:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 8, (N, 2))
+    detailed = (np.floor(X).sum(axis=1) % 2).astype(np.int64)
+    smooth = (X[:, 0] + 4 * rng.standard_normal(N) > 4).astype(np.int64)
+    return array_source(X, detailed if kind == "detailed" else smooth, None, np.arange(2))
+
+
+def _dense(source: ArraySource) -> tuple[DenseSample, SearchSample, ScaledDistanceKernel]:
+    settings = usual(source, max_epochs=5)
+    like = draw_sample(source, settings, 400, ("affine",))
+    kernel = PLAIN.resolved(like.scaled("affine"))
+    return dense_sample(source, settings, like, "affine", kernel, LEAF, RANDOM), like, kernel
+
+
+def test_a_dense_sample_has_all_rows_of_its_leaves() -> None:
+    source = _source("detailed")
+    dense, _, _ = _dense(source)
+    assert len(dense.leaves) == 4
+    assert len(dense.spread.fitted) == RANDOM
+    held = np.sort(np.concatenate([leaf.held for leaf in dense.leaves]))
+    assert np.array_equal(held, dense.spread.held)
+    assert len(dense.quarter.fitted) == RANDOM // 4
+    X: HostArray = dense.sample.X
+    assert len({tuple(row) for row in X}) == len(X)  # no random row is of a leaf
+    everything = {tuple(row) for row in np.asarray(source.X)}
+    for leaf in dense.leaves:
+        rows = X[np.concatenate([leaf.fitted, leaf.held])]
+        assert LEAF / 3 < len(rows) <= 2 * LEAF
+        # The leaf is where its rows are: no other row of the source lies between close ones of it.
+        middle = np.median(rows, axis=0)
+        near = sorted(everything, key=lambda row: float(np.abs(np.array(row) - middle).sum()))[:5]
+        assert {tuple(row) for row in rows} >= set(near)
+
+
+@pytest.mark.parametrize("kind", ["detailed", "smooth"])
+def test_leaves_are_chosen_where_rows_nearby_say_more(kind: str) -> None:
+    source = _source(kind)
+    dense, _, kernel = _dense(source)
+    base = usual(source, max_epochs=5)
+    log = TrialLog(Budget(1e6), LocalRunner(), silent)
+    found = compare_local(
+        log,
+        FitCandidate("defaults", base, base),
+        [(PLAIN, kernel)],
+        base,
+        N,
+        lambda: (dense, DrawnSample(dense.sample, dense.sample)),
+        LEAF,
+    )
+    assert [row.method for row in log.rows] == ["fit", "fit", "leaves"]
+    assert (found is not None) == (kind == "detailed")
+    if found is not None:
+        assert found[0].settings.basis == LocalRows(LEAF)
+        assert found[0].settings.kernel == kernel
