@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from daskkern.basis import Landmarks
-from daskkern.cli.cluster_options import ClusterRequest
 from daskkern.cli.console import say
 from daskkern.cli.fit import finish, open_source
 from daskkern.cli.ingest import print_report
+from daskkern.cli.options.cluster_options import ClusterRequest
 from daskkern.cli.score import describe
 from daskkern.data.ingest import ingest
 from daskkern.data.storage.store import open_store

@@ -5,8 +5,8 @@ import json
 
 import click
 
-from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import listing, say
+from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.doctor import (
     ClusterReport,
     Finding,

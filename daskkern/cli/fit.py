@@ -6,9 +6,9 @@ from functools import partial
 import click
 
 from daskkern.cli.auto import searched, show_trials, without_limit
-from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import InterruptedJobError, say
-from daskkern.cli.fit_options import FitRequest, fit_options
+from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
+from daskkern.cli.options.fit_options import FitRequest, fit_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.scheduler.lease import concluded

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from daskkern.cli.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.console import listing, say
+from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.watching import LogRequest, listening, log_options
 from daskkern.cluster.scheduler.fits import FitStatus
 from daskkern.errors import ClusterError

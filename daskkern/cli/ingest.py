@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import click
 
-from daskkern.cli.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.console import progress_bar, say
+from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
 from daskkern.data.ingest import IngestReport, ingest
 from daskkern.errors import SpecError
 

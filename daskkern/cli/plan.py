@@ -6,10 +6,10 @@ import click
 from distributed import Client
 
 from daskkern.backend.concurrency import cpu_count
-from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import say, table
 from daskkern.cli.fit import open_source
-from daskkern.cli.fit_options import FitRequest, fit_options
+from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
+from daskkern.cli.options.fit_options import FitRequest, fit_options
 from daskkern.cluster.connect.membership import check_any, live_workers
 from daskkern.monitor.formatting import format_bytes
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks

@@ -4,9 +4,9 @@ from contextlib import nullcontext
 
 import click
 
-from daskkern.cli.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.console import progress_bar, say
-from daskkern.cli.values import parse_bytes
+from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
+from daskkern.cli.options.values import parse_bytes
 from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.shuffle.shuffle import shuffle_store
 

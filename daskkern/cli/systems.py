@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import InterruptedJobError, listing, say
+from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested

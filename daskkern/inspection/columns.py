@@ -14,7 +14,7 @@ Groups = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class TableColumns:
     """Columns in the order of their first features.
 
     Attributes
@@ -65,7 +65,7 @@ class Columns:
         return found
 
 
-def columns_of(model: KernelModel, groups: Groups | None = None) -> Columns:
+def columns_of(model: KernelModel, groups: Groups | None = None) -> TableColumns:
     """Return the columns of a model's features.
 
     Those of the table that it was trained on, where an encoding is recorded: one-hot features are one column. Else each
@@ -87,7 +87,9 @@ def columns_of(model: KernelModel, groups: Groups | None = None) -> Columns:
     if groups is None and model.encoding is not None:
         widths = [len(column.feature_names) for column in model.encoding]
         if sum(widths) == d:
-            return Columns(tuple(column.name for column in model.encoding), np.repeat(np.arange(len(widths)), widths))
+            return TableColumns(
+                tuple(column.name for column in model.encoding), np.repeat(np.arange(len(widths)), widths)
+            )
     names = model.feature_names or tuple(f"feature {j}" for j in range(d))
     group_of: dict[int, str] = {}
     for name, members in (groups or {}).items():
@@ -102,4 +104,4 @@ def columns_of(model: KernelModel, groups: Groups | None = None) -> Columns:
     for j in range(d):
         key = (group_of[j], -1) if j in group_of else (names[j], j)
         owner[j] = found.setdefault(key, len(found))
-    return Columns(tuple(name for name, _ in found), owner)
+    return TableColumns(tuple(name for name, _ in found), owner)

@@ -19,7 +19,7 @@ import numpy as np
 from daskkern.arrays import FloatArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import DataError, SpecError
-from daskkern.inspection.columns import Columns, Groups, columns_of
+from daskkern.inspection.columns import Groups, TableColumns, columns_of
 from daskkern.inspection.jacobians import jacobians, tiles
 from daskkern.inspection.rows import Inspected, fitted_model
 
@@ -33,7 +33,7 @@ class GradientImportance:
 
     Attributes
     ----------
-    columns : Columns
+    columns : TableColumns
         Columns that the features belong to: one-hot features are one.
     squares : (d,) float64 array
         Its diagonal: mean squared gradients by the scaled features, summed over the scores of a row.
@@ -42,7 +42,7 @@ class GradientImportance:
     n_rows : int
     """
 
-    columns: Columns
+    columns: TableColumns
     squares: FloatArray
     products: FloatArray | None
     n_rows: int

@@ -19,7 +19,7 @@ import numpy as np
 from daskkern.arrays import FloatArray, IntArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import DataError, SpecError
-from daskkern.inspection.columns import Columns, Groups, columns_of
+from daskkern.inspection.columns import Groups, TableColumns, columns_of
 from daskkern.inspection.gradients import gradient_importance
 from daskkern.inspection.jacobians import jacobians, tiles
 from daskkern.inspection.rows import Inspected, fitted_model, scaled
@@ -139,10 +139,12 @@ def _squares(
     return found
 
 
-def _by_columns(columns: Columns, chosen: list[int], features: IntArray, squares: FloatArray, n: int) -> Interactions:
+def _by_columns(
+    columns: TableColumns, chosen: list[int], features: IntArray, squares: FloatArray, n: int
+) -> Interactions:
     place = {column: number for number, column in enumerate(chosen)}
     owner = np.array([place[int(columns.owner[feature])] for feature in features], np.int64)
     names = tuple(columns.names[k] for k in chosen)
-    strengths = np.sqrt(np.maximum(Columns(names, owner).sum(squares), 0))
+    strengths = np.sqrt(np.maximum(TableColumns(names, owner).sum(squares), 0))
     np.fill_diagonal(strengths, 0)
     return Interactions(names, strengths, n)

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from sklearn.datasets import make_moons
 
 import daskkern
-from daskkern.cli.fit_options import FitRequest
 from daskkern.cli.main import cli
+from daskkern.cli.options.fit_options import FitRequest
 from daskkern.errors import SpecError
 
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 import daskkern
 from daskkern.basis import AllRows, Landmarks
-from daskkern.cli.fit_options import FitRequest
 from daskkern.cli.main import cli
+from daskkern.cli.options.fit_options import FitRequest
 from daskkern.errors import SpecError
 from daskkern.kernels import AutoKernel
 

@@ -14,8 +14,8 @@ import pytest
 import zarr
 from sklearn.datasets import load_diabetes, load_iris
 
-from daskkern.cli import cluster_options
 from daskkern.cli.main import main
+from daskkern.cli.options import cluster_options
 from tests.support.processes import read_until, started
 
 

@@ -11,7 +11,7 @@ import scipy.sparse
 import daskkern
 from daskkern import FeatureLearning, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.arrays import HostArray
-from daskkern.cli.fit_options import FitRequest
+from daskkern.cli.options.fit_options import FitRequest
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import AutoKernel, Laplacian

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.errors import SpecError
-from daskkern.inspection import Columns, columns_of
+from daskkern.inspection import TableColumns, columns_of
 
 ENCODING = (
     ColumnEncoding("age"),
@@ -51,7 +51,7 @@ def test_other_columns_are_refused(make, chosen: object) -> None:
 
 @given(owner=st.lists(st.integers(0, 4), min_size=1, max_size=9), seed=st.integers(0, 9))
 def test_sums_over_columns_keep_the_total(owner: list[int], seed: int) -> None:
-    columns = Columns(tuple("abcde"), np.array(owner))
+    columns = TableColumns(tuple("abcde"), np.array(owner))
     values = np.random.default_rng(seed).standard_normal((len(owner), len(owner)))
     expected = np.zeros((5, 5))
     for i, j in np.ndindex(values.shape):

@@ -10,8 +10,17 @@ import click
 import yaml
 
 from daskkern.basis import uses_kernel
-from daskkern.cli.basis_options import BASES, DEFAULT_COLUMNS, basis_of, names_no_columns, resized
-from daskkern.cli.values import as_batch, as_budget, as_calibrate, as_flag, as_number, as_penalty, as_scale, as_whole
+from daskkern.cli.options.basis_options import BASES, DEFAULT_COLUMNS, basis_of, names_no_columns, resized
+from daskkern.cli.options.values import (
+    as_batch,
+    as_budget,
+    as_calibrate,
+    as_flag,
+    as_number,
+    as_penalty,
+    as_scale,
+    as_whole,
+)
 from daskkern.errors import SpecError
 from daskkern.feature_learning import METRICS, FeatureLearning
 from daskkern.features import KINDS

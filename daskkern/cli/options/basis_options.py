@@ -14,7 +14,7 @@ from daskkern.basis import (
     NystromFeatures,
     RandomFeatures,
 )
-from daskkern.cli.values import as_whole
+from daskkern.cli.options.values import as_whole
 from daskkern.errors import SpecError
 from daskkern.systems import System
 
