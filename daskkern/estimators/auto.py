@@ -77,11 +77,6 @@ class AutoKernelEstimator(BaseEstimator):
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.predict(X)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy, or R2, on arrays with targets `y`, or on a store."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.score(X, y, sample_weight)
-
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a Zarr group at `path`, with the table of the trials."""
         check_is_fitted(self, "best_estimator_")
@@ -176,6 +171,11 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         self.classes_ = self.best_estimator_.classes_ = classes
         return self
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy on arrays with labels `y`, or on a store, in one streaming pass."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.score(X, y, sample_weight)
+
     @available_if(_offers("decision_function"))
     def decision_function(self, X: Any) -> Any:
         """Return scores (n, n_classes), or (n,) for two classes; lazy for a dask array."""
@@ -228,3 +228,8 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
         )
         self._search(plain, plain._source(X, y, sample_weight))
         return self
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R2 on arrays with targets `y`, or on a store, in one streaming pass."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.score(X, y, sample_weight)
