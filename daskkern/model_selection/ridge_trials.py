@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 
 from daskkern.arrays import Array, FloatArray
+from daskkern.backend.concurrency import product_threads
 from daskkern.backend.random import generator
 from daskkern.errors import DataError
 from daskkern.feature_learning.gradients import gradient_outer_product
@@ -120,6 +121,19 @@ def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: Ri
     for alpha in outcome.alphas:
         kernel = trial.learned(kernel, np.arange(sample.n_rows), alpha)
     return kernel
+
+
+def seconds_of_entry(sample: SearchSample) -> float:
+    """Return the measured seconds of a kernel value of sampled rows, on all cores of this process."""
+    scale = next(iter(sample.scalings))
+    X = sample.scaled(scale).astype(np.float32)
+    kernel = KernelCandidate("laplacian", 1.0, scale).resolved(X)
+    points, weights = kernel.points(X, kernel.placement_for(X)), np.ones((X.shape[0], sample.y.shape[1]), np.float32)
+    kernel.matvec(X[:2], points, weights)  # compiles
+    begun = time.perf_counter()
+    with product_threads(None, float(X.shape[0]) ** 2 * X.shape[1]):
+        kernel.matvec(X, points, weights)
+    return (time.perf_counter() - begun) / X.shape[0] ** 2
 
 
 @dataclass(frozen=True, eq=False)

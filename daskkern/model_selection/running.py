@@ -15,6 +15,7 @@ from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.connecting import connected
+from daskkern.cluster.connect.membership import live_workers
 from daskkern.errors import DaskkernError
 from daskkern.model_selection.samples import SearchSample, draw_sample
 from daskkern.training.feeding.row_source import RowSource
@@ -34,6 +35,11 @@ class DrawnSample:
 
 class TrialRunner(ABC):
     """Draws samples and runs trials."""
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers that a fit to all rows has."""
+        return 1
 
     def draw(
         self, source: RowSource, settings: FitSettings, m: int, scales: tuple[str | None, ...], scoring: str
@@ -110,6 +116,10 @@ class ClusterRunner(TrialRunner):
     """Runs trials as tasks on the workers of a cluster; the results are those of any number of workers."""
 
     client: Client
+
+    @property
+    def n_workers(self) -> int:
+        return max(1, len(live_workers(self.client)))
 
     def apply(self, function: Callable[..., _Result], source: RowSource, *arguments: Any) -> _Result:
         source, keep = source.for_cluster(self.client)

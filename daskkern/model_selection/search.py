@@ -20,7 +20,7 @@ from daskkern.model_selection.held_out import check_scoring
 from daskkern.model_selection.local_stage import LEAF_ROWS, compare_local
 from daskkern.model_selection.local_stage import LEAST_ROWS as LOCAL_FROM
 from daskkern.model_selection.regions import DenseSample, dense_sample
-from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
+from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel, seconds_of_entry
 from daskkern.model_selection.running import DrawnSample, LocalRunner, TrialRunner
 from daskkern.model_selection.samples import SearchSample
 from daskkern.model_selection.screening import FIRST, HELD_OUT, Ranked, n_folds_of, screened, two_kinds
@@ -34,6 +34,8 @@ LEAST_ROWS = 50
 """Rows from which models are compared."""
 _FITTED = 6000  # sampled rows that fits are compared on
 _MOST_FITS = 4
+_PASSES = 5.0  # over kernel values that a fit computes once and keeps, where they fit into memory
+_INSTANT = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,16 +100,23 @@ class _Search:
     settings: FitSettings
     scoring: str
     log: TrialLog
+    entry_seconds: float = 0.0
+    """Of a kernel value, measured."""
 
     @property
     def default(self) -> FitCandidate:
         return FitCandidate(DEFAULT, self.settings, self.settings)
 
     def found(self) -> SearchResult:
-        n, budget = self.source.info.n_rows, self.log.budget
+        n = self.source.info.n_rows
         if n < LEAST_ROWS:
             return self._defaults(f"{n} rows are too few to compare models")
         drawn = self._drawn(FIRST)
+        timed = replace(self, entry_seconds=seconds_of_entry(drawn.sample) if n > FIRST else 0.0)
+        return timed._searched(drawn)
+
+    def _searched(self, drawn: DrawnSample) -> SearchResult:
+        n, budget = self.source.info.n_rows, self.log.budget
         if not self._measured(drawn):
             return self._defaults("the default fit failed on sampled rows")
         if not budget.allows(0.0):
@@ -127,10 +136,17 @@ class _Search:
         """Predict the time of the final fit from a fit of the defaults to sampled rows. Return whether that ended."""
         folds = drawn.sample.folds(1, HELD_OUT)
         done = self.log.run("fit", try_fit, [self.default], drawn, folds, 1, verdict="to measure the time")
-        for _, outcome in done:
-            growth = _growth(outcome.n_fitted, self.source.info.n_rows)
-            self.log.budget.fit_seconds = growth * self.log.pace["fit"]
+        self.log.budget.fit_seconds = self._fit_seconds(self.source.info.n_rows) / self.log.runner.n_workers
         return bool(done)
+
+    def _fit_seconds(self, n: int) -> float:
+        """Return what a fit to n rows probably takes on one worker.
+
+        That is the time of the first fit, which is that of the set-up, and the time of the kernel values.
+        """
+        if not self.source.info.n_rows > FIRST:
+            return self.log.pace["fit"]
+        return self.log.pace["fit"] + _PASSES * n * min(n, MOST_CENTRES) * self.entry_seconds
 
     def _compared(self, ranked: Ranked, drawn: DrawnSample) -> SearchResult:
         """Return the best of the fits with the kernels that are left, and of the defaults."""
@@ -140,7 +156,7 @@ class _Search:
         folds = larger.sample.folds(n_folds, HELD_OUT)
         kernels = [(one, outcome, learned_kernel(one, drawn.sample, outcome)) for one, outcome in two_kinds(ranked)]
         exact, others = fits_with(kernels, self.settings, n, len(folds[0].fitted), self.scoring)
-        growth = n_folds * _growth(round((1 - HELD_OUT) * min(n, FIRST)), len(folds[0].fitted))
+        growth = n_folds * self._fit_seconds(len(folds[0].fitted)) / max(self.log.pace["fit"], _INSTANT)
         fits = [self.default, *(exact or others)]
         done = self.log.run("fit", try_fit, fits, larger, folds, n_folds, growth=growth)
         usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
@@ -177,9 +193,7 @@ class _Search:
         """Return how many rows fits are compared on, and in how many folds: fewer, where time is short."""
         m = min(n, _FITTED)
         n_folds = n_folds_of(m)
-        first = next(row for row in self.log.rows if row.method == "fit")
-        each = self.log.pace["fit"]
-        while m > FIRST and not self.log.budget.allows(_MOST_FITS * n_folds * each * _growth(first.rows, m)):
+        while m > FIRST and not self.log.budget.allows(_MOST_FITS * n_folds * self._fit_seconds(m)):
             m, n_folds = max(FIRST, m // 2), 1
         return m, n_folds
 
@@ -204,8 +218,3 @@ class _Search:
 
 def _verdict(verdict: str, method: str, name: str, chosen: FitCandidate) -> str:
     return "chosen" if not verdict and method == "fit" and name == chosen.name else verdict
-
-
-def _growth(m: int, n: int) -> float:
-    """Return how many times as long a fit to n rows takes as one to m: in proportion to rows times columns."""
-    return (n * min(n, MOST_CENTRES)) / (m * min(m, MOST_CENTRES))
