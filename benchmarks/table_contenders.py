@@ -21,7 +21,7 @@ from sklearn.preprocessing import LabelEncoder, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
 from table_splits import Split
 
-from daskkern import KernelClassifier, KernelRegressor, LocalRows, ingest
+from daskkern import AutoKernelClassifier, AutoKernelRegressor, KernelClassifier, KernelRegressor, LocalRows, ingest
 from daskkern.evaluation.raw_tables import rows_of
 
 RAW, HAND = "daskkern", "by_hand"
@@ -31,8 +31,12 @@ _CORES = 2
 
 
 def _ours(split: Split, folder: Path, **settings: Any) -> float:
-    """Return the error of our estimator: a raw table is ingested, and predicted as CSV; numbers are arrays."""
-    model = (KernelRegressor if split.is_regression else KernelClassifier)(**settings)
+    """Return the error of our estimator with `settings`."""
+    return _of(split, folder, (KernelRegressor if split.is_regression else KernelClassifier)(**settings))
+
+
+def _of(split: Split, folder: Path, model: Any) -> float:
+    """Return the error of an estimator of ours: a raw table is ingested, and predicted as CSV; numbers are arrays."""
     if split.whole is None:
         return _of_arrays(split, model)
     train, test, store = folder / "train.csv", folder / "test.csv", folder / "train.zarr"
@@ -40,13 +44,19 @@ def _ours(split: Split, folder: Path, **settings: Any) -> float:
     split.test.to_csv(test, index=False)
     ingest(str(train), store, like=split.whole, overwrite=True)
     model.fit(str(store))
-    with rows_of(model.model_, str(test), str(folder / "rows"), targets=False) as rows:
+    fitted = getattr(model, "best_estimator_", model)
+    with rows_of(fitted.model_, str(test), str(folder / "rows"), targets=False) as rows:
         return split.error(model.predict(rows.path))
 
 
 def _of_arrays(split: Split, model: Any) -> float:
     X, T = (rows.drop(columns=split.target).to_numpy() for rows in (split.train, split.test))
     return split.error(model.fit(X, split.train[split.target].to_numpy()).predict(T))
+
+
+def searched(split: Split, folder: Path) -> float:
+    """Return the error of a search, with its usual time."""
+    return _of(split, folder, (AutoKernelRegressor if split.is_regression else AutoKernelClassifier)())
 
 
 def by_hand(split: Split, folder: Path) -> float:
@@ -158,6 +168,7 @@ def _labels(split: Split, model: Any) -> Any:
 
 CONTENDERS: dict[str, Callable[[Split, Path], float]] = {
     RAW: _ours,
+    "auto": searched,
     "learned": lambda split, folder: _ours(split, folder, learn_features=True),
     "in_leaves": in_leaves,
     HAND: by_hand,

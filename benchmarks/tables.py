@@ -4,10 +4,10 @@
 
 A quarter of each table's rows is held out, stratified by class, once for each seed. A raw CSV table is ingested,
 including text and gaps; then the model is fitted and predicts the held-out CSV with its recorded encoding. An npz file
-has numbers, and as many test rows as it says. `learned` has learned features, `in_leaves` models in the leaves of a
-tree, `by_hand` is the default on features that scikit-learn encoded and standardised, without a scaling of its own.
-Errors are shares of wrong labels, or for regression of the unexplained variance (1 - R2). Every model runs alone, in a
-process of its own, which is ended when its time limit is reached.
+has numbers, and as many test rows as it says. `auto` is a search for a model, `learned` has learned features,
+`in_leaves` models in the leaves of a tree, `by_hand` is the default on features that scikit-learn encoded and
+standardised, without a scaling of its own. Errors are shares of wrong labels, or for regression of the unexplained
+variance (1 - R2). Every model runs alone, in a process of its own, which is ended when its time limit is reached.
 """
 
 import argparse

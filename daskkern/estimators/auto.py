@@ -10,6 +10,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from daskkern.cluster.connect.clients import client_of
+from daskkern.errors import DataError
+from daskkern.estimators.class_inputs import class_source
 from daskkern.estimators.classifier import KernelClassifier
 from daskkern.estimators.parameters import active_client
 from daskkern.estimators.regressor import KernelRegressor
@@ -166,7 +168,11 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
             verbose=self.verbose,
             class_weight=self.class_weight,
         )
-        source, classes = plain._source(X, y, sample_weight)
+        source, classes = class_source(plain, X, y, sample_weight)
+        if source.info.task == "regression":
+            raise DataError(
+                f"got {source.info.n_targets} labels a row; a search takes one; fit a KernelClassifier to several"
+            )
         self._search(plain, source)
         self.classes_ = self.best_estimator_.classes_ = classes
         return self
@@ -183,7 +189,7 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
 
     @available_if(_offers("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
-        """Return class probabilities (n, n_classes), where the chosen loss has them."""
+        """Return class probabilities (n, n_classes); see :meth:`daskkern.KernelClassifier.predict_proba`."""
         return self.best_estimator_.predict_proba(X)
 
 

@@ -4,16 +4,28 @@ from dataclasses import dataclass, replace
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse
-from daskkern.kernels import Gaussian, Kernel, L1Laplacian, Laplacian, Matern, RadialKernel, ScaledDistanceKernel
+from daskkern.kernels import (
+    AdditiveLaplacian,
+    Gaussian,
+    Kernel,
+    L1Laplacian,
+    Laplacian,
+    Matern,
+    RadialKernel,
+    ScaledDistanceKernel,
+)
 from daskkern.training.run.settings import FitSettings
 
 MOST_L1_FEATURES = 256
-"""Features of rows up to which the L1 Laplacian is a candidate: of wider rows its values take twice as long."""
+"""Features of rows up to which kernels of single differences are candidates: of wider rows their values take long."""
+_LEAST_ADDITIVE = 3
+"""Features from which a model of sums over pairs of them is not any model."""
 MOST_FULL_FEATURES = 512
 """Features up to which directions are learned in a search."""
 _KERNELS: dict[str, tuple[ScaledDistanceKernel, float]] = {
     "laplacian_l1": (L1Laplacian("median"), 1.0),
     "laplacian": (Laplacian("median"), 1.0),
+    "additive_laplacian": (AdditiveLaplacian("median", degree=2), 1.0),
     "matern32": (Matern("median", nu=1.5), 1.0),
     "gaussian": (Gaussian("median"), 0.7),
 }
@@ -28,7 +40,7 @@ class KernelCandidate:
     Attributes
     ----------
     kernel : str
-        "laplacian_l1", "laplacian", "matern32" or "gaussian".
+        "laplacian_l1", "laplacian", "additive_laplacian", "matern32" or "gaussian".
     times : float
         The length scale as a multiple of the median distance.
     scale : str or None
@@ -83,7 +95,9 @@ class FitCandidate:
 
 def first_candidates(scales: tuple[str | None, ...], X: Array) -> list[KernelCandidate]:
     """Return the kernels that are compared first for rows like X (m, d), with each of `scales`."""
-    names = [name for name in _KERNELS if name != "laplacian_l1" or _suits_l1(X)]
+    left_out = set() if _suits_l1(X) else {"laplacian_l1", "additive_laplacian"}
+    left_out |= {"additive_laplacian"} if X.shape[1] < _LEAST_ADDITIVE else set()
+    names = [name for name in _KERNELS if name not in left_out]
     return [KernelCandidate(name, _KERNELS[name][1], scale) for scale in scales for name in names]
 
 
@@ -93,8 +107,11 @@ def neighbours(candidate: KernelCandidate) -> list[KernelCandidate]:
 
 
 def with_metrics(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
-    """Return the candidate with learned weights of the features, and with directions where it can have them."""
-    if X.shape[1] < 2:
+    """Return the candidate with learned weights of the features, and with directions where it can have them.
+
+    Not of the additive kernel, whose gradients take as long as the rest of the search.
+    """
+    if X.shape[1] < 2 or candidate.kernel == "additive_laplacian":
         return []
     radial = isinstance(_KERNELS[candidate.kernel][0], RadialKernel)
     takes_full = radial and not is_sparse(X) and X.shape[1] <= MOST_FULL_FEATURES

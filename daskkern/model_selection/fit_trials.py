@@ -34,7 +34,7 @@ def try_fit(candidate: FitCandidate, sample: SearchSample, folds: Sequence[Fold]
         As of the fit.
     """
     begun = time.perf_counter()
-    settings = replace(candidate.sampled, class_weight=None, max_seconds=None)
+    settings = replace(candidate.sampled, class_weight=None, max_seconds=None, calibrate=False)
     scores = []
     for fold in folds:
         model = fit(sample.source(fold.fitted), settings).model
