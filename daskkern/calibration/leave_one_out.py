@@ -9,7 +9,7 @@ with h_i the second derivative of the loss: v_i is the posterior variance at x_i
 loss this is exact (Wahba, Spline Models for Observational Data, 1990); for others it is the first step of Newton's
 method from f (Rad and Maleki, JRSS B 2020). The second derivative of a hinge is 0 beyond its kink, which rows cross
 when others are left out, so that h_i is at least a fifth of its upper bound (measured: the log loss of probabilities on
-new rows is then within 2% of the best, whether the fit interpolates its rows or not).
+new rows is then within about 7% of the best, whether the fit interpolates its rows or not).
 
 A fit that has not reached the minimum is that of another penalty: the effective alpha is the one at which f times a
 number does not improve, ``-(1/n) sum_i w_i loss'(f_i) f_i / |f|^2``. With all rows as centres the a_i are the model's

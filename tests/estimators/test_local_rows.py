@@ -49,6 +49,15 @@ def test_many_leaves_say_more_than_few_landmarks(tmp_path: Path) -> None:
     np.testing.assert_array_equal(lazy.compute(), local.predict(T))
 
 
+def test_leaves_of_close_rows_are_solved_in_float32_too() -> None:
+    rng = np.random.default_rng(0)
+    X = np.repeat(3 * rng.standard_normal((60, 8)), 20, axis=0) + 1e-3 * rng.standard_normal((1200, 8))
+    y = np.sin(X[:, 0])
+    model = KernelRegressor(basis=LocalRows(), kernel=Laplacian(20.0), alpha=1e-4 / 1200, scale=None).fit(X, y)
+    assert model.score(X, y) > 0.99
+    assert np.abs(model.dual_coef_).max() < 20
+
+
 def test_one_leaf_is_ridge_regression_on_all_rows() -> None:
     X, y = _rows(200)
     settings: dict[str, Any] = {"kernel": Laplacian(1.0), "loss": "squared", "alpha": 1e-4, "dtype": "float64"}

@@ -116,7 +116,8 @@ class LocalRidge(Solver[LocalRun]):
 
     def _solve(self, problem: Problem[LocalSetup], state: LocalRun, leaf: int) -> float:
         setup, at = problem.extra, problem.part.columns.blocks[leaf]
-        X = to_device(setup.X[at], problem.part.namespace)
+        # Distances of close rows in float32 make kernel matrices that are not positive definite, a thousandth off.
+        X = to_device(setup.X[at].astype(np.float64), problem.part.namespace)
         rows, centres = LeafRows(X, setup.y[at], setup.root[at]), None
         if len(rows.y) > self.max_centres:
             first = int(problem.part.columns.ids[at.start])
