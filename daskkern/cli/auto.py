@@ -12,8 +12,9 @@ from daskkern.model_selection import Budget, TrialTable, search_on
 from daskkern.training.run.job import FitJob
 
 _CHOSEN = (
-    *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "solver", "alpha"),
-    *("batch_size", "sampling", "early_stopping", "monitor", "scale", "learn_features", "virtual_shards"),
+    *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "solver"),
+    *("alpha", "leaf_rows", "batch_size", "sampling", "early_stopping", "monitor", "scale", "learn_features"),
+    "virtual_shards",
 )
 """Options whose values a search chooses, or which not every candidate can have."""
 

@@ -45,6 +45,7 @@ def test_a_search_prints_its_trials_and_the_model_keeps_them(
     ("words", "message"),
     [
         (("--kernel", "gaussian:2"), "--auto with kernel"),
+        (("--leaf-rows", "100"), "--auto with leaf_rows"),
         (("--set", "solver.window=3"), "--auto with solver.window"),
         (("--detach",), "--auto with --detach"),
         (("--max-seconds", "-3"), "max_seconds=-3"),
