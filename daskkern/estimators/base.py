@@ -50,7 +50,7 @@ class KernelEstimator(ModelEstimator):
             kernel=as_kernel(self.kernel),
             loss=parse_loss(self.loss),
             basis=basis,
-            solver=parse_solver(self.solver, basis.name),
+            solver=parse_solver(self.solver, getattr(basis, "name", "")),
             alpha=self.alpha,
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,

@@ -57,7 +57,7 @@ def _store(X: Any, y: Any, sample_weight: Any, known: HostArray | None) -> tuple
 def _is_table(y: Any) -> bool:
     """Return whether y has several columns."""
     try:
-        shape = np.shape(y)
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
     except ValueError:  # lists of different lengths
         return False
     return len(shape) == 2 and shape[1] > 1

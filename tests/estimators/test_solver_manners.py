@@ -16,6 +16,7 @@ from daskkern import (
     KernelRegressor,
     Landmarks,
     Linear,
+    LocalRows,
     NystromFeatures,
     RandomFeatures,
 )
@@ -54,6 +55,7 @@ ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
     "amm": KernelClassifier("linear", "multiclass_hinge", Linear(), AMM(), ALPHA),
     "doubly_sgd": KernelClassifier("gaussian:median", "hinge", DoublyStochastic(16), "doubly_sgd", ALPHA, 20, 20),
     "block_cd": KernelRegressor("gaussian:median", "squared", AllRows(), "block_cd", ALPHA, dtype="float64"),
+    "local_ridge": KernelRegressor("gaussian:median", "squared", LocalRows(20), "local_ridge", ALPHA, dtype="float64"),
     "askotch": KernelRegressor("gaussian:median", "squared", AllRows(), "askotch", ALPHA, 20, dtype="float64"),
 }
 SELECTED = {

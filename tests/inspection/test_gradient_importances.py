@@ -194,7 +194,12 @@ def test_wide_rows_have_pairs_only_on_request(make) -> None:
         (KernelClassifier(Gaussian(2.0), basis=RandomFeatures(300), solver="eigenpro", max_epochs=3), [0, 1]),
         (
             KernelClassifier(
-                loss="multiclass_hinge", solver="amm", basis=RandomFeatures(100), alpha=1e-3, max_epochs=3
+                loss="multiclass_hinge",
+                solver="amm",
+                basis=RandomFeatures(100),
+                alpha=1e-3,
+                max_epochs=3,
+                scale="standard",
             ),
             [0, 1],
         ),

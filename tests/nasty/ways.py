@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, LocalRows, NystromFeatures
 from tests.nasty import features, rows, targets  # noqa: F401 - they enter the data sets
 from tests.nasty.data import DATA_SETS, TASKS
 
@@ -23,6 +23,8 @@ class Method:
         """Return the function space; models of landmarks have `n` of them."""
         if self.space == "all rows":
             return AllRows()
+        if self.space == "local rows":
+            return LocalRows(max(10, n))
         if self.space == "doubly stochastic":
             return DoublyStochastic()
         return NystromFeatures(n) if self.space == "nystrom features" else Landmarks(n)
@@ -40,6 +42,7 @@ METHODS = {
         ("pcg", "all rows", "squared"),
         ("block_cd", "all rows", "squared"),
         ("askotch", "all rows", "squared"),
+        ("local_ridge", "local rows", "squared"),
         ("sgd", "nystrom features"),
         ("adagrad", "nystrom features"),
         ("sdca", "nystrom features"),

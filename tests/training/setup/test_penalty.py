@@ -162,7 +162,7 @@ BASES: dict[str, BasisSpec] = {
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "local_ridge"])  # from leaves: test_local_rows
 def test_every_solver_takes_it(name: str) -> None:
     solver = SOLVERS[name]()
     source = toy_source()
