@@ -35,19 +35,18 @@ class Measure:
 
 
 def measure_of(model: KernelModel, name: str | None) -> Measure:
-    """Return the measure called `name`: by default accuracy, or R2 of a regression.
+    """Return the measure called `name`: by default the first of its task, accuracy or R2.
 
     Raises
     ------
     SpecError
         For another name, or one of the other task.
     """
-    usual = "accuracy" if model.task == "classification" else "r2"
-    found = MEASURES.get(usual if name is None else name)
-    if found is None or found.task != model.task:
-        known = ", ".join(each.name for each in MEASURES.values() if each.task == model.task)
-        raise SpecError(f"got scoring={name!r} for a {model.task} model; expected one of {known}")
-    return found
+    known = [each for each in MEASURES if each.task == model.task]
+    for each in known if name is None else (each for each in known if each.name == name):
+        return each
+    names = ", ".join(each.name for each in known)
+    raise SpecError(f"got scoring={name!r} for a {model.task} model; expected one of {names}")
 
 
 def codes_of(model: KernelModel, y: HostArray, classes: tuple[ClassLabel, ...] | None) -> HostArray:
@@ -74,11 +73,11 @@ def codes_of(model: KernelModel, y: HostArray, classes: tuple[ClassLabel, ...] |
 
 
 def values_of(model: KernelModel, y: HostArray) -> FloatArray:
-    """Return the targets of a regression as (m, t) float64; DataError for another number of them, or NaN."""
+    """Return targets, or several labels, as (m, t) float64; DataError for another number of them, or NaN."""
     values: FloatArray = y.reshape(len(y), -1).astype(np.float64)
-    if values.shape[1] != model.coef.shape[1] // model.scores_each:
+    if values.shape[1] != model.n_targets:
         raise DataError(
-            f"got targets of shape {y.shape} for a model of {model.coef.shape[1]} targets; give a value for each"
+            f"got targets of shape {y.shape} for a model of {model.n_targets} targets; give a value for each"
         )
     if not np.isfinite(values).all():
         raise DataError("y holds NaN or infinity; remove such rows first")
@@ -97,8 +96,19 @@ def _log_loss(model: KernelModel, scores: HostArray, codes: HostArray, weight: F
     return np.array([weight[known].sum(), weight[known] @ logs])
 
 
+def _all_right(model: KernelModel, scores: HostArray, y: HostArray, weight: FloatArray) -> FloatArray:
+    right = (model.labels(scores) == (y > 0)).all(axis=1)
+    return np.array([weight.sum(), weight @ right])
+
+
+def _log_losses(model: KernelModel, scores: HostArray, y: HostArray, weight: FloatArray) -> FloatArray:
+    p = model.probabilities(scores).reshape(y.shape).astype(np.float64)
+    chances = np.maximum(np.where(y > 0, p, 1 - p), np.finfo(np.float32).eps)
+    return np.array([weight.sum(), weight @ np.log(chances).mean(axis=1)])
+
+
 def _errors(model: KernelModel, scores: HostArray, y: HostArray, weight: FloatArray) -> FloatArray:
-    errors = model.labels(scores).reshape(y.shape) - y
+    errors = model.central(scores).reshape(y.shape) - y  # of several quantiles, of the one nearest to 1/2
     each = [weight @ part for part in (errors**2, np.abs(errors), y, y * y)]
     return np.concatenate([[weight.sum()], *each])
 
@@ -127,13 +137,13 @@ def _mean(sums: FloatArray) -> FloatArray:
     return sums[..., 1] / sums[..., 0]
 
 
-MEASURES = {
-    each.name: each
-    for each in (
-        Measure("accuracy", "classification", _accuracy, _mean),
-        Measure("neg_log_loss", "classification", _log_loss, _mean),
-        Measure("r2", "regression", _errors, _r2),
-        Measure("neg_root_mean_squared_error", "regression", _errors, _rmse),
-        Measure("neg_mean_absolute_error", "regression", _errors, _mae),
-    )
-}
+MEASURES = (
+    Measure("accuracy", "classification", _accuracy, _mean),
+    Measure("neg_log_loss", "classification", _log_loss, _mean),
+    Measure("accuracy", "multilabel", _all_right, _mean),
+    Measure("neg_log_loss", "multilabel", _log_losses, _mean),
+    Measure("r2", "regression", _errors, _r2),
+    Measure("neg_root_mean_squared_error", "regression", _errors, _rmse),
+    Measure("neg_mean_absolute_error", "regression", _errors, _mae),
+)
+"""The first of a task is the default."""

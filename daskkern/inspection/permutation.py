@@ -67,7 +67,8 @@ def permutation_importance(
         The same number gives the same result.
     sample_weight : (n,) array, optional
     scoring : {"accuracy", "neg_log_loss", "r2", "neg_root_mean_squared_error", "neg_mean_absolute_error"}, optional
-        By default accuracy, or R2 of a regression.
+        By default accuracy, of several labels that of whole rows, or R2 of a regression; of several quantiles that of
+        the one nearest to 1/2.
     columns : sequence of str or int, optional
         Only these columns, by name or number: each costs `n_repeats` predictions of the rows.
     groups : mapping of str to sequence of int, optional

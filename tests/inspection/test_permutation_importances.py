@@ -99,6 +99,30 @@ def test_weights_count(regressor, classifier, table) -> None:
     assert found.score == pytest.approx(expected, rel=1e-9)
 
 
+def test_several_labels_are_right_together(table) -> None:
+    X, y = table
+    labels = np.column_stack([y > 0, X[:, 1] > 0.3]).astype(int)
+    words = {"loss": "logistic", "basis": Landmarks(80), "max_epochs": 4, "device": "cpu"}
+    model = KernelClassifier(Gaussian(2.0), **words).fit(X, labels)
+    found = permutation_importance(model, X, labels, n_repeats=10)
+    assert found.score == pytest.approx(model.score(X, labels))
+    _near(found, by_scikit_learn(model, X, labels, n_repeats=10, random_state=1))
+    by_log_loss = permutation_importance(model, X, labels, n_repeats=2, scoring="neg_log_loss")
+    p = model.predict_proba(X)
+    expected = np.mean([-log_loss(labels[:, k], p[:, k]) for k in range(2)])
+    assert by_log_loss.score == pytest.approx(expected, rel=1e-4)
+    assert by_log_loss.importances_mean.argmin() in (2, 3)
+
+
+def test_of_several_quantiles_the_middle_one_counts(table) -> None:
+    X, y = table
+    words = {"loss": "quantile:0.1,0.5,0.9", "basis": Landmarks(80), "max_epochs": 10, "device": "cpu"}
+    model = KernelRegressor(Gaussian(2.0), solver="eigenpro", **words).fit(X, y)
+    found = permutation_importance(model, X, y, n_repeats=10)
+    assert found.score == pytest.approx(model.score(X, y), rel=1e-6)
+    _near(found, by_scikit_learn(model, X, y, n_repeats=10, random_state=1))
+
+
 def test_streamed_rows_have_the_same_in_expectation(regressor, classifier, table, stores) -> None:
     X, y = table
     expected = by_scikit_learn(regressor, X, y, n_repeats=10, random_state=1)
