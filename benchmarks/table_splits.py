@@ -43,7 +43,8 @@ class Split:
 def splits(path: Path, target: str | None, seeds: Sequence[int], folder: Path, most: int | None) -> Iterator[Split]:
     """Yield the splits of the table at `path`, of at most `most` training rows; a raw table's encoding is decided once.
 
-    An npz file holds X_train, y_train, X_test and y_test, which are put together and cut anew, with as many test rows.
+    An npz file holds X_train, y_train, X_test and y_test, which are pooled and split again for each seed,
+    with the same number of test rows.
     """
     table, whole, task, test_share = _numbers(path) if path.suffix == ".npz" else _raw(path, target, folder)
     target = str(table.columns[-1])

@@ -128,7 +128,7 @@ class Inspected:
 
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
-        """X, y and weight where there is no store."""
+        """X, y and weights given as arrays; None for a store."""
         return self.X, self.y, self.weight
 
     def block(self) -> Block:

@@ -23,6 +23,7 @@ from daskkern.kernels.points import (
     make_side,
     native_rows,
     pick_shift,
+    rows_like,
 )
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
 from daskkern.kernels.rounding import Rounding, rounding_of
@@ -133,12 +134,7 @@ class PairFunction(ABC):
         if right.wider is not None:
             wider = self.left(X, right.wider)
             return Left(wider.shape, right.dtype, wider=wider)
-        X = as_rows(X, right.dtype)
-        if X.shape[1] != right.n_features:
-            raise DataError(
-                f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
-                "give the same features as in training"
-            )
+        X = rows_like(X, right)
         side = make_side(rounded(self._placed(X, right.placement.shift), right.precision), self.program, left=True)
         rows = native_rows(side) if right.packed is not None else None
         return Left(X.shape, X.dtype, None if rows is not None else side, rows)

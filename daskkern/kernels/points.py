@@ -16,7 +16,7 @@ from daskkern.kernels.engines.native import LeftRows as NativeRows
 from daskkern.kernels.formula import Program
 from daskkern.kernels.norms import difference_norms, squared_norms
 from daskkern.kernels.precision import Precision
-from daskkern.kernels.rows import module_of, stack_rows
+from daskkern.kernels.rows import as_rows, module_of, stack_rows
 
 BLOCK_COLUMNS = 512
 """Columns of a block of points, unless the caller gives the blocks."""
@@ -155,6 +155,17 @@ class Left:
     native: NativeRows | None = None
     parts: tuple["Left", ...] = ()
     wider: "Left | None" = None
+
+
+def rows_like(X: Array, right: Points) -> Array:
+    """Return rows in the dtype of products with `right`. DataError for another number of features."""
+    X = as_rows(X, right.dtype)
+    if X.shape[1] != right.n_features:
+        raise DataError(
+            f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
+            "give the same features as in training"
+        )
+    return X
 
 
 def cut_blocks(p: int, blocks: Sequence[slice] | None) -> tuple[slice, ...]:

@@ -57,8 +57,8 @@ class PosteriorFactor:
             self._inverse: FloatArray = np.linalg.inv(np.linalg.cholesky(gram))
         except np.linalg.LinAlgError:
             raise DataError(
-                "the kernel matrix of the model's points has no Cholesky factor, so that there is no posterior "
-                "variance; fit with a larger alpha, or with scaled features"
+                "the kernel matrix of the model's points is not positive definite, so the posterior variance cannot be "
+                "computed; fit with a larger alpha, or with scaled features"
             ) from None
 
     def __len__(self) -> int:

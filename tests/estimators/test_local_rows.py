@@ -111,6 +111,8 @@ def test_what_cannot_be_fitted_is_said() -> None:
         KernelClassifier(basis=LocalRows()).fit(X, y)
     with pytest.raises(SpecError, match=r"LocalRows\(leaf_rows\).*local_ridge"):
         KernelClassifier(basis=LocalRows(), solver="eigenpro").fit(X, y)
+    with pytest.raises(SpecError, match="precision='float16'"):
+        _local(precision="float16").fit(X, y)
     with pytest.raises(SpecError, match="leaf_rows=5"):
         LocalRows(5)
     with pytest.raises(DataError):

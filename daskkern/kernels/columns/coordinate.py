@@ -1,6 +1,6 @@
 """The features themselves as columns: the columns of linear models."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import ClassVar
@@ -12,15 +12,16 @@ from daskkern.backend.csr import with_ones
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import DataError
-from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.base import Spec
+from daskkern.kernels.columns.two_products import TwoProducts
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks
+from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like
 from daskkern.kernels.precision import Precision, agreed_dtype
 from daskkern.kernels.rows import as_rows, module_of
 
 
 @dataclass(frozen=True)
-class Coordinate(Kernel):
+class Coordinate(TwoProducts):
     """``phi(x; e) = x . e`` for unit vectors e, and 1 for ``e = 0``: a column of a basis, not a kernel.
 
     Points are CSR rows of one entry 1 each, or of none. Products select columns of the rows: nothing is
@@ -51,12 +52,7 @@ class Coordinate(Kernel):
         return Points(Z.shape[0], Z.shape[1], Z.dtype, PLAIN, cut_blocks(Z.shape[0], blocks), Side(Z, None, None, None))
 
     def left(self, X: Array, right: Points) -> Left:
-        X = as_rows(X, right.dtype)
-        if X.shape[1] != right.n_features:
-            raise DataError(
-                f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
-                "give the same features as in training"
-            )
+        X = rows_like(X, right)
         return Left(X.shape, X.dtype, Side(X, None, None, None), None)
 
     def block(self, X: Array | Left, Z: Array | Points, out: Array | None = None) -> Array:
@@ -95,18 +91,6 @@ class Coordinate(Kernel):
         G = self._factor("G", G, left.shape[0], right)
         values = _columns(left, right)
         return values.T @ G if is_sparse(values) else multiply_transposed(values, G, namespace_of(G))
-
-    def double_product(
-        self,
-        X: Array | Left,
-        Z: Array | Points,
-        V: Array,
-        between: Callable[[Array, slice], Array] | None = None,
-    ) -> Array:
-        left, right = self._sides(X, Z)
-        scores = self.matvec(left, right, V)
-        g = scores if between is None else between(scores, slice(0, left.shape[0]))
-        return self.rmatvec(left, right, g).astype(np.float64)
 
     def columns(self, X: Array | Left, Z: Points) -> Array:
         """Return the block, dense or CSR as the rows are: a view where the columns are adjacent."""

@@ -1,6 +1,6 @@
 """Random features that are drawn again for each use: a model stores column numbers only, however many there are."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.columns.two_products import TwoProducts
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.neuron import Neuron
@@ -45,7 +46,7 @@ class DrawnPoints(Points):
 
 
 @dataclass(frozen=True)
-class Drawn(Kernel):
+class Drawn(TwoProducts):
     """Columns in blocks of random features, not a kernel; its points are column numbers, (p, 1).
 
     Column number j is feature ``j % width`` of block ``j // width``, whose weights come from (seed, block number) by a
@@ -154,18 +155,6 @@ class Drawn(Kernel):
         for run, points in self._runs(right):
             out[run] = self._neuron.rmatvec(left, points, G)
         return out
-
-    def double_product(
-        self,
-        X: Array | Left,
-        Z: Array | Points,
-        V: Array,
-        between: Callable[[Array, slice], Array] | None = None,
-    ) -> Array:
-        left, right = self._sides(X, Z)
-        scores = self.matvec(left, right, V)
-        g = scores if between is None else between(scores, slice(0, left.shape[0]))
-        return self.rmatvec(left, right, g).astype(np.float64)
 
     def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
         """Return the gradients of a model of drawn features by its rows; a piece of the weights is held at a time."""

@@ -9,11 +9,12 @@ import numpy as np
 from daskkern.arrays import Array, IntArray
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import for_each
-from daskkern.errors import DataError, SpecError
+from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.partition_tree import PartitionTree
+from daskkern.kernels.columns.two_products import TwoProducts
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks
+from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like
 from daskkern.kernels.precision import Precision, agreed_dtype
 from daskkern.kernels.rounding import Rounding
 from daskkern.kernels.rows import as_rows, module_of
@@ -27,7 +28,7 @@ class PartitionedPoints(Points):
 
 
 @dataclass(frozen=True, eq=False)
-class Partitioned(Kernel):
+class Partitioned(TwoProducts):
     """``k(x, z)`` where x and z lie in the same leaf of a tree, else 0: positive definite, as products of kernels are.
 
     Products take one leaf after the other, so that n rows with p points take n p / l values for l leaves of equal size.
@@ -100,12 +101,7 @@ class Partitioned(Kernel):
         )
 
     def left(self, X: Array, right: Points) -> Left:
-        X = as_rows(X, right.dtype)
-        if X.shape[1] != right.n_features:
-            raise DataError(
-                f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
-                "give the same features as in training"
-            )
+        X = rows_like(X, right)
         return Left(X.shape, X.dtype, Side(X, None, None, None))
 
     def diagonal(self, X: Array) -> Array:
@@ -150,18 +146,6 @@ class Partitioned(Kernel):
 
         self._each(left, right, add, G.shape[1])
         return out
-
-    def double_product(
-        self,
-        X: Array | Left,
-        Z: Array | Points,
-        V: Array,
-        between: Callable[[Array, slice], Array] | None = None,
-    ) -> Array:
-        left, right = self._sides(X, Z)
-        scores = self.matvec(left, right, V)
-        g = scores if between is None else between(scores, slice(0, left.shape[0]))
-        return self.rmatvec(left, right, g).astype(np.float64)
 
     def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:
         """Return the gradients of a model within its leaves: what it jumps by at their borders has none."""

@@ -9,12 +9,12 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
-from daskkern.errors import DataError, SpecError
+from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.engines import tiled
 from daskkern.kernels.engines.dispatch import Engine, Tiled
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks
+from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
 from daskkern.kernels.rounding import TOLERANCE, Rounding
 from daskkern.kernels.rows import as_rows
@@ -102,12 +102,7 @@ class CallableKernel(Kernel):
         return Points(Z.shape[0], Z.shape[1], Z.dtype, PLAIN, cuts, side, precision=precision)
 
     def left(self, X: Array, right: Points) -> Left:
-        X = as_rows(X, right.dtype)
-        if X.shape[1] != right.n_features:
-            raise DataError(
-                f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
-                "give the same features as in training"
-            )
+        X = rows_like(X, right)
         return Left(X.shape, X.dtype, Side(rounded(X, right.precision), None, None, None))
 
     def diagonal(self, X: Array) -> Array:

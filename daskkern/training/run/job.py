@@ -88,6 +88,11 @@ def check_settings(settings: FitSettings, source: RowSource) -> None:
     scales_features(settings, source)
     check_feature_learning(settings, source)
     check_fit(settings.solver, settings.loss, settings.basis.name)
+    if settings.basis.leaf_size is not None and settings.precision in ("tf32", "float16"):
+        raise SpecError(
+            f"got precision={settings.precision!r} with the basis {settings.basis.name}, whose leaves are solved in "
+            "float64; leave it out"
+        )
     settings.solver.check_sampling(settings.sampling)
     check_declarations(settings.solver, settings.solver.costs(source.info.n_rows, settings.loss))
     if settings.solver.learns_centres and settings.keep_blocks not in ("auto", "never"):

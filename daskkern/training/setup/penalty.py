@@ -91,15 +91,19 @@ def leaf_penalty(leaves: IntArray, choice: ChoiceRows, settings: FitSettings) ->
     floor = max(float(np.finfo(settings.dtype).eps), _LEAST)
     exponents = np.arange(np.log10(floor), 0.01, 1 / _PER_DECADE)
     unit, errors, total, n_leaves = 0.0, np.zeros(len(exponents)), 0, 0
-    for leaf in generator(settings.seed, _SAMPLE).permutation(usable)[:_LEAVES]:
-        block = take(choice.rows, np.flatnonzero(leaves == leaf), Fields.X | TARGETS)
-        assert block.X is not None
-        assert block.y is not None
-        y = encoded(choice.targets, block.y)
+    chosen = generator(settings.seed, _SAMPLE).permutation(usable)[:_LEAVES]
+    numbers = np.flatnonzero(np.isin(leaves, chosen))
+    block = take(choice.rows, numbers, Fields.X | TARGETS)  # of all leaves in one read
+    assert block.X is not None
+    assert block.y is not None
+    weight = flat(choice.targets.weight(block))
+    for leaf in chosen:
+        at = np.flatnonzero(leaves[numbers] == leaf)
+        y = encoded(choice.targets, block.y[at])
         if not y.any():
             continue
-        gram = _kernel_gram(block.X, settings)
-        values, U, root = weighted_spectrum(gram, flat(choice.targets.weight(block)))
+        gram = _kernel_gram(block.X[at], settings)
+        values, U, root = weighted_spectrum(gram, None if weight is None else weight[at])
         unit = unit or float(values[-1])
         if not unit > 0:
             continue
