@@ -92,7 +92,8 @@ def test_kernels_equal_the_formulas_of_the_papers(device: HostDevice, kernel: Ke
     X, Z = _rows(9, 5, "float64"), _rows(13, 5, "float64", 1)
     X[4] = 0
     out = np.empty((9, 13))
-    cuda_engine.block(_operands(device, kernel, X, Z, [slice(0, 13)], "float64"), out)
+    placed = kernel.transform(X), kernel.transform(Z)  # what the formula is of, as points and left sides have them
+    cuda_engine.block(_operands(device, kernel, *placed, [slice(0, 13)], "float64"), out)
     np.testing.assert_allclose(out, naive.kernel_matrix(kernel.spec(), X, Z), rtol=1e-10, atol=1e-10)
 
 
