@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from daskkern.errors import SpecError
-from daskkern.losses import Loss
+from daskkern.losses import LOSSES, Loss, parse_loss
 from daskkern.solvers.base import Solver
 
 
@@ -32,12 +32,32 @@ def check_pair(
         )
     if solver.ability is not None and not isinstance(loss, solver.ability[0]):
         raise SpecError(
-            f"solver {solver.name} needs a loss with {solver.ability[1]}, and the {loss.name} loss has none; choose "
-            f"another loss, or one of the solvers {_those(known(), loss, basis)}"
+            f"solver {solver.name} needs a loss with {solver.ability[1]}, and the {loss.name} loss has none; "
+            f"{_remedy(solver, known(), loss, basis)}"
         )
 
 
+def _remedy(solver: Solver[Any], known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> str:
+    taken = _takers(known, loss, basis)
+    if taken:
+        return f"choose another loss, or one of the solvers {', '.join(taken)}"
+    return f"choose the loss {_losses_of(type(solver))}"
+
+
 def _those(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> str:
+    """Return the solvers over a function space that take the loss, or all of them, each with the losses it takes."""
+    taken = _takers(known, loss, basis)
+    if taken:
+        return ", ".join(taken)
+    return ", ".join(f"{name}, with the loss {_losses_of(one)}" for name, one in known.items() if basis in one.bases)
+
+
+def _takers(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> list[str]:
     over = {name: solver for name, solver in known.items() if basis in solver.bases}
-    taken = [name for name, solver in over.items() if solver.ability is None or isinstance(loss, solver.ability[0])]
-    return ", ".join(taken) or f"{', '.join(over)} (with another loss than {loss.name})"
+    return [name for name, solver in over.items() if solver.ability is None or isinstance(loss, solver.ability[0])]
+
+
+def _losses_of(solver: type[Solver[Any]]) -> str:
+    ability = solver.ability
+    assert ability is not None
+    return " or ".join(repr(name) for name in LOSSES.working() if isinstance(parse_loss(name), ability[0]))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
+from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, LocalRows
 from daskkern.errors import MemoryBudgetError, SpecError
 from daskkern.features import FourierFeatures
 from daskkern.kernels import Cauchy, Gaussian, Kernel, Laplacian, LinearKernel, Matern
@@ -18,6 +18,13 @@ X = np.random.default_rng(0).standard_normal((60, 3))
         ("falkon", "hinge", Landmarks(20), r"falkon needs a loss with a second derivative.*eigenpro, nystrom_sgd"),
         ("falkon", "squared", AllRows(), r"got all rows as centres for .*falkon.*Landmarks\(n\).*direct, pcg"),
         ("direct", "logistic", Landmarks(20), r"direct needs a loss with linear normal equations.*falkon"),
+        ("local_ridge", "logistic", LocalRows(), r"the logistic loss has none; choose the loss 'squared'$"),
+        (
+            "eigenpro",
+            "hinge",
+            LocalRows(),
+            r"LocalRows\(leaf_rows\): local_ridge, with the loss 'squared'$",
+        ),
         ("pcg", "squared", Landmarks(20), r"got Landmarks\(n\) for solver pcg; it needs all rows as centres"),
     ],
 )
