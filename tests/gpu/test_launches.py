@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -32,14 +32,16 @@ def cupy_here(stand_in: FakeGpu) -> Iterator[ModuleType]:
         yield module
 
 
-def _fit(solver: Solver[Any], basis: BasisSpec, epochs: int) -> tuple[FitResult, Counter[str]]:
+def _fit(
+    solver: Solver[Any], basis: BasisSpec, epochs: int, dtype: Literal["float32", "float64"] = "float32"
+) -> tuple[FitResult, Counter[str]]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 6))
     info = SourceInfo(N, 6, "classification", (0, 1, 2), Scaling(), None, 1, True)
     source = ArraySource(X, np.digitize(X[:, 0], [-0.5, 0.5]), None, info)
     settings = FitSettings(
         Gaussian(3.0), SquaredHinge(), basis, solver, max_epochs=epochs, batch_size=M, device="gpu",
-        keep_blocks="never",
+        keep_blocks="never", dtype=dtype,
     )  # fmt: skip
     with launches_counted() as names:
         result = fit(source, settings)
@@ -77,9 +79,11 @@ def test_a_step_takes_few_launches_however_many_blocks_there_are(
 def test_the_model_is_the_same_in_one_launch_and_in_many(
     cupy_here: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    joined, _ = _fit(EigenPro(), Landmarks(P), 3)
+    # In float64: the projection onto close landmarks multiplies the rounding of float32 sums.
+    joined, in_one = _fit(EigenPro(), Landmarks(P), 3, "float64")
     monkeypatch.setattr(products, "SHORT", 0)
-    apart, _ = _fit(EigenPro(), Landmarks(P), 3)
-    X = np.random.default_rng(1).standard_normal((50, 6)).astype(np.float32)
+    apart, in_many = _fit(EigenPro(), Landmarks(P), 3, "float64")
+    assert in_one.total() < in_many.total()
+    X = np.random.default_rng(1).standard_normal((50, 6))
     one, other = joined.model.scores(X), apart.model.scores(X)
-    np.testing.assert_allclose(one, other, rtol=0, atol=1e-4 * np.abs(other).max())
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-9 * np.abs(other).max())
