@@ -87,14 +87,15 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     monitor : "auto", "loss" or "score"
         What early stopping monitors on the validation rows: the mean loss, or accuracy. "auto" is the loss for
         "logistic" and "multinomial_logistic", and accuracy otherwise.
-    scale : "auto", "always", "affine", "arcsinh", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+    scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ... or None
         How features are scaled; the model stores the scaling, and applies it to all rows that it predicts. "auto" is
         "standard" with these exceptions: features with many values get logarithmic tails, unless that predicts sampled
         rows worse; features with two values are divided by half the distance between them; features that are nearly
         constant, or have very heavy tails, are divided by a robust spread; and sparse rows are not centred. "auto" does
         not scale stores that were scaled at ingestion, nor rows for a kernel with a parameter in the units of the
         features, such as ``"gaussian:5"``; "always" scales these as well, and so do "affine", which has no
-        logarithmic tails, and "arcsinh", which always has. None leaves features unscaled.
+        logarithmic tails, "arcsinh", which always has, and "ranks", which maps features with many values to ranks.
+        "robust", "minmax", "maxabs" and "unit_variance" are the usual ones; None leaves features unscaled.
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept that the penalty does not shrink, and train the
         columns on the rest. Hinge losses have none: their best constant does not depend on the class frequencies.

@@ -44,7 +44,7 @@ class KernelCandidate:
     times : float
         The length scale as a multiple of the median distance.
     scale : str or None
-        As of a fit: "affine", "arcsinh", or None where the rows were scaled before.
+        As of a fit: "affine", "arcsinh", "ranks", or None where the rows were scaled before.
     metric : "none", "diagonal" or "full"
         What of the metric is learned from the rows.
     """

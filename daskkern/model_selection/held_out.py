@@ -59,6 +59,14 @@ class HeldOut:
             _BETTER * other.mean, _deviation(self.losses, other.losses, self.shares), _ROUNDING
         ) and -_gain(self.errors, other.errors, self.shares) <= _deviation(self.errors, other.errors, self.shares)
 
+    def rank_by(self, scoring: str) -> float:
+        """Return the number by which fits that are better than the defaults are compared; less is better.
+
+        With "auto" that is the loss times the errors: the log loss and the number of wrong labels prefer different
+        losses of a fit, and a model should have little of both.
+        """
+        return self.mean * max(self.error, _ROUNDING) if scoring == "auto" else self.mean
+
 
 def _gain(losses: FloatArray, others: FloatArray, shares: FloatArray) -> float:
     return float((others - losses) @ shares)

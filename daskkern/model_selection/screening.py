@@ -16,6 +16,7 @@ _FEW = 400  # rows up to which the folds are drawn twice
 _REFINED, _KEPT = 2, 3
 _METRIC_COST = 6.0  # seconds of a trial with a metric to one without
 _EACH = 2.5  # power of the rows that the seconds of a trial grow with
+_NONLINEAR = ("arcsinh", "ranks")  # the same as "affine" for features of few values
 HELD_OUT = 0.25
 """Share of the rows that are held out where there is one fold."""
 
@@ -42,7 +43,9 @@ def screened(
         Returns a sample of so many rows.
     """
     sample = drawn.sample
-    scales = tuple(scale for scale in sample.scalings if scale != "arcsinh" or sample.scalings[scale].bend)
+    scales = tuple(
+        scale for scale, scaling in sample.scalings.items() if scale not in _NONLINEAR or not scaling.is_affine
+    )
     found = _compared(log, first_candidates(scales, sample.X), drawn)
     leaders = found[:_REFINED]
     refined = [other for leader, _ in leaders for other in neighbours(leader)]

@@ -32,7 +32,8 @@ from daskkern.training.setup.default_basis import MOST_CENTRES
 
 LEAST_ROWS = 50
 """Rows from which models are compared."""
-_FITTED = 6000  # sampled rows that fits are compared on
+_FITTED = 20_000  # sampled rows that fits are compared on, where time allows
+_OUTSIDE = 6000  # of other leaves than those of the comparison
 _MOST_FITS = 4
 _PASSES = 5.0  # over kernel values that a fit computes once and keeps, where they fit into memory
 _INSTANT = 1e-9
@@ -129,7 +130,8 @@ class _Search:
     def _drawn(self, m: int) -> DrawnSample:
         """Return a sample of m rows, with the scalings that candidates may have."""
         known = self.source.info.scaling.kind != "none" or self.settings.scale is None
-        scales: tuple[str | None, ...] = (None,) if known else ("arcsinh", "affine")
+        dense = self.source.info.n_stored is None
+        scales: tuple[str | None, ...] = (None,) if known else ("arcsinh", "affine", *(("ranks",) if dense else ()))
         return self.log.runner.draw(self.source, self.settings, m, scales, self.scoring)
 
     def _measured(self, drawn: DrawnSample) -> bool:
@@ -166,7 +168,7 @@ class _Search:
         if exact and (not solved or self.scoring == "absolute_error"):
             done += self.log.run("fit", try_fit, others, larger, folds, n_folds)
         chosen, reason = self._best(usual, [pair for pair in done if pair[0].name != DEFAULT])
-        found = self._local(chosen, kernels, larger.sample, m) if n >= LOCAL_FROM else None
+        found = self._local(chosen, kernels, larger.sample, min(m, _OUTSIDE)) if n >= LOCAL_FROM else None
         return self._result(chosen, reason) if found is None else self._result(*found)
 
     def _local(
@@ -202,7 +204,7 @@ class _Search:
         better = [(one, outcome) for one, outcome in others if outcome.held.is_better(usual.held)]
         if not better:
             return self.default, "no other fit is better beyond chance"
-        chosen, outcome = min(better, key=lambda pair: pair[1].held.mean)
+        chosen, outcome = min(better, key=lambda pair: pair[1].held.rank_by(self.scoring))
         return chosen, f"loss on held-out rows {usual.held.mean:.4g} -> {outcome.held.mean:.4g}"
 
     def _defaults(self, reason: str) -> SearchResult:

@@ -14,6 +14,7 @@ from daskkern.calibration import Calibration
 from daskkern.data.remote.stores import open_zarr
 from daskkern.data.rows.csr import csr_rows
 from daskkern.data.schema.encoding import Encoding, encoding_from_json, feature_names_of
+from daskkern.data.schema.rank_tables import tables_from_json
 from daskkern.data.schema.schema import ClassLabel, Scaling, check_format
 from daskkern.data.storage.store import missing_chunk
 from daskkern.data.transactions.atomic import atomic_group
@@ -197,7 +198,8 @@ def _calibration(
 
 def _scaling(value: Mapping[str, Any]) -> Scaling:
     bend = value.get("bend", ())  # older models have none
-    return Scaling(value["kind"], *(tuple(map(float, part)) for part in (value["shift"], value["scale"], bend)))
+    shift, scale, bends = (tuple(map(float, part)) for part in (value["shift"], value["scale"], bend))
+    return Scaling(value["kind"], shift, scale, bends, tables_from_json(value))
 
 
 def _encoding(value: Any, n_features: int, where: str) -> Encoding | None:

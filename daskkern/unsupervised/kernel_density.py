@@ -259,8 +259,8 @@ def _units(scaling: Scaling, n_features: int) -> tuple[int, float]:
 
     A learned scaling takes constant features out of distances, and so out of densities.
     """
-    if scaling.bend:
-        raise SpecError("got rows whose features were bent for a density; ingest or fit with another scale")
+    if not scaling.is_affine:
+        raise SpecError("got rows whose features were bent or ranked for a density; ingest or fit with another scale")
     if scaling.kind == "none":
         return n_features, 0.0
     scale = np.asarray(scaling.scale)

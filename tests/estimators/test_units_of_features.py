@@ -36,7 +36,7 @@ def _scores(rows: Any, **settings: Any) -> np.ndarray:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("scale", ["auto", "standard", "robust", "minmax", "maxabs", "unit_variance"])
+@pytest.mark.parametrize("scale", ["auto", "standard", "robust", "minmax", "maxabs", "unit_variance", "ranks"])
 def test_other_units_of_each_feature_give_the_same_predictions(scale: str) -> None:
     np.testing.assert_allclose(_scores(X * FACTORS, scale=scale), _scores(X, scale=scale), rtol=1e-6, atol=1e-8)
 
@@ -122,7 +122,32 @@ def test_regression_on_raw_columns_is_that_on_standardised_ones() -> None:
 
 
 def test_scalings_that_cannot_be_are_one_sentence() -> None:
-    with pytest.raises(SpecError, match="expected one of auto, always, affine, arcsinh, standard, robust"):
+    with pytest.raises(SpecError, match="expected one of auto, always, affine, arcsinh, ranks, standard, robust"):
         _scores(X, scale="standrad")
     with pytest.raises(SpecError, match="for sparse rows, but it shifts columns"):
         _scores(scipy.sparse.csr_array(X), scale="standard")
+    with pytest.raises(SpecError, match="got scale='ranks' for sparse rows, but it shifts columns"):
+        _scores(scipy.sparse.csr_array(X), scale="ranks")
+
+
+def test_with_ranks_an_increasing_function_of_a_feature_changes_little() -> None:
+    other = np.where(np.arange(X.shape[1]) % 2, np.log(X + 1e-3), X**3)
+    first = _scores(X, scale="ranks")
+    np.testing.assert_allclose(_scores(other, scale="ranks"), first, atol=0.05)  # ranks of new values are interpolated
+    assert np.abs(_scores(other, scale="affine") - _scores(X, scale="affine")).max() > 0.2
+
+
+def test_ranks_of_arrays_stores_and_dask_arrays_are_the_same_and_a_model_keeps_them(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"kernel": "laplacian:median", "basis": AllRows(), **SMALL, "scale": "ranks"}
+    model = KernelClassifier(**settings).fit(X[TRAIN], Y[TRAIN])
+    scores = model.decision_function(X[TEST])
+    model.save(tmp_path / "model.zarr")
+    loaded = daskkern.load(tmp_path / "model.zarr")
+    assert loaded.scaling == model.model_.scaling
+    assert loaded.scaling.kind == "ranks"
+    np.testing.assert_array_equal(np.asarray(loaded.scores(X[TEST])).ravel(), scores)
+    store = _store(tmp_path / "rows.zarr", X[TRAIN], Y[TRAIN])
+    np.testing.assert_allclose(KernelClassifier(**settings).fit(store).decision_function(X[TEST]), scores, atol=1e-5)
+    chunks = da.from_array(X[TRAIN], chunks=(100, 30))
+    from_chunks = KernelClassifier(**settings).fit(chunks, da.from_array(Y[TRAIN], chunks=100))
+    np.testing.assert_allclose(from_chunks.decision_function(X[TEST]), scores, atol=1e-5)

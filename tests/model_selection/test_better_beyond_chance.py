@@ -70,3 +70,11 @@ def test_accuracy_and_absolute_errors_are_what_is_compared() -> None:
 def test_an_unknown_scoring_is_refused(scoring: object, task: str) -> None:
     with pytest.raises(SpecError, match="scoring"):
         check_scoring(scoring, task)
+
+
+def test_what_is_chosen_has_little_loss_and_few_errors() -> None:
+    few, sure = _held([0.32] * 10, [1.0] + [0.0] * 9), _held([0.30] * 10, [1.0] * 2 + [0.0] * 8)
+    assert few.rank_by("auto") < sure.rank_by("auto")
+    assert few.rank_by("log_loss") > sure.rank_by("log_loss")
+    without = _held([0.2] * 10, [0.0] * 10)
+    assert 0 < without.rank_by("auto") < few.rank_by("auto")

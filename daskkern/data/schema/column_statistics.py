@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.csr import CsrRows, FeatureRows, divide_columns, is_sparse
+from daskkern.data.schema.rank_tables import RankTable, check_tables
 from daskkern.errors import SpecError
 
-ScalingKind: TypeAlias = Literal["standard", "minmax", "maxabs", "unit_variance", "none", "auto", "robust"]
+ScalingKind: TypeAlias = Literal["standard", "minmax", "maxabs", "unit_variance", "none", "auto", "robust", "ranks"]
 SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "minmax", "maxabs", "unit_variance", "none")
-RECORDED_KINDS: tuple[ScalingKind, ...] = (*SCALING_KINDS, "auto", "robust")
+RECORDED_KINDS: tuple[ScalingKind, ...] = (*SCALING_KINDS, "auto", "robust", "ranks")
 """In addition those that a fit learns, which need more than moments and range; see
 :mod:`daskkern.data.schema.learned_scaling`.
 """
@@ -150,15 +151,18 @@ class Scaling:
     """The map ``z = (x - shift) / scale`` of every column, followed by ``bend arcsinh(z / bend)`` where it has a bend.
 
     A bent column is linear up to about `bend` and logarithmic beyond. `shift` and `scale` are empty for kind ``"none"``
-    and `bend` where no column has one; a bend of 0 means none.
+    and `bend` where no column has one; a bend of 0 means none. The columns that `ranks` has tables of have a shift of 0
+    and a scale of 1, and are mapped by these tables.
     """
 
     kind: ScalingKind = "none"
     shift: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     bend: tuple[float, ...] = ()
+    ranks: tuple[RankTable, ...] = ()
 
     def __post_init__(self) -> None:
+        check_tables(self.ranks, len(self.scale))
         if self.bend and (len(self.bend) != len(self.scale) or not all(0 <= b < np.inf for b in self.bend)):
             raise SpecError("got bends that are not finite numbers of 0 or more, one per column; learn it again")
 
@@ -203,17 +207,28 @@ class Scaling:
         scaled -= shift.astype(scaled.dtype)
         scaled /= scale.astype(scaled.dtype)
         self._bend(scaled)
+        for table in self.ranks:
+            scaled[:, table.column] = table.apply(scaled[:, table.column])
         return scaled.astype(dtype, copy=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that a store or a model records."""
-        recorded = {"kind": self.kind, "shift": list(self.shift), "scale": list(self.scale)}
-        return {**recorded, "bend": list(self.bend)} if self.bend else recorded
+        recorded: dict[str, Any] = {"kind": self.kind, "shift": list(self.shift), "scale": list(self.scale)}
+        if self.bend:
+            recorded["bend"] = list(self.bend)
+        if self.ranks:
+            recorded["ranks"] = [table.to_json() for table in self.ranks]
+        return recorded
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether no column is bent or ranked."""
+        return not self.bend and not self.ranks
 
     @property
     def shifts(self) -> bool:
         """Whether zeros may become other numbers, so that sparse rows cannot stay sparse."""
-        return self.kind not in SPARSE_SCALINGS and any(self.shift)
+        return self.kind not in SPARSE_SCALINGS and (any(self.shift) or bool(self.ranks))
 
     def _bend(self, scaled: HostArray) -> None:
         """Bend the columns of dense rows in place."""

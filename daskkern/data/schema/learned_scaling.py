@@ -16,7 +16,7 @@ Four kinds of feature need another number, which scales with the unit of the fea
   information in amounts, counts and lengths is in ratios; a few of them would otherwise dominate most distances.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.csr import FeatureRows, is_sparse
 from daskkern.data.schema.column_statistics import ColumnStatistics, Scaling, ScalingKind
+from daskkern.data.schema.rank_tables import rank_tables
 
 LEARNED_KINDS: tuple[ScalingKind, ...] = ("auto", "robust")
 IGNORED = 1e30
@@ -111,6 +112,17 @@ def learned_scaling(
     known = next(name for name in LEARNED_KINDS if name == kind)
     bent = tuple(map(float, bends)) if bends.any() else ()
     return Scaling(known, tuple(map(float, shift)), tuple(map(float, scale)), bent)
+
+
+def ranked_scaling(plain: Scaling, sample: HostArray) -> Scaling:
+    """Return the scaling `plain` (without bends) with ranks (:mod:`daskkern.data.schema.rank_tables`) for the features
+    of many values in the dense rows `sample` (m, d)."""
+    counted = np.flatnonzero(np.asarray(plain.scale) < IGNORED)
+    tables = rank_tables(np.asarray(sample, np.float64), counted.tolist())
+    own = {table.column for table in tables}
+    shift = tuple(0.0 if j in own else value for j, value in enumerate(plain.shift))
+    scale = tuple(1.0 if j in own else value for j, value in enumerate(plain.scale))
+    return replace(plain, kind="ranks", shift=shift, scale=scale, ranks=tables)
 
 
 def _bends(found: _Sampled, many_valued: HostArray, share: FloatArray) -> FloatArray:

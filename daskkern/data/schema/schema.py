@@ -23,7 +23,8 @@ from daskkern.data.schema.column_statistics import (
     ScalingKind,
 )
 from daskkern.data.schema.encoding import Encoding, encoding_from_json, feature_names_of
-from daskkern.errors import StoreError
+from daskkern.data.schema.rank_tables import tables_from_json
+from daskkern.errors import SpecError, StoreError
 
 __all__ = ["FORMAT", "VERSION", "ClassLabel", "ColumnStatistics", "Scaling", "StoreInfo", "Task"]
 
@@ -220,7 +221,10 @@ class _AttributeReader(Attributes):
         bend = self.values("scaling", entry.get("bend"), float, length) if "bend" in entry else ()
         if any(value < 0 for value in bend):
             self.refuse("scaling", "a bend is negative")
-        return Scaling(kind, shift, scale, bend)
+        try:
+            return Scaling(kind, shift, scale, bend, tables_from_json(entry))
+        except SpecError as error:
+            self.refuse("scaling", str(error))
 
     def _encoding(self, width: int) -> Encoding | None:
         given = self.given("encoding", None)

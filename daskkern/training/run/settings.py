@@ -23,7 +23,7 @@ BATCH_ELEMENTS = 1 << 26
 thus the model, does not depend on the machine or the number of workers."""
 MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
-SCALES = ("auto", "always", "affine", "arcsinh", "standard", "robust", "minmax", "maxabs", "unit_variance")
+SCALES = ("auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", "unit_variance")
 SAMPLING_WAYS = ("uniform", "weighted", "balanced")
 
 
@@ -53,7 +53,7 @@ class FitSettings:
     calibrate : bool or float
         Record in the model what its scores mean, :mod:`daskkern.training.run.calibrating`. A share of the rows is set
         aside for it, at most 2,000; with True, none where there are validation rows, or up to 10,000 rows.
-    scale : "auto", "always", "affine", "arcsinh", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+    scale : None, or one of :data:`SCALES`
         The scaling of the features that the fit learns and the model records, where ingestion recorded none; None
         leaves them unscaled. See :func:`daskkern.training.setup.scaling.scales_features` for what "auto" leaves
         unscaled.

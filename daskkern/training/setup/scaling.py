@@ -11,7 +11,7 @@ from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.schema.column_statistics import SPARSE_SCALINGS, ColumnStatistics, Moments, Scaling
-from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling
+from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling, ranked_scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel, LinearKernel
 from daskkern.training.feeding.row_source import RowSource
@@ -19,8 +19,9 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.nonlinear_scaling import fits_as_well
 
 AnySource = TypeVar("AnySource", bound=RowSource)
-_LEARNED = ("auto", "always", "affine", "arcsinh")
-"""Names of one kind of scaling: "affine" never bends features, "arcsinh" always does; rows decide for the others."""
+_LEARNED = ("auto", "always", "affine", "arcsinh", "ranks")
+"""Names of one kind of scaling: "affine" never bends features, "arcsinh" always does, "ranks" has ranks instead; rows
+decide for the others."""
 _SAMPLE = 2000
 _MOST_ROWS = 1 << 20
 _PIECES = 64
@@ -48,7 +49,7 @@ def scales_features(settings: FitSettings, source: RowSource) -> bool:
                 "the data again with --scale none"
             )
         return False
-    if source.info.n_stored is not None and kind not in (*_LEARNED, *SPARSE_SCALINGS):
+    if source.info.n_stored is not None and (kind == "ranks" or kind not in (*_LEARNED, *SPARSE_SCALINGS)):
         raise SpecError(
             f"got scale={kind!r} for sparse rows, but it shifts columns, which would make every zero a number; "
             "choose 'auto', 'maxabs', 'unit_variance' or None"
@@ -81,6 +82,8 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
         sample = take(rows, np.sort(positions), Fields.X).X
         assert sample is not None
         plain = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse, bend=False)
+        if wanted == "ranks":
+            return ranked_scaling(plain, sample)
         if not may_bend(settings, source):
             return plain
         bent = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse)
