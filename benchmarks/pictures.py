@@ -11,7 +11,12 @@ from typing import Any
 
 from figures import Row, Run, read
 from products.plot import plot_dense
-from style import MARKERS, OURS, colour, figure, where
+from style import GREY, MARKERS, OURS, colour, figure, where
+from table_means import merged, of_all
+
+OUR_TABLES = ("daskkern", "auto", "learned", "in_leaves", "by_hand")
+"""Our models among the contenders of the tables."""
+_LARGEST, _LEAST = 4.0, 1e-3
 
 
 def time_to_error(runs: Sequence[Run], path: Path) -> None:
@@ -107,6 +112,40 @@ def choices(runs: Sequence[Run], path: Path) -> None:
             axes[i, j].set_title(f"{question}: {one}", fontsize=9)
 
 
+def tables(runs: Sequence[Run], path: Path) -> None:
+    """Draw the error of every model on every table, relative to the least one, and the mean rank of the models."""
+    found, names = merged(runs)
+    title = f"Errors on tables, relative to the least one\n{where(runs[-1])}"
+    with figure(path, 1, 2, title, width=6.5, height=0.3 * len(found) + 1.5) as axes:
+        axis = axes[0, 0]
+        for name in names:
+            points = [(_relative(row, f"{name}_error"), place) for place, row in enumerate(found.values())]
+            known = [(ratio, place) for ratio, place in points if ratio is not None]
+            ours = name in OUR_TABLES
+            axis.plot(
+                *zip(*known, strict=True), _marker(name, names)[1:], label=name.replace("_", " "),
+                color=OURS if ours else None, mfc=OURS if ours else "none", alpha=0.9, ms=6,
+            )  # fmt: skip
+        axis.set_yticks(range(len(found)), list(found))
+        axis.invert_yaxis()
+        axis.set(xscale="log", xlabel="error relative to the least one (log scale)", xlim=(0.95, 1.05 * _LARGEST))
+        plain_ticks(axis.xaxis)
+        axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1), fontsize=8)
+        _, ranks = of_all(found, names)
+        order = sorted(names, key=lambda name: ranks[f"{name}_error"] or 0.0)
+        values = [ranks[f"{name}_error"] or 0.0 for name in order]
+        bars(axes[0, 1], [name.replace("_", " ") for name in order], values, "mean rank over the tables (1 is best)")
+        for name, bar in zip(order, axes[0, 1].patches, strict=True):
+            bar.set_color(OURS if name in OUR_TABLES else GREY)
+
+
+def _relative(row: dict[str, float | None], name: str) -> float | None:
+    """Return an error as a multiple of the least one of the row; at most what the axis shows."""
+    known = [error for error in row.values() if error is not None]
+    error = row[name]
+    return None if error is None else min(_LARGEST, max(error, _LEAST) / max(min(known), _LEAST))
+
+
 def recovery(runs: Sequence[Run], path: Path) -> None:
     """Draw seconds from each fault to the next step."""
     rows = runs[-1].tables["medians"]
@@ -162,6 +201,7 @@ PICTURES: dict[str, Callable[[Sequence[Run], Path], None]] = {
     "reproduction": reproduction,
     "kernel_products": kernel_products,
     "choices": choices,
+    "tables": tables,
     "recovery": recovery,
     "regressions": regressions,
 }

@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from figures import Run, add, today
 from products.machine import describe_machine, versions
 from sklearn.exceptions import ConvergenceWarning
 from table_contenders import CONTENDERS, PEERS, RAW
+from table_means import summary
 from table_splits import TEST, Split, splits
 
 _ROUNDING = 1e-9
@@ -63,30 +63,6 @@ def _run(name: str, split: Split, folder: Path, pipe: Any) -> None:
         warnings.simplefilter("ignore", ConvergenceWarning)
         error = CONTENDERS[name](split, folder)
     pipe.send((error, round(time.perf_counter() - begun, 2)))
-
-
-def summary(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the mean error over the seeds of each table; and of all tables the mean error, and the mean rank."""
-    tables = dict.fromkeys(row["data"] for row in rows)
-    found = [{"data": data, **_means([row for row in rows if row["data"] == data], names)} for data in tables]
-    ranks = [_ranks(row, names) for row in found]
-    by_rank = {f"{name}_error": _mean([rank[name] for rank in ranks]) for name in names}
-    return [*found, {"data": "mean", **_means(found, names)}, {"data": "mean rank", **by_rank}]
-
-
-def _means(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, float | None]:
-    return {f"{name}_error": _mean([row[f"{name}_error"] for row in rows]) for name in names}
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return mean(known) if known and len(known) == len(values) else None
-
-
-def _ranks(row: dict[str, Any], names: Sequence[str]) -> dict[str, float]:
-    """Return ranks from 1 on; equal errors share theirs, and what was not done in time comes last."""
-    errors = pd.Series({name: row[f"{name}_error"] for name in names}, dtype=float)
-    return dict(errors.round(9).rank(na_option="bottom"))
 
 
 def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:

@@ -209,3 +209,23 @@ def test_the_runner_sends_options_on_and_draws(
     assert reported.read_text() == f"--repeats 2 --out {out} -- --out theirs"
     assert scripts.read(out)
     assert picture.stat().st_size > 5000
+
+
+def test_errors_on_tables_are_merged_over_runs_and_ranked(scripts: ModuleType) -> None:
+    means = import_module("table_means")
+
+    def run(contenders: list[str], **errors: list[float | None]) -> SimpleNamespace:
+        rows = [{"data": data, **dict(zip(contenders, row, strict=True))} for data, row in errors.items()]
+        named = [{key if key == "data" else f"{key}_error": row[key] for key in row} for row in rows]
+        splits = means.summary(named, contenders)
+        return SimpleNamespace(settings={"contenders": contenders}, tables={"means": splits})
+
+    first = run(["ours", "theirs"], one=[0.2, 0.1], two=[0.3, 0.3])
+    second = run(["ours", "other"], one=[0.1, None], three=[0.5, 0.4])
+    found, names = means.merged([first, second])
+    assert names == ["ours", "theirs", "other"]
+    assert found["one"] == {"ours_error": 0.1, "theirs_error": 0.1, "other_error": None}
+    assert found["two"]["other_error"] is None
+    over_all, ranks = means.of_all(found, names)
+    assert over_all == {"ours_error": pytest.approx(0.3), "theirs_error": None, "other_error": None}
+    assert ranks == {"ours_error": pytest.approx((1.5 + 1.5 + 2) / 3), "theirs_error": 2.0, "other_error": 7 / 3}
