@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from daskkern.errors import SpecError
 
 _MARGIN = 1.5  # predictions are extrapolated from fewer rows, on a machine that others may use
-_LEAST_S, _MOST_S = 60.0, 600.0
+_LEAST_S, _MOST_S = 120.0, 600.0
 
 
 @dataclass
@@ -43,9 +43,9 @@ class Budget:
     def left(self) -> float:
         """Return the seconds that are left for the search.
 
-        With a limit, what the final fit leaves of it. Without one, a search takes as long as the final fit, but 60 s
-        where that is less and 10 minutes where it is more: then it doubles at most the time of a long fit, and small
-        tables are searched to the end.
+        With a limit, what the final fit leaves of it. Without one, a search takes as long as the final fit, but 2
+        minutes where that is less and 10 minutes where it is more: then it doubles at most the time of a long fit, and
+        small tables are searched to the end.
         """
         if self.seconds is None:
             return min(max(self.fit_seconds, _LEAST_S), _MOST_S) - self.spent

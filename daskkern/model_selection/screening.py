@@ -25,7 +25,7 @@ Ranked: TypeAlias = list[tuple[KernelCandidate, RidgeOutcome]]
 
 
 def screened(
-    log: TrialLog, drawn: DrawnSample, n_rows: int, draw: Callable[[int], DrawnSample]
+    log: TrialLog, drawn: DrawnSample, n_rows: int, draw: Callable[[int], DrawnSample], reserved: float = 0.0
 ) -> tuple[Ranked, DrawnSample]:
     """Return the kernels that are left, and the sample on which they were compared last.
 
@@ -41,6 +41,8 @@ def screened(
         All training rows.
     draw : callable
         Returns a sample of so many rows.
+    reserved : float
+        Seconds that the larger sample must leave: comparing whole fits is worth more than it.
     """
     sample = drawn.sample
     scales = tuple(
@@ -55,7 +57,7 @@ def screened(
         found = _ranked(found + _compared(log, neighbours(found[0][0]), drawn))
     m = min(n_rows, SECOND)
     growth = (m / sample.n_rows) ** _EACH / len(_folds(sample, 0))
-    if not found or m < 2 * sample.n_rows or not log.budget.allows(growth * log.pace["ridge"]):
+    if not found or m < 2 * sample.n_rows or not log.budget.allows(_KEPT * growth * log.pace["ridge"] + reserved):
         return found, drawn
     larger = draw(m)
     again = _compared(log, [candidate for candidate, _ in found[:_KEPT]], larger, growth)

@@ -122,7 +122,8 @@ class _Search:
             return self._defaults("the default fit failed on sampled rows")
         if not budget.allows(0.0):
             return self._defaults("the time is too short for a search")
-        ranked, drawn = screened(self.log, drawn, n, self._drawn)
+        reserved = _MOST_FITS * self._fit_seconds(min(n, _OUTSIDE))
+        ranked, drawn = screened(self.log, drawn, n, self._drawn, reserved)
         if not ranked:
             return self._defaults("the time was too short to compare kernels")
         return self._compared(ranked, drawn)
