@@ -5,7 +5,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from distributed import Client
@@ -14,7 +14,10 @@ from distributed.comm.core import CommClosedError
 from daskkern.cluster.connect.protocol import handler
 from daskkern.errors import ClusterError
 
-ANSWER_S = 15.0
+ANSWER_S = 300.0
+"""How long the scheduler may leave a question unanswered while its connection is intact: it is busy, and the ranks of a
+fit need nothing from it meanwhile. One that has ended, or that packets no longer reach, is noticed by its connection."""
+_STATUS_S = 0.25
 _LOOK_S = 0.1
 NOTICE_S = 2.0
 """How long the scheduler may take to notice that a worker whose connection broke is gone."""
@@ -27,19 +30,46 @@ class BrokenOffError(ClusterError):
 
 
 def ask_scheduler(client: Client, question: str, **arguments: Any) -> Any:
-    """Call the scheduler's handler `question`.
+    """Call the scheduler's handler `question`, and wait for a scheduler that is busy.
 
     Raises
     ------
     ClusterError
-        When it does not answer.
+        When the connection to it has broken, or it does not answer for `ANSWER_S`.
     """
-    if client.status != "running":
-        raise ClusterError(unreachable(client, f"the client is {client.status}"))
+    deadline = time.monotonic() + ANSWER_S
+    while True:
+        if client.status != "running":
+            raise ClusterError(unreachable(client, f"the client is {client.status}"))
+        try:
+            return client.sync(_answered, client, getattr(client.scheduler, question), arguments, deadline)
+        except (OSError, TimeoutError, RuntimeError) as error:
+            if not _may_be_busy(error) or time.monotonic() >= deadline:
+                raise ClusterError(unreachable(client, f"{type(error).__name__}: {error}".rstrip(": "))) from error
+            time.sleep(_STATUS_S)  # a connection that broke shows in the status of the client a moment later
+
+
+async def _answered(
+    client: Client, call: Callable[..., Awaitable[Any]], arguments: Mapping[str, Any], deadline: float
+) -> Any:
+    """Await the answer until `deadline`, for as long as the client's own connection is intact."""
+    answer = asyncio.ensure_future(call(**arguments))
     try:
-        return client.sync(getattr(client.scheduler, question), callback_timeout=ANSWER_S, **arguments)
-    except (OSError, TimeoutError, RuntimeError) as error:
-        raise ClusterError(unreachable(client, f"{type(error).__name__}: {error}".rstrip(": "))) from error
+        while not answer.done():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"no answer in {ANSWER_S:g} s")
+            if client.status != "running":
+                raise CommClosedError(f"the client is {client.status}")
+            await asyncio.wait([answer], timeout=min(_STATUS_S, left_s))
+        return answer.result()
+    finally:
+        answer.cancel()
+
+
+def _may_be_busy(error: Exception) -> bool:
+    """Return whether a new attempt may succeed: a busy scheduler does not take new connections."""
+    return isinstance(error, CommClosedError | TimeoutError) or "timed out" in str(error).lower()
 
 
 def live_workers(client: Client) -> dict[str, Mapping[str, Any]]:
@@ -125,7 +155,7 @@ def answers_of(
 def answer_of_scheduler(client: Client, function: Callable[..., Any], **arguments: Any) -> Any:
     """Return ``function(**arguments)``, run in the scheduler's process, or the exception."""
     try:
-        return client.sync(client._run_on_scheduler, function, callback_timeout=ANSWER_S, **arguments)
+        return client.sync(client._run_on_scheduler, function, callback_timeout=_RUN_S, **arguments)
     except Exception as error:  # as the scheduler raised it
         return error
 

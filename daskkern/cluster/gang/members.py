@@ -5,7 +5,7 @@
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,16 +32,23 @@ class HeartbeatMonitor:
     """Detects workers that have been silent for long, from the time of the last heartbeat that the scheduler saw.
 
     Only changes count, measured on this process's own clock: the scheduler's may be another one. While no heartbeat of
-    `own`, the worker of this process, arrives, the scheduler itself is slow, and no worker counts as silent.
+    `own`, the worker of this process, arrives, the scheduler itself is slow, and no worker counts as silent. Nor does
+    the time count in which the scheduler left a question unanswered: it did not take heartbeats either.
     """
 
     silence_s: float
     own: str
+    clock: Callable[[], float] = time.monotonic
     _heard: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _looked: float = math.inf
 
     def silent(self, workers: Mapping[str, Mapping[str, Any]]) -> set[str]:
         """Return the addresses without a heartbeat for `silence_s`."""
-        now = time.monotonic()
+        now = self.clock()
+        if now - self._looked > self.silence_s / 3:
+            unknown_s = now - self._looked
+            self._heard = {address: (seen, at + unknown_s) for address, (seen, at) in self._heard.items()}
+        self._looked = now
         for address, worker in workers.items():
             seen = float(worker.get("last_seen", 0.0))
             if address not in self._heard or self._heard[address][0] != seen:

@@ -234,7 +234,8 @@ class FitsPlugin(SchedulerPlugin):
     async def _sweep(self) -> None:
         """Free what silent clients hold, and give up workers that hang while they drive a fit."""
         now = time.time()
-        for fit, record in list(self._registry.records.items()):
+        held_up = self._silent.was_held_up(now, _ABSENT_S)  # what clients sent meanwhile may not be read yet
+        for fit, record in [] if held_up else list(self._registry.records.items()):
             client = self._scheduler.clients.get(record.client)
             silent = client is None or now - client.last_seen > _ABSENT_S
             if record.active and record.client and silent and not self._is_supervised(fit):

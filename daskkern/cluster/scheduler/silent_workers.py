@@ -34,7 +34,7 @@ class SilentWorkers:
         now = time.time()
         others = [other for other in self._scheduler.workers.values() if other is not worker]
         cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
-        if cut_off or self._was_held_up(now, silence_s) or now - worker.last_seen < silence_s:
+        if cut_off or self.was_held_up(now, silence_s) or now - worker.last_seen < silence_s:
             return False
         nanny = worker.nanny
         await self._scheduler.remove_worker(address, stimulus_id=f"daskkern-hung-{now}")
@@ -50,9 +50,9 @@ class SilentWorkers:
             self.hold_ups.append((now, now - self.ticked))
         self.ticked = now
 
-    def _was_held_up(self, now: float, silence_s: float) -> bool:
+    def was_held_up(self, now: float, silence_s: float) -> bool:
         """Return whether this loop was blocked for long in the last `silence_s`, which explains the silence of
-        workers."""
+        workers and clients."""
         long_s = max(_HELD_UP_S, silence_s / 5)
         since_then = (now, now - self.ticked)  # the tick may be the last callback to run once the loop continues
         return any(now - ended < silence_s and took > long_s for ended, took in (since_then, *self.hold_ups))

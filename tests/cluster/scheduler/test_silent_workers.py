@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from daskkern.cluster.scheduler.admission import WorkerRequest
+from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.cluster.scheduler.registry import FitRegistry
 
@@ -82,3 +83,17 @@ def test_a_worker_that_a_fit_holds_is_left_to_that_fit() -> None:
     assert not _drop(plugin, unused=True)
     registry.admission.release("f")
     assert _drop(plugin, unused=True)
+
+
+def test_a_silent_client_keeps_its_workers_while_the_scheduler_was_held_up() -> None:
+    plugin = _plugin()
+    registry: FitRegistry = plugin._registry
+    registry.ask(FitMetadata("f", "f"), {}, "client", plugin._places())
+    scheduler: Any = plugin._scheduler
+    scheduler.tasks, scheduler.clients = {}, {"client": SimpleNamespace(last_seen=time.time() - 90.0)}
+    plugin._silent.ticked = time.time() - 80.0
+    asyncio.run(plugin._sweep())
+    assert registry.admission.held == {"f": ("silent", "lively")}
+    plugin._silent.ticked = time.time()
+    asyncio.run(plugin._sweep())
+    assert registry.admission.held == {}
