@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from daskkern.backend.python_numbers import set_python_numbers
 from daskkern.errors import SpecError
 
 METRICS = ("auto", "diagonal", "full")
@@ -34,6 +35,7 @@ class FeatureLearning:
     n_landmarks: int = 1000
 
     def __post_init__(self) -> None:
+        set_python_numbers(self)
         if self.metric not in METRICS:
             raise SpecError(f"got learn_features with metric={self.metric!r}; expected one of {', '.join(METRICS)}")
         least = {"rank": 1, "n_iter": 1, "n_rows": 20, "n_landmarks": 2}

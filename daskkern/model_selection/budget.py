@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from daskkern.backend.python_numbers import python_number
 from daskkern.errors import SpecError
 
 _MARGIN = 1.5  # predictions are extrapolated from fewer rows, on a machine that others may use
@@ -30,6 +31,7 @@ class Budget:
     begun: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.seconds = python_number(self.seconds)
         number = self.seconds is None or (isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool))
         if not number or (self.seconds is not None and not self.seconds > 0):
             raise SpecError(f"got max_seconds={self.seconds!r}; expected a positive number of seconds, or None")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from daskkern.backend.python_numbers import set_python_numbers
 from daskkern.errors import SpecError
 
 
@@ -50,6 +51,7 @@ class GangSettings:
     share_memory: int | None = None
 
     def __post_init__(self) -> None:
+        set_python_numbers(self)
         for name in ("collective_timeout_s", "start_timeout_s", "stop_grace_s", "silence_s", "rejoin_s", "idle_s"):
             if not getattr(self, name) > 0:
                 raise SpecError(f"got {name}={getattr(self, name)!r}; expected a positive number of seconds")

@@ -16,6 +16,8 @@ stochastic gradient descent", 2011; Lacoste-Julien, Schmidt and Bach, 2012 (weig
 from dataclasses import dataclass, replace
 from types import ModuleType
 
+import numpy as np
+
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
@@ -54,7 +56,7 @@ class Averaging:
 
 def check_averaging(share: float, weights: str, solver: str) -> None:
     """Raise SpecError for settings that are not valid."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+    if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 <= share <= 1:
         raise SpecError(f"got averaging={share!r} for {solver}; give a share between 0 and 1")
     if weights not in WEIGHTS:
         raise SpecError(f"got average_weights={weights!r} for {solver}; choose one of {', '.join(WEIGHTS)}")

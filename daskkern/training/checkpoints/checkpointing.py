@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from daskkern.arrays import HostArray
+from daskkern.backend.python_numbers import set_python_numbers
 from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Listener, StageFinished, silent
@@ -73,6 +74,7 @@ class CheckpointPolicy:
     carry: bool = False
 
     def __post_init__(self) -> None:
+        set_python_numbers(self)
         for name in ("commit_s", "checkpoint_s"):
             if not getattr(self, name) >= 0:
                 raise SpecError(f"got {name}={getattr(self, name)!r}; expected a number of seconds, 0 or more")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from daskkern.backend.python_numbers import set_python_numbers
 from daskkern.errors import SpecError
 from daskkern.losses import Loss, Probabilistic
 
@@ -35,6 +36,7 @@ class EarlyStopping:
         return self.monitor == "loss" or (self.monitor == "auto" and isinstance(loss, Probabilistic))
 
     def __post_init__(self) -> None:
+        set_python_numbers(self)
         if self.monitor not in MONITORS:
             raise SpecError(f"early stopping got monitor={self.monitor!r}; expected one of {', '.join(MONITORS)}")
         if not 0 < self.fraction < 1 or self.patience < 1 or not self.tol >= 0:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from daskkern.backend.python_numbers import python_number, set_python_numbers
 from daskkern.basis import BasisSpec, is_basis
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import SpecError
@@ -126,6 +127,10 @@ class FitSettings:
     multilabel: bool = False
 
     def __post_init__(self) -> None:
+        set_python_numbers(self)
+        if isinstance(self.class_weight, Mapping):
+            plain = {label: python_number(weight) for label, weight in self.class_weight.items()}
+            object.__setattr__(self, "class_weight", plain)
         if not is_basis(self.basis):
             raise SpecError(
                 f"got basis={self.basis!r}; expected AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
