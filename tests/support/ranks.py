@@ -244,3 +244,30 @@ def dies_always(comm: Communicator, payload: Any, context: RankContext) -> None:
     if comm.rank == 0:
         os._exit(3)
     comm.barrier()
+
+
+_PRODUCTS: list[int] = []
+"""The ranks of this process that are in a product."""
+
+
+def long_product(comm: Communicator, folder: str, context: RankContext) -> int:
+    """Return the most ranks that were in a product at once in this process; the first rank dies in the first one.
+
+    The last rank takes 6 s for it, and does not notice that the gang is formed again.
+    """
+    mark = os.path.join(folder, "died")
+    first = not os.path.exists(mark)
+    comm.barrier()
+    _PRODUCTS.append(comm.rank)
+    most = 0
+    try:
+        if first and comm.rank == 0:
+            open(mark, "w").close()
+            time.sleep(0.5)  # until the other has left the barrier
+            os._exit(3)
+        for _ in range(60 if first else 1):
+            most = max(most, len(_PRODUCTS))
+            time.sleep(0.1)
+    finally:
+        _PRODUCTS.pop()
+    return most

@@ -13,7 +13,11 @@ from typing import Any
 from daskkern.arrays import HostArray
 from daskkern.cluster.collectives.wire import unpack
 from daskkern.cluster.gang.commit_cache import CommitCache
+from daskkern.cluster.gang.rank_slots import RankSlots
 from daskkern.errors import CommunicatorClosedError
+
+OPENED, WAITING, RUNNING = "opened", "waiting", "running"
+"""States of a rank: its task has not begun; it waits for an earlier rank of the fit on this worker; it runs."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Mailbox:
         self.membership = membership
         self.stop_requested = False
         self.regroup_requested = False
+        self.state = OPENED
         self._reason: str | None = None
         self._parcels: dict[tuple[int, int], Parcel] = {}  # (sequence, source)
         self._changed = threading.Condition()
@@ -123,6 +128,7 @@ class MailboxRegistry:
 
     mailboxes: dict[str, Mailbox] = field(default_factory=dict)
     commit_caches: dict[str, CommitCache] = field(default_factory=dict)
+    slots: RankSlots = field(default_factory=RankSlots)
     generations: dict[str, int] = field(default_factory=dict)
     """The latest generation of each fit that is not over, also where no rank runs at the moment."""
 
@@ -131,7 +137,7 @@ class MailboxRegistry:
         if self.generations.get(membership.fit, -1) >= membership.generation:
             return False
         self.generations[membership.fit] = membership.generation
-        self.commit_caches.setdefault(membership.fit, CommitCache()).generation = membership.generation
+        self.commit_caches.setdefault(membership.fit, CommitCache()).begin(membership.generation)
         previous = self.mailboxes.get(membership.fit)
         mailbox = Mailbox(membership)
         if previous is not None:
@@ -158,6 +164,11 @@ class MailboxRegistry:
             mailbox.abort(f"rank {source} sent what cannot be read: {error}")
         else:
             mailbox.put(sequence, source, parcel)
+
+    def state(self, fit: str, generation: int) -> str:
+        """Return the state of the rank of this generation, "" where it has ended."""
+        mailbox = self.find(fit, generation)
+        return "" if mailbox is None else mailbox.state
 
     def stop(self, fit: str) -> None:
         """Ask the rank of `fit` to end after its current step."""

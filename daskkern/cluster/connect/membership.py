@@ -16,7 +16,7 @@ from daskkern.errors import ClusterError
 
 ANSWER_S = 300.0
 """How long the scheduler may leave a question unanswered while its connection is intact: it is busy, and the ranks of a
-fit need nothing from it meanwhile. One that has ended, or that packets no longer reach, is noticed by its connection."""
+fit need nothing from it meanwhile. When it has ended, or packets no longer reach it, its connection breaks."""
 _STATUS_S = 0.25
 _LOOK_S = 0.1
 NOTICE_S = 2.0
@@ -95,8 +95,18 @@ def has_left(client: Client, addresses: Collection[str], patience_s: float = 0.0
         time.sleep(_LOOK_S)
 
 
+def ready_workers(client: Client) -> dict[str, Mapping[str, Any]]:
+    """Return the live workers that start tasks: those that are not paused for memory."""
+    return {address: worker for address, worker in live_workers(client).items() if worker["status"] == "running"}
+
+
 def check_any(client: Client, alive: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise ClusterError when no workers are alive."""
+    """Raise ClusterError when no workers are alive, or all are paused for memory."""
+    if alive and all(worker["status"] == "paused" for worker in alive.values()):
+        raise ClusterError(
+            f"all {len(alive)} workers of the cluster at {address_of(client)} are paused, because their memory is "
+            "full: release data there, or start workers with more memory, and fit again"
+        )
     if not alive:
         raise ClusterError(
             f"the cluster at {address_of(client)} has no workers; start some with "

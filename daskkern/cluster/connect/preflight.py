@@ -5,7 +5,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -22,11 +22,12 @@ from daskkern.cluster.connect.membership import (
     check_any,
     has_left,
     live_workers,
+    ready_workers,
     unreachable,
 )
 from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.errors import ClusterError, SpecError
-from daskkern.events import FitQueued, Listener, silent
+from daskkern.events import FitQueued, Listener, StageFinished, silent
 
 _LOAD_S = 60.0
 """How long a worker may take to import daskkern for the first time."""
@@ -55,17 +56,19 @@ def choose_workers(
     check_client(client)
     for last in (False, False, False, False, True):
         enough_at = time.monotonic() + patience_s
-        alive = live_workers(client)
+        alive = ready_workers(client)
         if patience_s and not _are_there(alive, n_ranks, workers):
             listener(FitQueued(f"waiting up to {patience_s:g} s for workers that are not there yet"))
         while not _are_there(alive, n_ranks, workers) and time.monotonic() < enough_at:
             time.sleep(_POLL_S)
-            alive = live_workers(client)
+            alive = ready_workers(client)
         try:
-            return _checked(client, alive, n_ranks, workers, code)
+            chosen = _checked(client, alive, n_ranks, workers, code)
+            _tell_paused(live_workers(client).keys() - alive.keys(), listener)
+            return chosen
         except ClusterError as error:
             patience = NOTICE_S if isinstance(error, BrokenOffError) else 0.0
-            if last or (not has_left(client, alive, patience) and live_workers(client).keys() == alive.keys()):
+            if last or (not has_left(client, alive, patience) and ready_workers(client).keys() == alive.keys()):
                 raise
             # A worker left during the checks: its answer no longer matters.
     raise AssertionError("unreachable")
@@ -78,10 +81,15 @@ def _checked(
     workers: Sequence[str] | None,
     code: object,
 ) -> tuple[str, ...]:
-    check_any(client, alive)
+    check_any(client, alive or live_workers(client))
     chosen = _chosen(alive, n_ranks, workers)
     _check_processes(client, list(alive), code)
     return chosen
+
+
+def _tell_paused(paused: Collection[str], listener: Listener) -> None:
+    for address in sorted(paused):
+        listener(StageFinished("workers", 0.0, f"worker {address} is paused for memory and is left out"))
 
 
 def check_client(client: Client) -> None:
@@ -108,7 +116,7 @@ def _chosen(
     missing = [address for address in requested if address not in alive]
     if missing:
         raise ClusterError(
-            f"got the workers {', '.join(missing)}, which the cluster does not have; "
+            f"got the workers {', '.join(missing)}, which the cluster does not have, or which are paused for memory; "
             f"expected some of {', '.join(alive)}"
         )
     if len(set(requested)) < len(requested):

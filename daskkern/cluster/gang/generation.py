@@ -6,8 +6,8 @@
 import queue
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from distributed import Client, Future, Worker
@@ -17,6 +17,7 @@ from daskkern.cluster.gang.calls import Answers, call_workers
 from daskkern.cluster.gang.members import Members
 from daskkern.cluster.gang.rank import RankFailure, RankMain, RankOrder, RankResult, run_rank
 from daskkern.cluster.gang.rank_context import Regroup
+from daskkern.cluster.gang.starting import StartWatch
 from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 
 _TICK_S = 0.05
@@ -69,14 +70,15 @@ class GangOrder:
 class Outcome:
     """How a generation ended: with the ranks' values in rank order, or with an error.
 
-    `broken` means that the error lies in the cluster, so that another gang may succeed; `grows` that the ranks
-    committed and returned because more workers are available; `superseded` that another supervisor has begun a later
-    generation.
+    `broken` means that the error lies in the cluster, so that another gang may succeed; `left_out` are the workers that
+    must not belong to it; `grows` means that the ranks committed and returned because more workers are available;
+    `superseded` that another supervisor has begun a later generation.
     """
 
     values: tuple[Any, ...] = ()
     error: DaskkernError | None = None
     broken: bool = False
+    left_out: tuple[str, ...] = ()
     grows: bool = False
     superseded: bool = False
 
@@ -104,6 +106,7 @@ class Generation:
         self._result_s = _RPC_S
         self._joined: dict[str, float] = {}
         self._growth_requested = False
+        self._starts = StartWatch(self.order.start_timeout_s, self.addresses, self._states)
 
     def start(self, rank_main: RankMain, payloads: Sequence[Any]) -> Outcome | None:
         """Open the mailboxes on all members, then submit the ranks. Returns an outcome when that cannot be done."""
@@ -144,6 +147,9 @@ class Generation:
                     self.members.drop(lost.values())
                     return self._give_up(self._loss(lost), broken=True)
                 self._look_for_more()
+            late = self._starts.late()
+            if late:
+                return self._leave_out(late)
             if self.unwanted():
                 return self._give_up(ClusterError(f"fit '{self.order.name}' was cancelled"))
         if self.failures:
@@ -166,8 +172,8 @@ class Generation:
         """Ask the ranks to regroup once more workers have been available for a while."""
         if not self.order.elastic or self._growth_requested:
             return
-        now, wanted = time.monotonic(), self.members.pick(self.addresses)
-        self._joined = {a: self._joined.get(a, now) for a in wanted if a not in self.addresses}
+        now, joinable = time.monotonic(), self.members.joinable(self.addresses)
+        self._joined = {address: self._joined.get(address, now) for address in joinable}
         if self._joined and now - max(self._joined.values()) > _JOIN_S:
             self._growth_requested = True
             self._send_to_survivors("regroup")
@@ -223,13 +229,24 @@ class Generation:
                 return self.failures[min(self.failures)].error, True
             self._collect(_TICK_S)
 
-    def _give_up(self, error: DaskkernError, *, broken: bool = False) -> Outcome:
-        """Abort all ranks, give them time to notice, and report `error`."""
+    def _leave_out(self, late: Mapping[int, str]) -> Outcome:
+        """Give up, because the workers of `late` have not started their ranks."""
+        problem = ClusterError(
+            f"{_named(late)} did not start in fit '{self.order.name}' within {self.order.start_timeout_s:g} s, busy "
+            "with other tasks or paused for memory; see the worker's log, or raise start_timeout_s"
+        )
+        return replace(self._give_up(problem, broken=True, absent=late), left_out=tuple(late.values()))
+
+    def _states(self, addresses: Sequence[str]) -> Answers:
+        return self._send("state", {address: {} for address in addresses})
+
+    def _give_up(self, error: DaskkernError, *, broken: bool = False, absent: Collection[int] = ()) -> Outcome:
+        """Abort all ranks, give them time to notice, except for the `absent` ones, and report `error`."""
         self._send_to_survivors("abort", reason=str(error))
         deadline = time.monotonic() + _DRAIN_S
         gone = set(self._lost())
         while time.monotonic() < deadline and not self.unwanted():
-            if len(self.values.keys() | self.failures.keys() | gone) == len(self.futures):
+            if len(self.values.keys() | self.failures.keys() | gone | set(absent)) == len(self.futures):
                 break
             self._collect(_TICK_S)
             gone = set(self._lost())
@@ -265,9 +282,12 @@ class Generation:
         return call_workers(self.worker, self.client, verb, fenced, _RPC_S)
 
     def _loss(self, lost: dict[int, str]) -> ClusterError:
-        members = ", ".join(f"{address} (rank {rank})" for rank, address in lost.items())
-        noun = "worker" if len(lost) == 1 else "workers"
         return ClusterError(
-            f"{noun} {members} left the cluster while fit '{self.order.name}' was running: killed, out of memory, "
+            f"{_named(lost)} left the cluster while fit '{self.order.name}' was running: killed, out of memory, "
             "retired or cut off; see the worker's log, give it more memory if that was the reason, and fit again"
         )
+
+
+def _named(members: Mapping[int, str]) -> str:
+    names = ", ".join(f"{address} (rank {rank})" for rank, address in members.items())
+    return f"{'worker' if len(members) == 1 else 'workers'} {names}"

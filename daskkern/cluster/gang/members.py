@@ -89,22 +89,33 @@ class Members:
     most: int | None
     heartbeats: HeartbeatMonitor
     rejected: set[str] = field(default_factory=set)
-    """Workers that joined but cannot be used."""
+    """Workers that cannot be used, or did not start their ranks."""
 
     def usable(self) -> tuple[str, ...]:
-        """Return the addresses that could be ranks now, in the order in which they joined the cluster."""
+        """Return the addresses that could start ranks now, in the order in which they joined the cluster.
+
+        A worker that is paused for memory starts no task.
+        """
+        running = [address for address, worker in self._heard().items() if worker["status"] == "running"]
         barred = set(ask_fits(self.client, "barred", fit=self.fit))
-        return tuple(address for address in self.heard() if address not in barred | self.rejected)
+        return tuple(address for address in running if address not in barred | self.rejected)
+
+    def paused(self, addresses: Collection[str]) -> tuple[str, ...]:
+        """Return those of `addresses` that are paused for memory: they start no task until they have freed some."""
+        return tuple(a for a, worker in self._heard().items() if a in addresses and worker["status"] == "paused")
 
     def heard(self) -> tuple[str, ...]:
         """Return the responsive addresses that may be ranks of this fit, whichever fit uses them now."""
+        return tuple(self._heard())
+
+    def _heard(self) -> dict[str, Mapping[str, Any]]:
         alive = live_workers(self.client)
         silent = self.heartbeats.silent(alive)
-        return tuple(
-            address
+        return {
+            address: worker
             for address, worker in alive.items()
             if address not in silent and (self.allowed is None or str(worker["name"]) in self.allowed)
-        )
+        }
 
     def take(self, addresses: Sequence[str]) -> bool:
         """Assign these workers to the fit; return False if another fit was faster."""
@@ -128,6 +139,11 @@ class Members:
         usable = self.usable()
         kept = [address for address in before if address in usable]
         return tuple([*kept, *(address for address in usable if address not in before)][: self.most])
+
+    def joinable(self, members: Collection[str]) -> tuple[str, ...]:
+        """Return the addresses that could join a gang of these members, which may be paused meanwhile."""
+        room = None if self.most is None else max(0, self.most - len(members))
+        return tuple([address for address in self.usable() if address not in members][:room])
 
     def progress(self) -> FitProgress:
         """Query the workers for the state of the fit. One that does not answer counts as silent from now on."""

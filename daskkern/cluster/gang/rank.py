@@ -17,9 +17,10 @@ from daskkern.backend.allocator import ReusedMemory
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import SharedThreadLimit
 from daskkern.cluster.collectives.communicator import DaskCommunicator
-from daskkern.cluster.collectives.mailbox import Mailbox
+from daskkern.cluster.collectives.mailbox import RUNNING, WAITING, Mailbox
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.gang.rank_context import RankContext
+from daskkern.cluster.gang.starting import EARLIER_RANK_S
 from daskkern.cluster.gang.worker_plugin import registry_of
 from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 from daskkern.events import BatchFinished, Event, silent, to_message
@@ -28,6 +29,8 @@ RankMain: TypeAlias = Callable[[Communicator, Any, RankContext], Any]
 """``rank_main(communicator, payload, context) -> result``, a function that workers can import."""
 
 _BATCH_INTERVAL_S = 0.5
+_LAST_S = 60.0
+"""How much later than the supervisor a rank gives up its peers."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,20 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
         emit=sender if order.rank == 0 else silent,
         should_stop=lambda: mailbox.stop_requested or mailbox.reason is not None,
         should_regroup=lambda: mailbox.regroup_requested,
-        commit_cache=cache,
+        commit_cache=cache.of_generation(order.generation),
         report=sender,
         worker=worker.address,
     )
+
+    def wait() -> None:
+        mailbox.state = WAITING
+
     try:
-        _start(communicator, mailbox, order.start_timeout_s)
-        with _THREADS.limited_to(worker.state.nthreads), _MEMORY.held():
-            value = rank_main(communicator, payload, context)
+        with registry.slots.held(order.fit, lambda: mailbox.reason, wait):
+            mailbox.state = RUNNING
+            _start(communicator, mailbox, order.start_timeout_s + EARLIER_RANK_S + _LAST_S)
+            with _THREADS.limited_to(worker.state.nthreads), _MEMORY.held():
+                value = rank_main(communicator, payload, context)
         return RankResult(value)
     except BaseException as error:  # a SystemExit, too, must not leave the peers waiting
         secondary = isinstance(error, CommunicatorClosedError) and mailbox.reason is not None
@@ -97,8 +106,8 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
 
 
 def _start(communicator: DaskCommunicator, mailbox: Mailbox, timeout_s: float) -> None:
-    """Wait for all ranks. A missing rank is a final failure: its worker is alive but busy, and a retry would not
-    help."""
+    """Wait for all ranks. The supervisor forms another gang before `timeout_s` has passed: if it has not, no retry
+    would help."""
     try:
         communicator.start(timeout_s)
     except CommunicatorClosedError as error:

@@ -19,7 +19,7 @@ class GangSettings:
     collective_timeout_s
         How long a collective waits for its peers; longer than the longest step of the slowest rank.
     start_timeout_s
-        How long to wait until all ranks run; a worker may be busy with other tasks.
+        How long a worker may take to start its rank; it may be busy with other tasks. Then the fit goes on without it.
     stop_grace_s
         How long the ranks may go on after an interrupt before they are aborted.
     silence_s

@@ -21,7 +21,7 @@ from daskkern.cluster.gang.generation import GangOrder, Generation, Outcome
 from daskkern.cluster.gang.members import HeartbeatMonitor, Members
 from daskkern.cluster.gang.rank import RankMain
 from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError
-from daskkern.events import Event, WorkersJoined, WorkersLost, to_message
+from daskkern.events import Event, StageFinished, WorkersJoined, WorkersLost, to_message
 
 STARTED = "gang"
 """Key of what the supervisor publishes on the fit's topic once its ranks are submitted: its own address."""
@@ -100,6 +100,8 @@ class _Supervision:
             loss = ClusterError(f"the worker that supervised fit '{name}' left the cluster or hangs; see its log")
             self._count(loss, number)
             addresses = self._gather_again(addresses)
+        elif self._may_shrink and self._members.paused(addresses):
+            addresses = self._gather_again(addresses)
         while True:
             outcome, wanted = self._one(number, addresses)
             if outcome.superseded:
@@ -110,12 +112,31 @@ class _Supervision:
             if outcome.grows:
                 addresses = self._grown(addresses)
                 self._publish(WorkersJoined(len(addresses)))
+            elif outcome.left_out:
+                addresses = self._without(addresses, outcome)
             else:
                 assert outcome.error is not None
                 self._count(outcome.error, number + 1)
                 addresses = self._gather_again(addresses)
             number += 1
             self._number = number
+
+    @property
+    def _may_shrink(self) -> bool:
+        return self._order.retries > 0 and not isinstance(self._payload, PerRank)
+
+    def _without(self, before: tuple[str, ...], outcome: Outcome) -> tuple[str, ...]:
+        """Return the next gang, without the workers that `outcome` leaves out. Raises its error if none is left."""
+        assert outcome.error is not None
+        rest = tuple(address for address in before if address not in outcome.left_out)
+        if not rest or not self._may_shrink:
+            raise outcome.error
+        self._members.rejected |= set(outcome.left_out)
+        self._leave_out(str(outcome.error))
+        return self._gather_again(rest)
+
+    def _leave_out(self, reason: str) -> None:
+        self._publish(StageFinished("workers", 0.0, f"{reason}; the fit goes on without it"))
 
     def forget(self) -> None:
         """Let the workers forget the fit, unless a later generation than this supervisor's last one has begun."""
@@ -162,6 +183,8 @@ class _Supervision:
                     has_left(self._client, picked, NOTICE_S)
             else:
                 break
+        for address in set(self._members.paused(before)) - set(picked):
+            self._leave_out(f"worker {address} is paused for memory")
         return picked
 
     def _grown(self, before: tuple[str, ...]) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ class CollectivesPlugin(WorkerPlugin):
             "close": self.registry.close,
             "regroup": self.registry.regroup,
             "progress": self.registry.progress,
+            "state": self.registry.state,
             "forget": self.registry.forget,
         }
         worker.handlers.update({handler(verb): answer for verb, answer in answers.items()})

@@ -217,7 +217,9 @@ class FitsPlugin(SchedulerPlugin):
     # -- the rest
 
     def _places(self) -> list[Place]:
-        return [Place(str(worker.name), int(worker.memory_limit or 0)) for worker in self._alive()]
+        """Return the places for ranks: a worker that is paused for memory starts none, but keeps those that run."""
+        running = [worker for worker in self._alive() if worker.status.name == "running"]
+        return [Place(str(worker.name), int(worker.memory_limit or 0)) for worker in running]
 
     def _addresses(self) -> dict[str, str]:
         return {str(worker.name): worker.address for worker in self._alive()}

@@ -71,7 +71,7 @@ def test_a_connection_that_breaks_ends_the_wait() -> None:
         await asyncio.sleep(30)
 
     started = time.monotonic()
-    with pytest.raises(ClusterError, match="tcp://fake:1 cannot be reached .*the client is connecting"):
+    with pytest.raises(ClusterError, match=r"tcp://fake:1 cannot be reached .*the client is connecting"):
         ask(breaks)
     assert time.monotonic() - started < 5
 

@@ -97,3 +97,16 @@ def test_a_silent_client_keeps_its_workers_while_the_scheduler_was_held_up() -> 
     plugin._silent.ticked = time.time()
     asyncio.run(plugin._sweep())
     assert registry.admission.held == {}
+
+
+def test_a_paused_worker_is_assigned_to_no_fit_and_keeps_its_rank() -> None:
+    plugin = _plugin(0.0)
+    admission = plugin._registry.admission
+    assert admission.ask(WorkerRequest("before", 0.0, n_ranks=1), plugin._places()).members == ("silent",)
+    for worker in plugin._scheduler.workers.values():
+        worker.status.name = "paused"
+    assert admission.ask(WorkerRequest("before", 0.0, n_ranks=1), plugin._places()).members == ("silent",)
+    assert admission.ask(WorkerRequest("after", 1.0, n_ranks=1), plugin._places()).missing == 1
+    assert not plugin._take("before", ("lively",))
+    plugin._scheduler.workers["lively"].status.name = "running"
+    assert admission.ask(WorkerRequest("after", 1.0, n_ranks=1), plugin._places()).members == ("lively",)
