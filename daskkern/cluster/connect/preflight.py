@@ -39,14 +39,15 @@ def choose_workers(
     n_ranks: int | None,
     workers: Sequence[str] | None,
     code: object,
-    patience_s: float = 0.0,
+    patience: Callable[[], float] = lambda: 0.0,
     listener: Listener = silent,
 ) -> tuple[str, ...]:
     """Return the addresses that a gang will run on, after checking that they can.
 
     `code` is what the ranks will be sent. It is tried first on every process that will unpickle it, because a
-    worker that cannot load a task of its stream closes, and its other work is lost. The function waits `patience_s`
-    seconds for missing workers, which may be starting or being restarted, and informs `listener`.
+    worker that cannot load a task of its stream closes, and its other work is lost. The function waits for missing
+    workers, which may be starting or being restarted, and informs `listener`; meanwhile it calls `patience`, which
+    returns for how many seconds altogether.
 
     Raises
     ------
@@ -55,13 +56,7 @@ def choose_workers(
     """
     check_client(client)
     for last in (False, False, False, False, True):
-        enough_at = time.monotonic() + patience_s
-        alive = ready_workers(client)
-        if patience_s and not _are_there(alive, n_ranks, workers):
-            listener(FitQueued(f"waiting up to {patience_s:g} s for workers that are not there yet"))
-        while not _are_there(alive, n_ranks, workers) and time.monotonic() < enough_at:
-            time.sleep(_POLL_S)
-            alive = ready_workers(client)
+        alive = _awaited(client, n_ranks, workers, patience, listener)
         try:
             chosen = _checked(client, alive, n_ranks, workers, code)
             _tell_paused(live_workers(client).keys() - alive.keys(), listener)
@@ -85,6 +80,28 @@ def _checked(
     chosen = _chosen(alive, n_ranks, workers)
     _check_processes(client, list(alive), code)
     return chosen
+
+
+def _awaited(
+    client: Client,
+    n_ranks: int | None,
+    workers: Sequence[str] | None,
+    patience: Callable[[], float],
+    listener: Listener,
+) -> dict[str, Mapping[str, Any]]:
+    """Return the workers that start tasks, after waiting for as many as are requested."""
+    begun, said = time.monotonic(), 0.0
+    alive = ready_workers(client)
+    while not _are_there(alive, n_ranks, workers):
+        patience_s = patience()
+        if time.monotonic() - begun >= patience_s:
+            break
+        if patience_s != said:
+            listener(FitQueued(f"waiting up to {patience_s:g} s for workers that are not there yet"))
+            said = patience_s
+        time.sleep(_POLL_S)
+        alive = ready_workers(client)
+    return alive
 
 
 def _tell_paused(paused: Collection[str], listener: Listener) -> None:

@@ -35,12 +35,27 @@ def usable_workers(
     """
     check_client(client)
     dismiss_hung(client, settings.silence_s, listener)
+
+    def patience() -> float:
+        return settings.idle_s if _requested(client, settings) else settings.rejoin_s
+
     while True:
         try:
-            return choose_workers(client, settings.n_ranks, settings.workers, code, settings.rejoin_s, listener)
+            return choose_workers(client, settings.n_ranks, settings.workers, code, patience, listener)
         except ClusterError:
             if not dismiss_hung(client, settings.silence_s, listener):  # one worker less each time: the loop terminates
                 raise
+
+
+def _requested(client: Client, settings: GangSettings) -> bool:
+    """Request the workers of a fit from an adaptive cluster; return whether it is one, as far as is known."""
+    if settings.workers is not None:
+        return False
+    try:
+        install_fits(client)
+        return bool(ask_fits(client, "want", asker=client.id, n_ranks=settings.n_ranks))
+    except ClusterError:  # a scheduler without daskkern: reported when the processes are checked
+        return False
 
 
 def equip(client: Client, silence_s: float, listener: Listener = silent) -> None:

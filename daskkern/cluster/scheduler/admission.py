@@ -103,6 +103,34 @@ class Admission:
             if not self._free(place, request) or (place.name in wanted and place.name not in own)
         }
 
+    def lacking(self, places: Sequence[Place], coming: Iterable[WorkerRequest] = ()) -> int:
+        """Return how many workers more the cluster needs for all fits to run at the same time.
+
+        A fit that requests every worker takes those that there are, and lacks one if there are none. Requests of named
+        workers do not count: new ones have other names.
+
+        Parameters
+        ----------
+        places
+            The workers of the cluster.
+        coming
+            Requests that will be made soon.
+        """
+        taken: set[str] = set()
+        lacking = 0
+        for request in [*self.granted.values(), *self.waiting.values(), *coming]:
+            small = any(place.memory_limit and place.memory_limit < (request.memory or 0) for place in places)
+            if request.allowed is not None or small:
+                continue
+            wanted = (request.n_ranks or int(not places)) - len(self.held.get(request.fit, ()))
+            free = [place.name for place in places if place.name not in taken and self._may_join(place, request)]
+            taken |= set(free[: max(0, wanted)])
+            lacking += max(0, wanted - len(free))
+        return lacking
+
+    def _may_join(self, place: Place, request: WorkerRequest) -> bool:
+        return place.name not in self.held.get(request.fit, ()) and self._free(place, request)
+
     def release(self, fit: str) -> None:
         """Release what `fit` holds or waits for."""
         for table in (self.waiting, self.granted, self.held):

@@ -15,6 +15,7 @@ from tornado.ioloop import PeriodicCallback
 
 from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.cluster.scheduler.admission import Place
+from daskkern.cluster.scheduler.demand import WorkerDemand
 from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, checked
 from daskkern.cluster.scheduler.registry import FitRegistry
@@ -65,9 +66,12 @@ class FitsPlugin(SchedulerPlugin):
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
         self._drivers = DetachedDrivers(scheduler, self._registry)
         self._silent = SilentWorkers(scheduler)
+        self._demand = WorkerDemand(scheduler, self._registry.admission, self._places)
+        self._demand.install()
         self._names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
         handlers: dict[str, Callable[..., Any]] = {
             "ask": self._ask,
+            "want": self._demand.want,
             "take": self._take,
             "barred": self._barred,
             "supervised": self._supervised,
@@ -113,6 +117,7 @@ class FitsPlugin(SchedulerPlugin):
     def remove_client(self, scheduler: Any, client: str) -> None:
         del scheduler
         self._registry.client_left(client)
+        self._demand.forget(client)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         del start, args, kwargs
@@ -135,6 +140,7 @@ class FitsPlugin(SchedulerPlugin):
         metadata = FitMetadata(**card)
         if self._registry.holder(metadata.fit) not in ("", asker):  # supervisors of an earlier driver end
             self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != metadata.fit}
+        self._demand.forget(str(asker))
         answer = self._registry.ask(metadata, wish, str(asker), self._places())
         known, names = self._addresses(), answer.get("members", ())
         return {**answer, "members": [known[name] for name in names if name in known], "held": len(names)}

@@ -118,6 +118,36 @@ def test_a_worker_that_is_restarted_keeps_its_place_by_its_name() -> None:
     assert admission.ask(WorkerRequest("g", 1.0, n_ranks=1), places("ab")).ahead == ("f",)
 
 
+def lacking(*requests: WorkerRequest, names: str = NAMES, limit: int = 0) -> int:
+    """Ask for workers, and return how many the cluster lacks for all fits to run at once."""
+    admission = Admission()
+    for request in requests:
+        admission.ask(request, places(names, limit))
+    return admission.lacking(places(names, limit))
+
+
+def test_workers_that_fits_lack_are_counted() -> None:
+    assert lacking() == lacking(WorkerRequest("f", 0.0)) == 0
+    assert lacking(WorkerRequest("f", 0.0), names="") == 1, "an empty cluster gets a first worker"
+    assert lacking(WorkerRequest("f", 0.0), WorkerRequest("g", 1.0)) == 0, "it may wait for its turn"
+    assert lacking(WorkerRequest("f", 0.0, n_ranks=6)) == 2
+    assert lacking(WorkerRequest("f", 0.0, n_ranks=3), WorkerRequest("g", 1.0, n_ranks=3)) == 2
+    assert lacking(WorkerRequest("f", 0.0, n_ranks=2, memory=3 * GB), names="ab", limit=4 * GB) == 0
+    two = WorkerRequest("f", 0.0, n_ranks=2, memory=3 * GB), WorkerRequest("g", 1.0, n_ranks=2, memory=2 * GB)
+    assert lacking(*two, names="ab", limit=4 * GB) == 2
+    assert lacking(WorkerRequest("f", 0.0, n_ranks=2, allowed=("x", "y"))) == 0, "new workers have other names"
+    assert lacking(WorkerRequest("f", 0.0, n_ranks=2, memory=5 * GB), names="a", limit=4 * GB) == 0
+
+
+def test_a_fit_that_lost_workers_lacks_them_until_others_are_free() -> None:
+    admission = Admission()
+    admission.ask(WorkerRequest("f", 0.0, n_ranks=3), places("abc"))
+    admission.take("f", ("a", "b"), places("ab"))
+    assert admission.lacking(places("ab")) == 1
+    assert admission.lacking(places("abd")) == 0
+    assert admission.lacking(places("ab"), [WorkerRequest("soon", 1.0, n_ranks=2)]) == 3
+
+
 requests = st.lists(
     st.tuples(
         st.one_of(st.none(), st.integers(1, 4)),

@@ -235,3 +235,12 @@ def test_threads_of_one_client_wait_for_each_other(client2: Client) -> None:
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     assert found == {number: [1000.0] * 2 for number in range(3)}
+
+
+def test_an_adaptive_cluster_starts_workers_for_fits_that_wait() -> None:
+    with local_cluster(0) as client:
+        client.cluster.adapt(minimum=0, maximum=2, interval="200ms")
+        for n_ranks in (None, 2):
+            found = run_gang(client, ranks.many_steps, 5, name="adaptive", settings=GangSettings(n_ranks=n_ranks))
+            assert len(found) == (n_ranks or 1)
+        wait_until(lambda: not client.scheduler_info(n_workers=-1)["workers"], what="the end of idle workers")

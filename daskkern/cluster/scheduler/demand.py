@@ -1,0 +1,68 @@
+"""The workers that fits lack, as adaptive clusters see them.
+
+Dask's adaptive clusters, the operator for Kubernetes included, ask the scheduler for its ``adaptive_target``, which
+follows from tasks. A fit that waits for its workers has no task yet, and one that runs is a few endless ones: what fits
+lack is added here.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from daskkern.cluster.scheduler.admission import Admission, Place, WorkerRequest
+
+_ASKED_S = 60.0
+"""A cluster that has asked for its target within this time is adaptive."""
+_WANTED_S = 90.0
+"""How long a request of a client counts that is not repeated: importing daskkern on a new worker takes its time."""
+
+
+class WorkerDemand:
+    """Adds the workers that fits lack to the target of an adaptive cluster.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+    admission : Admission
+    places : callable
+        Returns the workers that fits may use.
+    """
+
+    def __init__(self, scheduler: Any, admission: Admission, places: Callable[[], Sequence[Place]]) -> None:
+        self._scheduler, self._admission, self._places = scheduler, admission, places
+        self._wanted: dict[str, tuple[WorkerRequest, float]] = {}  # by client
+        self._asked = 0.0
+
+    def install(self) -> None:
+        """Answer in place of the scheduler's own method, to its RPC and to its HTTP interface."""
+        own = getattr(self._scheduler, "adaptive_target", None)
+        if own is None:
+            return
+
+        def target(target_duration: Any = None) -> int:
+            self._asked = time.time()
+            return max(int(own(target_duration=target_duration)), self.workers())
+
+        self._scheduler.adaptive_target = target
+        self._scheduler.handlers["adaptive_target"] = target
+
+    def workers(self) -> int:
+        """Return how many workers the cluster should have for its fits; 0 if they lack none."""
+        now = time.time()
+        self._wanted = {client: kept for client, kept in self._wanted.items() if now - kept[1] < _WANTED_S}
+        lacking = self._admission.lacking(self._places(), [request for request, _ in self._wanted.values()])
+        return len(self._scheduler.workers) + lacking if lacking else 0
+
+    def want(self, asker: str, n_ranks: int | None) -> bool:
+        """Record that a fit of the client `asker` will request workers. Return whether the cluster is adaptive."""
+        now = time.time()
+        since = self._wanted[asker][0].since if asker in self._wanted else now
+        self._wanted[asker] = (WorkerRequest(asker, since, n_ranks), now)
+        return now - self._asked < _ASKED_S
+
+    def forget(self, asker: str) -> None:
+        """Forget the request of this client: it has a place in the queue, or has left."""
+        self._wanted.pop(asker, None)
