@@ -17,6 +17,10 @@ class StoreError(DataError):
     """A store on disk that is missing, corrupt, half-written, or of another schema."""
 
 
+class SupersededError(StoreError):
+    """A later run of the same fit has taken over its files, so that this one may no longer write them."""
+
+
 class ModelError(StoreError):
     """A saved model that is missing, corrupt, or of another schema."""
 

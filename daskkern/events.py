@@ -190,6 +190,13 @@ class CheckpointWritten:
     seconds: float
 
 
+@dataclass(frozen=True)
+class CheckpointFailed:
+    """A checkpoint could not be written; the fit goes on, and an older one is kept. `reason` is one sentence."""
+
+    reason: str
+
+
 Event: TypeAlias = (
     FitQueued
     | FitStarted
@@ -206,6 +213,7 @@ Event: TypeAlias = (
     | SpectrumFound
     | RankReported
     | CheckpointWritten
+    | CheckpointFailed
 )
 Listener: TypeAlias = Callable[[Event], None]
 

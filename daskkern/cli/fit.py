@@ -15,15 +15,16 @@ from daskkern.cluster.scheduler.lease import concluded
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
-from daskkern.errors import DataError, ModelError, SpecError
+from daskkern.errors import DataError, ModelError, SpecError, SupersededError
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.events import EpochTimed
 from daskkern.model_selection import with_trials
-from daskkern.models import KernelModel, save_model
+from daskkern.models import save_model
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.shares import in_words, shares_of
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
@@ -100,6 +101,7 @@ def fit_command(
     whole_out = absolute(out)
     place = checkpoint or f"{whole_out}.checkpoint"
     check_model_place(out, place, overwrite=overwrite)
+    guard = ModelGuard.of(whole_out)
     source = open_source(store)
     settings = request.settings(source.info.task, source.info.n_rows)
     watched = None if validation is None else open_source(validation)
@@ -126,7 +128,7 @@ def fit_command(
         if trials is not None:
             result = with_trials(result, trials)
             show_trials(trials)
-        _save(result.model, out, place)
+        _save(result, out, place, guard)
     finish(result, out)
     if result.finished.reason == "interrupted":
         raise InterruptedJobError(f"interrupted; continue with --resume: the progress is in {place}")
@@ -156,9 +158,11 @@ def _detach(job: FitJob, out: str, gang: GangSettings, name: str | None, where: 
         say(f"  daskkern {verb} {handle.fit} {where.words}")
 
 
-def _save(model: KernelModel, out: str, place: str) -> None:
+def _save(result: FitResult, out: str, place: str, guard: ModelGuard) -> None:
     try:
-        save_model(model, out)
+        save_model(result.model, out, check=partial(guard.check, result.claim))
+    except SupersededError:
+        raise
     except Exception as error:  # storage back ends raise exceptions of their own
         raise ModelError(
             f"the fit has ended, but its model could not be written to {out}: {error}; fix that, and run again with "

@@ -1,6 +1,6 @@
 """Models on disk: a Zarr group with a versioned schema, read as untrusted input and without pickle."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,13 @@ _PARTS = ("data", "indices", "indptr")
 _KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
-def save_model(model: KernelModel, path: str | Path) -> None:
+def save_model(model: KernelModel, path: str | Path, *, check: Callable[[], None] = lambda: None) -> None:
     """Write `model` to a new Zarr group at `path`, a folder or URL, that appears only when complete.
 
-    An older model at `path` is replaced; anything else there is never touched.
+    An older model at `path` is replaced; anything else there is never touched. `check` is called right before the model
+    appears; what it raises leaves the older one.
     """
-    with atomic_group(path, kind=FORMAT, overwrite=True) as group:
+    with atomic_group(path, kind=FORMAT, overwrite=True, check=check) as group:
         _write_points(group, model.points)
         _write(group, "coef", model.coef)
         if model.calibration is not None:

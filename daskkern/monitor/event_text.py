@@ -1,6 +1,7 @@
 """Events as lines of text, for the terminal and the log of a fit."""
 
 from daskkern.events import (
+    CheckpointFailed,
     EpochFinished,
     EpochTimed,
     Event,
@@ -23,7 +24,7 @@ _MOSTLY = 0.9
 def line_of(event: Event, max_epochs: int) -> str | None:
     """Return one line for `event`, or None if it is too minor for one. `max_epochs` 0 means unknown."""
     match event:
-        case FitQueued() | StopRequested():
+        case FitQueued() | StopRequested() | CheckpointFailed():
             return event.reason
         case FitStarted():
             return (

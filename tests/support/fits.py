@@ -107,8 +107,9 @@ class Runs:
         """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
         for rank in lost:
             self.commit_caches.pop(rank, None)
-        if self.policy.checkpoint is not None:
-            begin_checkpoint(self.policy.checkpoint, self.policy.run)
+        policy = self.policy
+        if policy.checkpoint is not None:
+            policy = replace(policy, claim=begin_checkpoint(policy.checkpoint, policy.run))
         seen: list[int] = []
 
         def listen(event: Event) -> None:
@@ -125,7 +126,7 @@ class Runs:
                 commit_cache=commit_cache,
             )
             fit = self.fit
-            job = FitJob(fit.source, fit.settings, policy=self.policy)
+            job = FitJob(fit.source, fit.settings, policy=policy)
             task = RankTask(job, fit.prepared, memory, 1, fit.features)
             return run_rank(comm, task, context)
 

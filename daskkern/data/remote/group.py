@@ -17,7 +17,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +35,12 @@ _AT_ONCE = 8  # objects in transit
 
 
 @contextmanager
-def remote_group(url: str, *, kind: str, overwrite: bool) -> Iterator[zarr.Group]:
+def remote_group(
+    url: str, *, kind: str, overwrite: bool, check: Callable[[], None] = lambda: None
+) -> Iterator[zarr.Group]:
     """Yield an empty Zarr v3 group at a URL that is complete when the block ends without an exception.
+
+    `check` is called right before it is completed; what it raises removes the group.
 
     Raises
     ------
@@ -45,6 +49,7 @@ def remote_group(url: str, *, kind: str, overwrite: bool) -> Iterator[zarr.Group
     """
     with _claimed(url, kind, overwrite) as claim:
         yield claim.open()
+        check()
         claim.check()
         claim.open().update_attributes({"complete": True})
 

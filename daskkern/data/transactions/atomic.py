@@ -12,7 +12,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,8 +26,14 @@ OWNER = "owner.json"
 """A file in folders whose writing may be resumed."""
 
 
+def _allowed() -> None:
+    """Do nothing: whoever may write may complete what was written."""
+
+
 @contextmanager
-def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Iterator[zarr.Group]:
+def atomic_group(
+    path: str | Path, *, kind: str, overwrite: bool = False, check: Callable[[], None] = _allowed
+) -> Iterator[zarr.Group]:
     """Yield an empty Zarr v3 group that appears at `path` when the block ends without an exception.
 
     Parameters
@@ -39,6 +45,8 @@ def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Ite
         there until the end.
     overwrite : bool
         Replace an existing group of the same kind. Anything else at `path` is never touched.
+    check : callable
+        Called right before the group appears; what it raises leaves `path` untouched.
 
     Raises
     ------
@@ -46,7 +54,7 @@ def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Ite
         When `path` is taken or cannot be written to. Checked before anything is written, and again before the rename.
     """
     if is_url(path):
-        with remote_group(str(path), kind=kind, overwrite=overwrite) as group:
+        with remote_group(str(path), kind=kind, overwrite=overwrite, check=check) as group:
             yield group
         return
     target = local_folder(path)
@@ -60,6 +68,7 @@ def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Ite
         yield group
         group.update_attributes({"complete": True})
         check_destination(target, kind=kind, overwrite=overwrite)
+        check()
         move_into_place(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # gone already when all went well

@@ -208,6 +208,8 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
                 else f"after epoch {int(m['epoch']) - 1}"
             )
             return "plain", "last checkpoint", f"{where}, written in {seconds(m['seconds'])} in the background"
+        case "CheckpointFailed":
+            return "bad", "checkpoint failed", escape(str(m["reason"]))
         case "FitFinished":
             reason = escape(_REASONS.get(str(m["reason"]), str(m["reason"])))
             return "good", "ended", f"{reason}, after {int(m['epochs'])} epochs and {seconds(m['seconds'])}"

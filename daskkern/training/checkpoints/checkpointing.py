@@ -11,7 +11,9 @@ from daskkern.backend.python_numbers import set_python_numbers
 from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Listener, StageFinished, silent
-from daskkern.training.checkpoints.checkpoint import CheckpointWriter, check_fingerprint, read_checkpoint
+from daskkern.training.checkpoints.checkpoint import check_fingerprint, read_checkpoint
+from daskkern.training.checkpoints.checkpoint_writer import CheckpointWriter
+from daskkern.training.checkpoints.claims import Claim
 from daskkern.training.checkpoints.commits import Commit
 
 _OTHER_ROWS = "warm_start=True continues on the same rows; set warm_start=False to fit other rows, or call partial_fit"
@@ -49,6 +51,8 @@ class CheckpointPolicy:
         Replace the checkpoint of an earlier run, and the older model of a detached fit, which are refused otherwise.
     run : str
         Name of this run in the checkpoint; commits of another run are used only to resume.
+    claim : Claim or None
+        The claim of the driver of this run on the checkpoint; without one no commit is written there.
     fingerprint : str
         JSON of what the fit depends on: data, settings, schema. A checkpoint with another fingerprint is refused.
     earlier : Saved or None
@@ -68,6 +72,7 @@ class CheckpointPolicy:
     resume: bool = False
     overwrite: bool = False
     run: str = ""
+    claim: Claim | None = None
     fingerprint: str = "{}"
     earlier: Saved | None = None
     hand_back: bool = False
@@ -134,10 +139,10 @@ class Checkpointing:
         return self.outlives and time.monotonic() >= self._next
 
     def tell(self) -> None:
-        """Emit events for the checkpoints that were completed since the last call."""
+        """Emit events for the checkpoints that were completed, or failed, since the last call."""
         if self._writer is not None:
-            for written in self._writer.written():
-                self._emit(written)
+            for event in self._writer.events():
+                self._emit(event)
 
     def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
         """Store a commit that took `seconds` to gather. The next is due once this is `commit_share` of the time."""
@@ -155,13 +160,17 @@ class Checkpointing:
 
 @contextmanager
 def open_checkpointing(
-    policy: CheckpointPolicy, commit_cache: CommitCache, rank: int, emit: Listener
+    policy: CheckpointPolicy, commit_cache: CommitCache, rank: int, emit: Listener, gang: int = 0
 ) -> Iterator[Checkpointing]:
-    """Yield the checkpointing of a rank. Rank 0 writes the checkpoint, waits for it, and reports what went wrong."""
+    """Yield the checkpointing of a rank. Rank 0 writes the checkpoint, waits for it, and reports what went wrong.
+
+    `gang` is the number of its gang, which rises from gang to gang of a driver.
+    """
     if policy.checkpoint is None or rank != 0:
         yield Checkpointing(policy, commit_cache, None)
         return
-    with CheckpointWriter(policy.checkpoint, policy.run, policy.fingerprint, policy.checkpoint_s) as writer:
+    claim = policy.claim or Claim(policy.checkpoint, 0, "")
+    with CheckpointWriter(claim, gang, policy.run, policy.fingerprint, policy.checkpoint_s) as writer:
         checkpointing = Checkpointing(policy, commit_cache, writer, emit)
         yield checkpointing
     checkpointing.tell()

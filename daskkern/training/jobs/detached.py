@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from distributed import Client, get_worker, secede
 
@@ -27,6 +28,7 @@ from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
+from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place, named
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
@@ -127,8 +129,9 @@ def drive(order: Order) -> None:
 
 
 def _run(order: Order, client: Client) -> None:
+    guard = ModelGuard.of(order.metadata.out)
     result = fit_job(order.job, client=client, gang=order.gang, metadata=order.metadata)
-    save_model(result.model, order.metadata.out)
+    save_model(result.model, order.metadata.out, check=partial(guard.check, result.claim))
     _finish(order, client, interrupted=result.finished.reason == "interrupted")
 
 

@@ -28,6 +28,7 @@ from daskkern.monitor.environment import environment
 from daskkern.monitor.history import History
 from daskkern.monitor.recorder import Recorder
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, Saved
+from daskkern.training.checkpoints.claims import Claim
 from daskkern.training.checkpoints.partial_fit import PartialFitState, can_go_on, next_run
 from daskkern.training.checkpoints.resuming import named
 from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
@@ -53,7 +54,8 @@ class FitResult:
 
     `saved` is the state that another fit can resume from, where :class:`CheckpointPolicy` requests it, and
     `partial_fit_state` the state to continue from with other rows, where there can be one. `times` says where the time
-    of each epoch went. `history` is all of that as a table, which the model keeps.
+    of each epoch went. `history` is all of that as a table, which the model keeps. `claim` is that of the fit on its
+    checkpoint.
     """
 
     model: KernelModel
@@ -64,6 +66,7 @@ class FitResult:
     times: tuple[EpochTimed, ...] = ()
     partial_fit_state: PartialFitState | None = None
     history: History = field(default_factory=History)
+    claim: Claim | None = None
 
 
 def fit(
@@ -151,7 +154,9 @@ def fit_job(
     if saved is not None and job.policy.carry and can_go_on(requested):
         points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
         onwards = PartialFitState(_onwards(prepared, job.before, points), saved.data, job.source.info, requested)
-    return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
+    return FitResult(
+        model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept, job.policy.claim
+    )
 
 
 def _local(job: FitJob, listener: Listener) -> tuple[list[FitRankResult], Prepared]:

@@ -218,9 +218,12 @@ def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) 
 
 def rank_main(comm: Communicator, task: RankTask, context: RankContext) -> FitRankResult | Regroup:
     """Run a rank on a worker with the worker's number of threads."""
-    threads = max(1, get_worker().state.nthreads)
+    worker = get_worker()
+    threads = max(1, worker.state.nthreads)
+    # The scheduler numbers the runs of tasks: that of a later gang's rank 0 is higher, also when an earlier one wakes.
+    run = worker.state.tasks[str(worker.get_current_task())].run_id
     with compute_threads(threads):
-        return run_rank(comm, replace(task, threads=threads), context)
+        return run_rank(comm, replace(task, threads=threads, gang=run), context)
 
 
 def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memory: int | None = None) -> RankTask:

@@ -58,6 +58,8 @@ class RankTask:
         Where the stored eigenfeatures of Nystrom-SGD are.
     summary : PreparedSummary or None
         What plans for other ranks are made from.
+    gang : int
+        The number of the gang, which rises from gang to gang of a driver; 0 without a cluster.
     """
 
     job: FitJob
@@ -66,6 +68,7 @@ class RankTask:
     threads: int
     features: str | None = None
     summary: PreparedSummary | None = None
+    gang: int = 0
 
     @property
     def settings(self) -> FitSettings:
@@ -170,7 +173,10 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
         context.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(job.validation, job.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, context, xp)
-    with closing(feed), open_checkpointing(job.policy, context.commit_cache, comm.rank, context.emit) as checkpointing:
+    with (
+        closing(feed),
+        open_checkpointing(job.policy, context.commit_cache, comm.rank, context.emit, task.gang) as checkpointing,
+    ):
         limit_s = _limit(settings, prepared)
         reference = reference_of(prepared.held, settings, problem, saved, comm, xp)
         epochs = Epochs(

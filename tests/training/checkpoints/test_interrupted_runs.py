@@ -152,10 +152,10 @@ def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
         memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
         stop: Callable[[], bool] = lambda: sum(isinstance(e, BatchFinished) for e in seen) >= 8  # noqa: E731
         context = RankContext(seen.append if comm.rank == 0 else silent, stop)
-        job = FitJob(fit.source, fit.settings, policy=policy)
+        job = FitJob(fit.source, fit.settings, policy=replace(policy, claim=claim))
         return run_rank(comm, RankTask(job, fit.prepared, memory, 1), context)
 
-    begin_checkpoint(policy.checkpoint, policy.run)
+    claim = begin_checkpoint(policy.checkpoint, policy.run)
     results = run_threads(2, work)
     assert {result.reason for result in results} == {"interrupted"}
     assert read_checkpoint(policy.checkpoint, "{}").commit.position.steps == 6
