@@ -62,8 +62,8 @@ def choose_workers(
             _tell_paused(live_workers(client).keys() - alive.keys(), listener)
             return chosen
         except ClusterError as error:
-            patience = NOTICE_S if isinstance(error, BrokenOffError) else 0.0
-            if last or (not has_left(client, alive, patience) and ready_workers(client).keys() == alive.keys()):
+            notice_s = NOTICE_S if isinstance(error, BrokenOffError) else 0.0
+            if last or (not has_left(client, alive, notice_s) and ready_workers(client).keys() == alive.keys()):
                 raise
             # A worker left during the checks: its answer no longer matters.
     raise AssertionError("unreachable")

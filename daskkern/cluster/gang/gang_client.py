@@ -17,9 +17,9 @@ from daskkern.cluster.gang.generation import GangOrder
 from daskkern.cluster.gang.members import HeartbeatMonitor
 from daskkern.cluster.gang.rank import RankMain
 from daskkern.cluster.gang.settings import GangSettings
-from daskkern.cluster.gang.supervisor import STARTED, GangReport, Reform, supervise
+from daskkern.cluster.gang.supervisor import GangReport, Reform, supervise
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.fits import event_of
+from daskkern.cluster.scheduler.fits import STARTED, event_of
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import INTERRUPTED, BatchFinished, Listener, StopRequested
 

@@ -14,6 +14,7 @@ from distributed import Client, Future, Worker
 
 from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.calls import Answers, call_workers
+from daskkern.cluster.gang.growth import GrowthPolicy
 from daskkern.cluster.gang.members import Members
 from daskkern.cluster.gang.rank import RankFailure, RankMain, RankOrder, RankResult, run_rank
 from daskkern.cluster.gang.rank_context import Regroup
@@ -30,8 +31,8 @@ _CAUSE_S = 3.0
 _DRAIN_S = 10.0
 """How long aborted ranks are waited for. One that is deep in a matrix product cannot be interrupted."""
 
-_JOIN_S = 3.0
-"""How long a worker must have been present before the gang is formed again with it."""
+_GROWTH_S = 1.0
+"""Interval between queries for workers that could join."""
 
 _RPC_S = 10.0
 _PRIORITY = 10
@@ -96,6 +97,7 @@ class Generation:
     members: Members
     addresses: tuple[str, ...]
     number: int
+    growth: GrowthPolicy = field(default_factory=GrowthPolicy)
     futures: list[Future[Any]] = field(default_factory=list)
     values: dict[int, Any] = field(default_factory=dict)
     failures: dict[int, RankFailure] = field(default_factory=dict)
@@ -104,7 +106,7 @@ class Generation:
         self._finished: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._task = str(self.worker.get_current_task())
         self._result_s = _RPC_S
-        self._joined: dict[str, float] = {}
+        self._next_growth = 0.0
         self._growth_requested = False
         self._starts = StartWatch(self.order.start_timeout_s, self.addresses, self._states)
 
@@ -169,12 +171,12 @@ class Generation:
         return task is None or task.state not in ("executing", "long-running")
 
     def _look_for_more(self) -> None:
-        """Ask the ranks to regroup once more workers have been available for a while."""
-        if not self.order.elastic or self._growth_requested:
+        """Ask the ranks to regroup once it pays to form a gang with more workers."""
+        if not self.order.elastic or self._growth_requested or time.monotonic() < self._next_growth:
             return
-        now, joinable = time.monotonic(), self.members.joinable(self.addresses)
-        self._joined = {address: self._joined.get(address, now) for address in joinable}
-        if self._joined and now - max(self._joined.values()) > _JOIN_S:
+        self._next_growth = time.monotonic() + _GROWTH_S
+        joinable = self.members.joinable(self.addresses)
+        if self.growth.pays(joinable, len(self.addresses), self.members.outlook):
             self._growth_requested = True
             self._send_to_survivors("regroup")
 

@@ -13,6 +13,7 @@ from distributed import Client, Worker
 
 from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.calls import call_workers
+from daskkern.cluster.gang.growth import Outlook
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.errors import ClusterError
 
@@ -144,6 +145,11 @@ class Members:
         """Return the addresses that could join a gang of these members, which may be paused meanwhile."""
         room = None if self.most is None else max(0, self.most - len(members))
         return tuple([address for address in self.usable() if address not in members][:room])
+
+    def outlook(self) -> Outlook:
+        """Return the prospects of the fit, by the events that the scheduler has received."""
+        left_s, cost_s = ask_fits(self.client, "outlook", fit=self.fit)
+        return Outlook(float(left_s), float(cost_s))
 
     def progress(self) -> FitProgress:
         """Query the workers for the state of the fit. One that does not answer counts as silent from now on."""

@@ -18,13 +18,12 @@ from distributed import Client, Worker, get_client, get_worker, secede
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
 from daskkern.cluster.gang.generation import GangOrder, Generation, Outcome
+from daskkern.cluster.gang.growth import GrowthPolicy
 from daskkern.cluster.gang.members import HeartbeatMonitor, Members
 from daskkern.cluster.gang.rank import RankMain
+from daskkern.cluster.scheduler.fits import STARTED
 from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError
 from daskkern.events import Event, StageFinished, WorkersJoined, WorkersLost, to_message
-
-STARTED = "gang"
-"""Key of what the supervisor publishes on the fit's topic once its ranks are submitted: its own address."""
 
 Reform: TypeAlias = Callable[[Client, tuple[str, ...], Any], Any]
 """``reform(client, addresses, payload) -> payload`` for a gang of other workers; raises DaskkernError when they
@@ -89,6 +88,7 @@ class _Supervision:
         self._worker, self._client, self._order, self._members = worker, client, order, members
         self._rank_main, self._payload, self._reform = rank_main, payload, reform
         self._number = -1
+        self._growth = GrowthPolicy()
 
     def run(self) -> GangReport:
         """Form gangs until one ends, or too many in a row have broken without a commit."""
@@ -110,6 +110,7 @@ class _Supervision:
                 self.forget()
                 return GangReport(outcome.values, outcome.error)
             if outcome.grows:
+                self._growth.grown()
                 addresses = self._grown(addresses)
                 self._publish(WorkersJoined(len(addresses)))
             elif outcome.left_out:
@@ -146,7 +147,7 @@ class _Supervision:
     def _one(self, number: int, addresses: tuple[str, ...]) -> tuple[Outcome, bool]:
         """Run one generation; return its outcome, and whether a client still waits for this supervisor."""
         payloads = payloads_for(self._payload, len(addresses))
-        generation = Generation(self._worker, self._client, self._order, self._members, addresses, number)
+        generation = Generation(self._worker, self._client, self._order, self._members, addresses, number, self._growth)
         try:
             outcome = generation.start(self._rank_main, payloads)
             if outcome is None:

@@ -18,6 +18,9 @@ SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING = "submitted", "queued", "prep
 ACTIVE = frozenset({SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING})
 FINISHED, INTERRUPTED, CANCELLED, FAILED, LOST = "finished", "interrupted", "cancelled", "failed", "lost"
 
+STARTED = "gang"
+"""Key of what a supervisor publishes on the fit's topic once its ranks are submitted: its own address."""
+
 _EVENTS = 5_000
 """Events kept of one fit: ranks send one for each epoch and stage; events of batches are not among them."""
 _TEXT = 4_000
@@ -221,6 +224,14 @@ class FitRecord:
             case "FitFinished":
                 self.reason = str(message.get("reason", ""))
         return False
+
+    def outlook(self) -> tuple[float, float]:
+        """Return the seconds until the fit ends, and those that forming its gang has taken, until its first batch.
+
+        The first is infinite without a number of epochs, and NaN before the pace is known.
+        """
+        most = self.metadata.max_epochs
+        return self.history.seconds_left(most) if most > 0 else float("inf"), self.history.formation_s
 
     def end(self, state: str, error: str = "") -> None:
         """Record how it ended. Only the first call counts."""

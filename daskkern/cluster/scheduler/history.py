@@ -42,6 +42,13 @@ class FitHistory:
         self.time_shares: dict[str, float] = {}
         """The share of each part of the time in the last epoch."""
         self._ranks: dict[int, dict[str, Any]] = {}
+        self._forming_since: float | None = None
+        self.formation_s = 0.0
+        """Seconds from the last formation of the gang to its first batch."""
+
+    def forming(self) -> None:
+        """Record that the ranks of a new gang were submitted."""
+        self._forming_since = time.time()
 
     def note(self, message: Mapping[str, Any]) -> None:
         """Record an event of the fit."""
@@ -49,6 +56,8 @@ class FitHistory:
         now, kind = time.time(), str(message["event"])
         kept = {**message, "time": now}
         if kind == "BatchFinished":
+            if self._forming_since is not None:
+                self.formation_s, self._forming_since = now - self._forming_since, None
             self._forget_from(int(kept["epoch"]), int(kept["batch"]))
             self._batches.add(tuple(kept[name] for name in _COLUMNS))
         elif kind in _BY_EPOCH:

@@ -17,7 +17,7 @@ from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.cluster.scheduler.admission import Place
 from daskkern.cluster.scheduler.demand import WorkerDemand
 from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, checked
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, STARTED, FitMetadata, checked
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
 from daskkern.errors import ClusterError
@@ -79,6 +79,7 @@ class FitsPlugin(SchedulerPlugin):
             "asked_to_stop": self._stop_request,
             "cancel": self.cancel,
             "fits": self.fits,
+            "outlook": self._outlook,
             "fit_events": self._registry.events,
             "fit_history": self.history,
             "hold": self._hold,
@@ -97,7 +98,11 @@ class FitsPlugin(SchedulerPlugin):
 
     def log_event(self, topic: str, msg: Any) -> None:
         record = self._registry.records.get(topic.removeprefix(TOPIC)) if topic.startswith(TOPIC) else None
-        if record is not None and isinstance(msg, Mapping) and "event" in msg:
+        if record is None or not isinstance(msg, Mapping):
+            return
+        if STARTED in msg:
+            record.history.forming()
+        if "event" in msg:
             message = checked(msg)  # anybody may write to the topic
             if message is not None and record.note(message):
                 record.losses = 0
@@ -186,6 +191,10 @@ class FitsPlugin(SchedulerPlugin):
             record.end(CANCELLED, "it was cancelled while no process ran it; --resume continues from its checkpoint")
             self._drivers.release(record.task)
         return True
+
+    def _outlook(self, fit: str) -> tuple[float, float]:
+        record = self._registry.records.get(fit)
+        return (float("inf"), 0.0) if record is None else record.outlook()
 
     def fits(self) -> list[dict[str, Any]]:
         """Return the status of every fit, as :class:`daskkern.cluster.scheduler.fits.FitStatus` writes it."""

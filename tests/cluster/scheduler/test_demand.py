@@ -49,7 +49,9 @@ def test_a_fit_that_will_ask_is_told_whether_the_cluster_is_adaptive() -> None:
 
 def test_a_scheduler_that_cannot_be_adapted_is_left_as_it_is() -> None:
     class Fixed:
-        handlers: dict[str, Any] = {}
+        def __init__(self) -> None:
+            self.handlers: dict[str, Any] = {}
 
-    WorkerDemand(Fixed(), Admission(), list).install()
-    assert Fixed.handlers == {}
+    fixed = Fixed()
+    WorkerDemand(fixed, Admission(), list).install()
+    assert fixed.handlers == {}

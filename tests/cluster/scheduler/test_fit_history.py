@@ -1,5 +1,6 @@
 """What the scheduler remembers of a fit stays within bounds, holds every epoch, and forgets what is done again."""
 
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -135,3 +136,17 @@ def test_the_time_left_follows_from_the_pace(monkeypatch: pytest.MonkeyPatch) ->
         history.note(to_message(BatchFinished(1, batch, 8, 0.5, 100.0)))
     assert history.seconds_left(10) == pytest.approx(9 * 8 * 2.0)
     assert history.seconds_left(0) != history.seconds_left(0)
+
+
+def test_the_cost_of_a_formation_is_the_time_until_its_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    kept = FitRecord(FitMetadata("0123456789ab", "flights"))
+    assert kept.outlook() == (float("inf"), 0.0)
+    for started, first in ((1000.0, 1004.0), (1100.0, 1101.5)):
+        now[0] = started
+        kept.history.forming()
+        for later in (0.0, 1.0):
+            now[0] = first + later
+            kept.note(to_message(BatchFinished(1, 1, 5, 1.0, 10.0)))
+        assert kept.outlook() == (float("inf"), first - started)
