@@ -17,7 +17,8 @@ from daskkern.arrays import FloatArray
 from daskkern.backend.namespace import to_host
 from daskkern.backend.random import generator
 from daskkern.feature_learning.held_out import row_losses
-from daskkern.feature_learning.metric import MOST_RANK
+from daskkern.feature_learning.metric import rank_for
+from daskkern.feature_learning.pending import PendingMetric
 from daskkern.feature_learning.settings import FeatureLearning
 from daskkern.feature_learning.trials import Candidate, Round, TrainingSample, Trial
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
@@ -44,6 +45,8 @@ class LearnedKernel:
         Round of the metric; 0 without one.
     before, after : float
         Mean losses on held-out rows of the first candidate as it was, and of this kernel.
+    pending : PendingMetric or None
+        What makes the same metric of gradients at all rows.
     """
 
     kernel: ScaledDistanceKernel
@@ -51,6 +54,7 @@ class LearnedKernel:
     round_number: int
     before: float
     after: float
+    pending: PendingMetric | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,14 +128,17 @@ def learn_kernel(
     leader = tries.with_length_scale(leader, first)
     losses, others = [leader.last.losses], [zero.losses]
     for pair in pairs[1:]:
-        losses.append(_losses(tries.repeated(leader, pair.fitted), pair, leader.last.alpha))
+        losses.append(_losses(tries.repeated(leader, pair.fitted)[1], pair, leader.last.alpha))
         others.append(_losses(tries.trial(candidates[0], pair.fitted).first(), pair, zero.alpha))
     weight = np.concatenate([pair.weight for pair in pairs]) / len(pairs)
     before, after = (float(np.concatenate(found) @ weight) for found in (others, losses))
     if not _is_better(np.concatenate(losses), np.concatenate(others), weight):
         return LearnedKernel(candidates[0].kernel, None, 0, before, before)
-    final = leader.last.round if len(pairs) == 1 else tries.repeated(leader, sample)
-    return LearnedKernel(final.kernel, final.factor, len(leader.rounds) - 1, before, after)
+    fitted = first.fitted if len(pairs) == 1 else sample
+    source, final = (leader.rounds[-2].round, leader.last.round) if len(pairs) == 1 else tries.repeated(leader, sample)
+    trial = tries.trial(leader.candidate, fitted)
+    pending = trial.pending(source, leader.rounds[-2].alpha, final, leader.times)
+    return LearnedKernel(final.kernel, final.factor, len(leader.rounds) - 1, before, after, pending)
 
 
 def _is_better(losses: FloatArray, others: FloatArray, weight: FloatArray) -> bool:
@@ -150,7 +157,8 @@ class _Tries:
     seed: int
 
     def trial(self, candidate: Candidate, fitted: TrainingSample) -> Trial:
-        return Trial(candidate, fitted, self.settings.n_landmarks, self.settings.rank or MOST_RANK, self.seed)
+        rank = rank_for(fitted.X.shape[1], self.settings.rank)
+        return Trial(candidate, fitted, self.settings.n_landmarks, rank, self.seed)
 
     def race(self, candidates: Sequence[Candidate], pair: _Pair) -> tuple[_Solved, _Run | None]:
         """Return round 0 of the first candidate, and the run that is better than it and all simpler ones, or None."""
@@ -195,15 +203,15 @@ class _Tries:
                 break
         return best
 
-    def repeated(self, run: _Run, fitted: TrainingSample) -> Round:
-        """Return the last round of a run, repeated on other rows with the same penalties."""
+    def repeated(self, run: _Run, fitted: TrainingSample) -> tuple[Round, Round]:
+        """Return the last two rounds of a run, repeated on other rows with the same penalties."""
         trial = self.trial(run.candidate, fitted)
-        done = trial.first()
+        source = done = trial.first()
         for solved in run.rounds[:-1]:
-            done = trial.after(done, solved.alpha)
-        return (
-            done if done.factor is None or run.times == run.candidate.times else trial.weighted(done.factor, run.times)
-        )
+            source, done = done, trial.after(done, solved.alpha)
+        if done.factor is None or run.times == run.candidate.times:
+            return source, done
+        return source, trial.weighted(done.factor, run.times)
 
 
 def _solved(done: Round, pair: _Pair, start: float) -> _Solved:

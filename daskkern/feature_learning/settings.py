@@ -9,6 +9,9 @@ METRICS = ("auto", "diagonal", "full")
 """Which metrics M may be learned: "auto" tries what suits kernel and rows, and held-out rows choose."""
 
 
+SAMPLED_ROWS = 20_000
+
+
 @dataclass(frozen=True)
 class FeatureLearning:
     """How a fit learns the metric of its kernel from its rows before it begins.
@@ -22,8 +25,9 @@ class FeatureLearning:
         Most directions of a full metric; None keeps up to 256.
     n_iter : int
         Most rounds of a solve and a new metric. Held-out rows choose the round, round 0 (no metric) among them.
-    n_rows : int
-        Rows that it learns from: a random sample of the training rows.
+    n_rows : int or "all"
+        Rows that it learns from: a random sample of the training rows. With "all", a sample of 20,000 rows chooses
+        kernel, round and penalty, and one pass over all rows then makes the metric of that round.
     n_landmarks : int
         Landmarks of the solves on these rows.
     """
@@ -31,7 +35,7 @@ class FeatureLearning:
     metric: str = "auto"
     rank: int | None = None
     n_iter: int = 4
-    n_rows: int = 20_000
+    n_rows: int | str = SAMPLED_ROWS
     n_landmarks: int = 1000
 
     def __post_init__(self) -> None:
@@ -41,10 +45,23 @@ class FeatureLearning:
         least = {"rank": 1, "n_iter": 1, "n_rows": 20, "n_landmarks": 2}
         for name, bound in least.items():
             value = getattr(self, name)
-            if not (name == "rank" and value is None) and (
-                not isinstance(value, int) or isinstance(value, bool) or value < bound
-            ):
-                raise SpecError(f"got learn_features with {name}={value!r}; expected a whole number of {bound} or more")
+            if (name == "rank" and value is None) or (name == "n_rows" and value == "all"):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < bound:
+                also = ", or 'all'" if name == "n_rows" else ""
+                raise SpecError(
+                    f"got learn_features with {name}={value!r}; expected a whole number of {bound} or more{also}"
+                )
+
+    @property
+    def of_all_rows(self) -> bool:
+        """Whether a pass over all rows makes the metric."""
+        return self.n_rows == "all"
+
+    @property
+    def n_sampled(self) -> int:
+        """Most rows of the sample."""
+        return SAMPLED_ROWS if isinstance(self.n_rows, str) else self.n_rows
 
 
 def parse_feature_learning(value: object) -> FeatureLearning | None:

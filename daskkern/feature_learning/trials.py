@@ -6,11 +6,13 @@ from functools import cached_property
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray, IntArray
-from daskkern.backend.namespace import to_host
+from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.backend.random import generator
-from daskkern.feature_learning.gradients import gradient_outer_product
-from daskkern.feature_learning.metric import factor_of, weights_of, with_factor
+from daskkern.feature_learning.gradients import FittedFunction
+from daskkern.feature_learning.metric import with_factor
+from daskkern.feature_learning.pending import PendingMetric, factor_at
 from daskkern.feature_learning.ridge import Ridge
+from daskkern.kernels.functions.length_scale import MEDIAN_ROWS
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.kernels.rows import module_of
 
@@ -119,11 +121,32 @@ class Trial:
 
     def after(self, before: Round, alpha: float) -> Round:
         """Return the round whose metric is that of the solution of the round `before` with the penalty `alpha`."""
-        A, diagonal = before.ridge.coefficients(alpha), self.candidate.diagonal
-        few = self._few
-        M = gradient_outer_product(before.kernel, few.X, before.ridge.landmarks, A, few.weight, diagonal=diagonal)
-        factor = weights_of(M) if diagonal else factor_of(M, self.rank)
+        few, function = (
+            self._few,
+            FittedFunction(before.kernel, before.ridge.landmarks, before.ridge.coefficients(alpha)),
+        )
+        factor = factor_at(
+            function, few.X, few.weight, diagonal=self.candidate.diagonal, rank=self.rank, seed=self.seed
+        )
         return self.weighted(factor, self.candidate.times)
+
+    def pending(self, before: Round, alpha: float, found: Round, times: float) -> PendingMetric:
+        """Return what makes the metric of the round `found`, which is the one after `before`, of all rows.
+
+        `times` is the multiple of the median distance that is the length scale of `found`.
+        """
+        assert found.factor is not None
+        Z, A = before.ridge.landmarks, before.ridge.coefficients(alpha)
+        return PendingMetric(
+            FittedFunction(before.kernel, _to_host(Z), to_host(A)),
+            self.candidate.kernel,
+            times,
+            self.candidate.diagonal,
+            self.rank,
+            self.seed,
+            _to_host(self._few.X[:MEDIAN_ROWS]),
+            found.factor,
+        )
 
     def weighted(self, factor: FloatArray, times: float) -> Round:
         """Return the solve with the metric of `factor`, and `times` the median distance as the length scale."""
@@ -146,3 +169,7 @@ class Trial:
         offset = shares @ rows.y
         ridge = Ridge.of(kernel, rows.X[module_of(rows.y).asarray(chosen)], rows.X, rows.y - offset, shares)
         return Round(kernel, factor, ridge, to_host(offset))
+
+
+def _to_host(rows: Array) -> Array:
+    return rows.get() if is_sparse(rows) and module_of(rows) is not np else rows if is_sparse(rows) else to_host(rows)

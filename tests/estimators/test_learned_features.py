@@ -179,6 +179,7 @@ def test_the_plan_counts_the_memory() -> None:
         ({"learn_features": "diagonal"}, FeatureLearning("diagonal")),
         ({"learn_features": True}, FeatureLearning()),
         ({"learn_features.n_iter": 2}, FeatureLearning(n_iter=2)),
+        ({"learn_features": "full", "learn_features.n_rows": "all"}, FeatureLearning("full", n_rows="all")),
         ({"learn_features": "full", "learn_features.rank": 8}, FeatureLearning("full", rank=8)),
         ({"learn_features": "none"}, None),
         ({}, None),

@@ -108,10 +108,29 @@ def test_other_settings_are_refused(value: object) -> None:
         parse_feature_learning(value)
 
 
-@pytest.mark.parametrize("changes", [{"rank": 0}, {"n_iter": 0}, {"n_rows": 3}, {"n_landmarks": 1.5}, {"n_iter": True}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rank": 0},
+        {"n_iter": 0},
+        {"n_rows": 3},
+        {"n_rows": "every"},
+        {"rank": "all"},
+        {"n_landmarks": 1.5},
+        {"n_iter": True},
+    ],
+)
 def test_other_numbers_are_refused(changes: dict[str, int]) -> None:
     with pytest.raises(SpecError, match="expected a whole number of"):
         FeatureLearning(**changes)
+
+
+def test_a_pass_over_all_rows_has_a_sample_of_the_usual_size() -> None:
+    found = FeatureLearning(n_rows="all")
+    assert found.of_all_rows
+    assert found.n_sampled == FeatureLearning().n_sampled == FeatureLearning().n_rows
+    assert not FeatureLearning(n_rows=300).of_all_rows
+    assert FeatureLearning(n_rows=300).n_sampled == 300
 
 
 def test_equal_rows_have_no_length_scale() -> None:

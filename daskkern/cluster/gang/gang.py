@@ -5,7 +5,7 @@
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from distributed import Client
@@ -37,6 +37,7 @@ def run_gang(
     listener: Listener = silent,
     reform: Reform | None = None,
     lease: Lease | None = None,
+    until: ExitStack | None = None,
 ) -> list[Any]:
     """Run ``rank_main(communicator, payload, context)`` on each worker and return the results by rank.
 
@@ -59,6 +60,8 @@ def run_gang(
         Makes the payload for other workers than the first ones; None reuses it.
     lease
         The workers assigned to the fit; None requests them, and waits for its turn.
+    until
+        Ends the gang's hold on `lease` when it closes, for a caller that runs another gang on it; None ends it here.
 
     Raises
     ------
@@ -80,7 +83,10 @@ def run_gang(
             gang_client.begin(rank_main, payload, reform)
             report = gang_client.wait()
         finally:
-            gang_client.end()
+            if until is None:
+                gang_client.end()
+            else:
+                until.callback(gang_client.end)
         if report.error is not None:
             raise report.error
         return list(report.values)

@@ -1,6 +1,7 @@
 """Rows in blocks: dask arrays, whose blocks are computed when they are read, and arrays of a cluster."""
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from distributed import Client, Future, get_client, get_worker, wait
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
+from daskkern.cluster.connect.membership import ask_scheduler, live_workers
 from daskkern.data.rows.csr import FeatureRows, is_sparse, stack_rows
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.rows.rows import Rows
@@ -22,6 +24,9 @@ from daskkern.training.feeding.row_source import RowSource, SourceInfo
 
 _CACHED_BLOCKS = 8
 _PATIENCE_S = (3.0, 10.0, 30.0, 60.0)
+_LOOK_S = 0.5
+_AGAIN_S = 3600.0
+"""Most seconds that a repeated set-up may take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +80,19 @@ class RemoteValue:
             f"worker {get_worker().address} requested {self.key}, but no worker sent it in {sum(_PATIENCE_S):g} s: "
             "those that had it are gone; fit again"
         )
+
+
+def wait_for(client: Client, key: str) -> None:
+    """Wait until a worker has the value of `key`, which may be recomputed after the loss of its worker."""
+    deadline = time.monotonic() + _AGAIN_S
+    while time.monotonic() < deadline:
+        holders = ask_scheduler(client, "who_has", keys=[key]).get(key, ())
+        if set(holders) & live_workers(client).keys():
+            return
+        time.sleep(_LOOK_S)
+    raise ClusterError(
+        f"the set-up of the fit was lost with its worker, and not recomputed in {_AGAIN_S:g} s; fit again"
+    )
 
 
 def remote_values(futures: Sequence[Future[Any]]) -> tuple[RemoteValue, ...]:

@@ -1,22 +1,22 @@
 """A fit on the workers of a cluster: checks, set-up, plan and gang, and new plans when workers change."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import dask
 from dask.base import get_annotations
-from distributed import Client, KilledWorker, get_client, get_worker, secede, span
+from distributed import Client, Future, KilledWorker, get_client, get_worker, secede, span
 
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.connecting import connected
-from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, ask_scheduler, has_left, live_workers
+from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left, live_workers
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.hanging_workers import usable_workers
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
@@ -26,8 +26,7 @@ from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
 from daskkern.training.feeding.block_cache_policy import can_keep, with_blocks
-from daskkern.training.feeding.cluster_blocks import RemoteValue
-from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.cluster_blocks import RemoteValue, wait_for
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.install_dashboard import show_fits
 from daskkern.training.planning.memory_plan import MemoryPlan
@@ -41,16 +40,15 @@ from daskkern.training.planning.worker_resources import (
     tightest_plan,
 )
 from daskkern.training.run.job import FitJob
+from daskkern.training.run.metric_pass import MetricTask, metric_on_cluster
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.prepare import prepare
-from daskkern.training.setup.prepared import Prepared
+from daskkern.training.setup.prepare import begin, finish, prepare
+from daskkern.training.setup.prepared import Draft, Prepared
 
 _T = TypeVar("_T")
 _LOOK_S = 0.5
 _SPAN = "daskkern"
-_AGAIN_S = 3600.0
-"""Most seconds that a repeated set-up may take."""
 
 
 def fit_on(
@@ -124,21 +122,8 @@ def _fit_admitted(
         return resources
 
     lease, resources = _steadily(client, gang, lease, look)
-    known_before = None if job.before is None else client.scatter(job.before, hash=False)
-    ticket = client.submit(
-        _prepare_on_cluster,
-        job.source,
-        settings,
-        job.holds_out,
-        known_before,
-        key=task_name("prepare"),
-        pure=False,
-        retries=0,
-    )
-    try:
-        prepared: Prepared = _outcome(
-            client, client.submit(_unwrap, ticket, key=task_name("prepared"), pure=False), lease.metadata, gang.idle_s
-        )
+    known = lease
+    with _set_up(client, job, listener, gang, lease, keep) as (lease, ticket, prepared):
         scaled = job.scaled(prepared.scaling)
         summary = summarise(prepared, settings)
 
@@ -146,7 +131,6 @@ def _fit_admitted(
             found = resources if lease is known else look(lease)
             return cluster_plan(client, summary, scaled.source, settings, lease.addresses, found)
 
-        known = lease
         lease, plan = _steadily(client, gang, lease, decide)
         with current(client), features_for(scaled.source, settings, prepared) as features:
             whole = RemoteValue(str(ticket.key))
@@ -163,14 +147,52 @@ def _fit_admitted(
                 reform=partial(reform, share_memory=gang.share_memory),
                 lease=lease,
             )
-    finally:
-        for future in (ticket, *keep, *(() if known_before is None else (known_before,))):
-            future.release()
     return results, prepared
 
 
-def _prepare_on_cluster(source: RowSource, settings: FitSettings, held_out: bool, before: Prepared | None) -> Any:
-    """Run :func:`prepare` in a task that has seceded from its worker, with Dask arrays computed by the whole cluster.
+@contextmanager
+def _set_up(
+    client: Client, job: FitJob, listener: Listener, gang: GangSettings, lease: Lease, keep: Sequence[Future[Any]]
+) -> Iterator[tuple[Lease, Future[Any], Prepared]]:
+    """Yield the lease, the set-up as a future, by which workers get it, and the set-up.
+
+    The future and those of `keep` are kept meanwhile, and released in the end.
+    """
+    source, settings, held_out = job.source, job.settings, job.holds_out
+    kept: list[Future[Any]] = [*keep]
+
+    def release() -> None:
+        for future in kept:
+            future.release()
+
+    def submitted(work: Callable[..., Any], *arguments: Any, name: str) -> Future[Any]:
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # a metric may be some MB
+            found = client.submit(_on_worker, work, *arguments, key=task_name(name), pure=False, retries=0)
+        kept.append(found)
+        return found
+
+    def outcome(future: Future[Any], part: Callable[[Any], Any]) -> Any:
+        seen = client.submit(_unwrapped, future, part, key=task_name("prepared"), pure=False)
+        return _outcome(client, seen, lease.metadata, gang.idle_s)
+
+    with ExitStack() as until:
+        until.callback(release)
+        if settings.learn_features is None or not settings.learn_features.of_all_rows or job.before is not None:
+            before = None if job.before is None else client.scatter(job.before, hash=False)
+            kept += [] if before is None else [before]
+            ticket = submitted(prepare, source, settings, held_out, before, name="prepare")
+        else:
+            draft = submitted(begin, source, settings, held_out, name="begin")
+            found = None
+            if outcome(draft, _is_pending):
+                task = MetricTask(source, settings, RemoteValue(str(draft.key)))
+                lease, found = metric_on_cluster(client, task, listener, gang, lease, until)
+            ticket = submitted(finish, source, draft, found, name="prepare")
+        yield lease, ticket, outcome(ticket, _itself)
+
+
+def _on_worker(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a part of the set-up in a task that has seceded from its worker, with Dask arrays computed by the cluster.
 
     ``worker_client`` is not used: it rejoins the pool at its end and waits for a free thread.
     """
@@ -180,15 +202,23 @@ def _prepare_on_cluster(source: RowSource, settings: FitSettings, held_out: bool
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
     with quiet, current(client):
         try:
-            return prepare(source, settings, held_out, before)
+            return work(*arguments)
         except DaskkernError as error:
             return error  # raised, it would come with the traceback of a task
 
 
-def _unwrap(outcome: Any) -> Any:
+def _unwrapped(outcome: Any, part: Callable[[Any], Any]) -> Any:
     if isinstance(outcome, DaskkernError):
         raise outcome
-    return outcome
+    return part(outcome)
+
+
+def _itself(prepared: Prepared) -> Prepared:
+    return prepared
+
+
+def _is_pending(draft: Draft) -> bool:
+    return draft.pending is not None
 
 
 def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) -> Any:
@@ -242,7 +272,7 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
     if len(workers) > task.settings.shards(len(workers)):
         raise SpecError(f"got {len(workers)} ranks with {task.settings.virtual_shards} virtual shards; each needs one")
     if isinstance(task.prepared, RemoteValue):
-        _wait_for(client, task.prepared.key)
+        wait_for(client, task.prepared.key)
     check_reach(client, task.job.sources, task.settings, workers)
     resources = resources_of(client, task.settings, workers, share_memory)
     before = task.memory
@@ -257,16 +287,3 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
     plan = with_blocks(plan, task.settings, min(room.disk for room in resources), None)
     plan.check()
     return replace(task, memory=plan)
-
-
-def _wait_for(client: Client, key: str) -> None:
-    """Wait until a worker has the value of `key`, which may be recomputed after the loss of its worker."""
-    deadline = time.monotonic() + _AGAIN_S
-    while time.monotonic() < deadline:
-        holders = ask_scheduler(client, "who_has", keys=[key]).get(key, ())
-        if set(holders) & live_workers(client).keys():
-            return
-        time.sleep(_LOOK_S)
-    raise ClusterError(
-        f"the set-up of the fit was lost with its worker, and not recomputed in {_AGAIN_S:g} s; fit again"
-    )

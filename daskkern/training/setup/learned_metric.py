@@ -4,25 +4,40 @@ The sample, its folds and its landmarks follow from the seed, and the set-up run
 same for any number of them. Landmarks of the fit are drawn later, and know nothing of those of the sample.
 """
 
-from dataclasses import replace
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from daskkern.arrays import Array
-from daskkern.backend.namespace import give_back_memory, is_sparse, namespace_with, to_device
+from daskkern.arrays import Array, FloatArray
+from daskkern.backend.communicator import Communicator, SerialCommunicator
+from daskkern.backend.concurrency import compute_threads, cpu_count, decomposition_threads, library_threads
+from daskkern.backend.namespace import give_back_memory, is_sparse, namespace_for, namespace_with, to_device
 from daskkern.basis import uses_kernel
+from daskkern.cluster.collectives.virtual import run_virtual
 from daskkern.data.rows.rows import Fields
 from daskkern.errors import DataError, SpecError
-from daskkern.feature_learning import Candidate, FeatureLearning, LearnedKernel, TrainingSample, learn_kernel
+from daskkern.events import StageFinished
+from daskkern.feature_learning import (
+    Candidate,
+    FeatureLearning,
+    LearnedKernel,
+    PendingMetric,
+    TrainingSample,
+    learn_kernel,
+)
 from daskkern.feature_learning.gradients import TILE_ELEMENTS
 from daskkern.feature_learning.metric import median_of
+from daskkern.feature_learning.passes import mean_outer_product
 from daskkern.feature_learning.ridge import BLOCK_ROWS
 from daskkern.kernels import AutoKernel, Kernel, RadialKernel, ScaledDistanceKernel
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.penalty import encoded
-from daskkern.training.setup.prepared import Clock
+from daskkern.training.setup.prepared import Clock, Draft, training_rows
+from daskkern.training.setup.scaling import with_scaling
 from daskkern.training.setup.shared import TARGETS
 
 MOST_FEATURES = 2048
@@ -62,8 +77,12 @@ def check_feature_learning(settings: FitSettings, source: RowSource) -> None:
         )
 
 
-def with_learned_metric(settings: FitSettings, requested: Kernel, choice: ChoiceRows, clock: Clock) -> FitSettings:
+def with_learned_metric(
+    settings: FitSettings, requested: Kernel, choice: ChoiceRows, clock: Clock
+) -> tuple[FitSettings, PendingMetric | None]:
     """Return `settings` with the metric that sampled rows find best for its kernel, or as they are.
+
+    And what is still to be made of all rows, where the settings of feature learning say so.
 
     Parameters
     ----------
@@ -79,22 +98,91 @@ def with_learned_metric(settings: FitSettings, requested: Kernel, choice: Choice
     """
     learning = settings.learn_features
     if learning is None:
-        return settings
-    sample = _sampled(choice, min(learning.n_rows, choice.rows.n_rows))
+        return settings, None
+    sample = _sampled(choice, min(learning.n_sampled, choice.rows.n_rows))
     m = len(sample.y)
     if m < _LEAST_ROWS:
         clock.stage("features", f"no metric: {m} row{'s' * (m != 1)} that count are too few to learn one")
-        return settings
+        return settings, None
     try:
         found = _learned(settings, requested, learning, sample)
     except DataError as error:
         clock.stage("features", f"no metric: {error}")
-        return settings
+        return settings, None
     if found is None or found.factor is None:
         clock.stage("features", f"no metric: held-out rows of {m:,} gain nothing by one")
-        return settings
+        return settings, None
     clock.stage("features", _described(found, found.factor.shape))
-    return replace(settings, kernel=found.kernel)
+    return replace(settings, kernel=found.kernel), found.pending if learning.of_all_rows else None
+
+
+@dataclass(frozen=True, eq=False)
+class FoundMetric:
+    """The factor of a metric, from a pass over `n_rows` rows that took `seconds`."""
+
+    factor: FloatArray
+    n_rows: int
+    seconds: float
+
+
+def metric_of_share(
+    source: RowSource, draft: Draft, comm: Communicator, should_stop: Callable[[], bool] = lambda: False
+) -> FoundMetric | None:
+    """Return the metric that gradients at all rows make, the same on every rank of `comm`; None where it was stopped.
+
+    A collective. Each rank reads its share of the blocks of `source`, the training rows, unscaled.
+    """
+    settings, pending, started = draft.settings, draft.pending, time.perf_counter()
+    assert pending is not None
+    rows = training_rows(with_scaling(source, draft.scaling).open(settings.dtype), draft.validation)
+    xp, product = namespace_for(settings.device), pending.product
+    try:
+        mean = mean_outer_product(pending.function, product, rows, draft.targets.weight, comm, xp, should_stop)
+    finally:
+        give_back_memory(xp)
+    if mean is None:
+        return None
+    with library_threads(decomposition_threads(len(mean))):
+        factor = pending.factor(product, mean)
+    return FoundMetric(factor, rows.n_rows, time.perf_counter() - started)
+
+
+def metric_here(source: RowSource, draft: Draft) -> FoundMetric | None:
+    """Return :func:`metric_of_share` of this process alone, on all its cores."""
+    return metric_on(SerialCommunicator(), source, draft, cpu_count())
+
+
+def metric_on(
+    comm: Communicator,
+    source: RowSource,
+    draft: Draft,
+    threads: int,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> FoundMetric | None:
+    """Return :func:`metric_of_share` of a real rank: of its virtual ranks, where the settings have some."""
+    shards = draft.settings.virtual_shards
+    if shards is None:
+        with compute_threads(threads):
+            return metric_of_share(source, draft, comm, should_stop)
+    each = draft.settings.shards_each(comm.size)
+
+    def run(virtual: Communicator, place: int) -> FoundMetric | None:
+        with compute_threads(max(1, threads // each)):
+            return metric_of_share(source, draft, virtual, should_stop)
+
+    return run_virtual(comm, shards, run)[0]
+
+
+def with_found_metric(draft: Draft, found: FoundMetric, clock: Clock) -> FitSettings:
+    """Return the settings of a draft with the metric of all rows: that of the sample where it has no length scale."""
+    assert draft.pending is not None
+    try:
+        kernel = draft.pending.kernel(found.factor)
+    except DataError as error:
+        clock.stage("gradients", f"the metric of sampled rows is used: {error}")
+        return draft.settings
+    clock.stages.append(StageFinished("gradients", found.seconds, f"the metric is that of all {found.n_rows:,} rows"))
+    return replace(draft.settings, kernel=kernel)
 
 
 def _sampled(choice: ChoiceRows, m: int) -> TrainingSample:
@@ -148,7 +236,7 @@ def _kinds(kernel: ScaledDistanceKernel, learning: FeatureLearning, X: Array) ->
 
 def learning_bytes(n_rows: int, width: int, learning: FeatureLearning) -> int:
     """Return the bytes that learning a metric takes for rows of `width` numbers."""
-    m, p = min(n_rows, learning.n_rows), min(n_rows, learning.n_landmarks)
+    m, p = min(n_rows, learning.n_sampled), min(n_rows, learning.n_landmarks)
     square = 0 if learning.metric == "diagonal" else min(width, MOST_FEATURES) ** 2
     return 8 * (3 * m * (width + 16) + 6 * p * p + 3 * BLOCK_ROWS * p + 4 * square + 4 * TILE_ELEMENTS)
 

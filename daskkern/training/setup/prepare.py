@@ -10,6 +10,7 @@ from daskkern.backend.random import generator
 from daskkern.basis import ColumnSet
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at, some_positions
+from daskkern.data.schema.column_statistics import Scaling
 from daskkern.errors import DataError
 from daskkern.training.checkpoints.partial_fit import prepare_next
 from daskkern.training.feeding.row_source import RowSource
@@ -22,10 +23,10 @@ from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.eigenpro import prepare_eigenpro
 from daskkern.training.setup.explicit_columns import prepare_columns, request_of
 from daskkern.training.setup.kernel_choice import with_kernel
-from daskkern.training.setup.learned_metric import with_learned_metric
+from daskkern.training.setup.learned_metric import FoundMetric, metric_here, with_found_metric, with_learned_metric
 from daskkern.training.setup.nystrom_sgd import prepare_nystrom
 from daskkern.training.setup.penalty import with_penalty
-from daskkern.training.setup.prepared import Clock, Prepared, training_rows
+from daskkern.training.setup.prepared import Clock, Draft, Prepared, training_rows
 from daskkern.training.setup.row_sharded import prepare_rows
 from daskkern.training.setup.scaling import learn_scaling, scaled_points, with_scaling
 from daskkern.training.setup.shared import fewer_columns, is_all, some_rows
@@ -37,21 +38,30 @@ def prepare(source: RowSource, settings: FitSettings, held_out: bool, earlier: P
     """Compute what the ranks need. With `held_out`, some rows are set aside first.
 
     All but the batches is that of `earlier`, where there is one. Dask arrays inside are computed by the active client,
-    or by Dask's threads in this process.
+    or by Dask's threads in this process. A pass over all rows for the metric of the kernel is made in this process.
     """
+    if earlier is not None:
+        settings = replace(settings, basis=scaled_points(settings.basis, source, earlier.scaling))
+        rows = with_scaling(source, earlier.scaling).open(settings.dtype)
+        return replace(prepare_next(earlier, rows, settings, Clock()), scaling=earlier.scaling)
+    draft = begin(source, settings, held_out)
+    found = None if draft.pending is None else metric_here(source, draft)
+    return finish(source, draft, found)
+
+
+def begin(source: RowSource, settings: FitSettings, held_out: bool) -> Draft:
+    """Compute what comes before the columns: scaling, targets and the kernel, as far as sampled rows know it."""
     try:
-        scaling = learn_scaling(source, settings) if earlier is None else earlier.scaling
+        scaling = learn_scaling(source, settings)
         settings = replace(settings, basis=scaled_points(settings.basis, source, scaling))
-        return replace(_prepared(with_scaling(source, scaling), settings, held_out, earlier), scaling=scaling)
+        return _drafted(with_scaling(source, scaling), settings, held_out, scaling)
     finally:
         give_back_memory(namespace_with(settings.device, 0))
 
 
-def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier: Prepared | None) -> Prepared:
+def _drafted(source: RowSource, settings: FitSettings, held_out: bool, scaling: Scaling) -> Draft:
     clock = Clock()
     rows: Rows = source.open(settings.dtype)
-    if earlier is not None:
-        return prepare_next(earlier, rows, settings, clock)
     _check_size(rows)
     validation = validation_rows(rows.n_rows, settings) if held_out else None
     everything, rows = rows, training_rows(rows, validation)
@@ -62,10 +72,23 @@ def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier:
     choice = ChoiceRows(rows, targets, settings.seed)
     requested = settings.kernel
     settings = with_kernel(settings, source.info, choice, sample, clock)
-    settings = with_learned_metric(settings, requested, choice, clock)
+    settings, pending = with_learned_metric(settings, requested, choice, clock)
     aside = None if validation is None or not settings.calibrate else _aside(everything, validation, settings, targets)
-    prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held, calibration=aside)
-    return with_penalty(prepared, source, choice, settings, clock)
+    return Draft(settings, scaling, targets, validation, held, aside, tuple(clock.stages), pending)
+
+
+def finish(source: RowSource, draft: Draft, found: FoundMetric | None = None) -> Prepared:
+    """Compute the rest, with the metric that was `found` in a pass over all rows, where one was made."""
+    source, clock = with_scaling(source, draft.scaling), Clock(draft.stages)
+    settings = draft.settings if found is None else with_found_metric(draft, found, clock)
+    try:
+        rows = training_rows(source.open(settings.dtype), draft.validation)
+        choice = ChoiceRows(rows, draft.targets, settings.seed)
+        prepared = _set_up(source, rows, settings, draft.targets, draft.validation, clock)
+        prepared = replace(prepared, held=draft.held, calibration=draft.calibration, scaling=draft.scaling)
+        return with_penalty(prepared, source, choice, settings, clock)
+    finally:
+        give_back_memory(namespace_with(settings.device, 0))
 
 
 def _set_up(

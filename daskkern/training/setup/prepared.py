@@ -1,6 +1,7 @@
 """What all ranks need to know before they start."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from daskkern.arrays import HostArray, IntArray
@@ -11,10 +12,12 @@ from daskkern.data.rows.subset import RowsWithout, original_numbers
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.data.schema.column_statistics import Scaling
 from daskkern.events import StageFinished
+from daskkern.feature_learning import PendingMetric
 from daskkern.preconditioners import StableSteps
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.held_sample import HeldSample
+from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.row_sizes import RowSizes
 
 
@@ -87,12 +90,40 @@ def training_rows(rows: Rows, validation: IntArray | None) -> Rows:
     return rows if validation is None else RowsWithout(rows, validation)
 
 
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A set-up up to the kernel: what is known before columns are chosen.
+
+    Attributes
+    ----------
+    settings : FitSettings
+        With a kernel whose parameters are numbers: where its metric is still to be made from all rows, with that of
+        sampled rows.
+    scaling, targets, validation, held
+        As in :class:`Prepared`.
+    calibration : HeldSample or None
+        As in :class:`Prepared`.
+    stages : tuple of StageFinished
+    pending : PendingMetric or None
+        What the metric is to be made of in a pass over all rows; None where nothing is.
+    """
+
+    settings: FitSettings
+    scaling: Scaling
+    targets: Targets
+    validation: IntArray | None
+    held: HeldSample
+    calibration: HeldSample | None
+    stages: tuple[StageFinished, ...]
+    pending: PendingMetric | None
+
+
 class Clock:
     """Collects how long each stage took."""
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: Sequence[StageFinished] = ()) -> None:
         self._last = time.perf_counter()
-        self.stages: list[StageFinished] = []
+        self.stages: list[StageFinished] = [*earlier]
 
     def stage(self, name: str, detail: str) -> None:
         now = time.perf_counter()
