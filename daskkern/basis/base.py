@@ -10,6 +10,9 @@ from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
 from daskkern.landmarks import LandmarkSelector, LandmarkSet
 
+FeatureMap = Callable[[Callable[[HostArray], HostArray]], HostArray]
+"""Returns the values (n, ...) of a function of the features of rows, at all training rows in their order."""
+
 
 @dataclass(frozen=True)
 class ColumnRequest:
@@ -25,6 +28,8 @@ class ColumnRequest:
         Where matrices are decomposed.
     n_steps : int
         Steps of the fit, for columns that grow with them.
+    map_features : callable or None
+        Computes a function at all rows where Dask runs; None for here, chunk by chunk.
     """
 
     kernel: Kernel
@@ -32,13 +37,15 @@ class ColumnRequest:
     dtype: str
     device: str = "cpu"
     n_steps: int = 0
+    map_features: FeatureMap | None = None
 
 
 @dataclass(frozen=True)
 class ColumnSet:
     """The function of the columns, and their points: landmarks, or the parameters of features.
 
-    `leaves` (n,) int64 are the leaves of a partition that the columns, all rows, belong to; None without one.
+    `leaves` (p,) int64 are the leaves of a partition that the columns belong to; None without one. The columns are all
+    rows then, of several partitions once for each.
     """
 
     kernel: Kernel

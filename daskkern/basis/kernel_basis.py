@@ -9,10 +9,11 @@ from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import Array, IntArray
+from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import namespace_of
+from daskkern.data.rows.csr import append_column
 from daskkern.errors import SpecError
-from daskkern.kernels import PLAIN, Coordinate, Kernel, Placement, Points, Precision
+from daskkern.kernels import PLAIN, Coordinate, Kernel, Placement, Points, Precision, TreeAverage
 from daskkern.kernels.rows import module_of
 from daskkern.linalg import column_blocks
 
@@ -93,6 +94,12 @@ class KernelBasis:
     def points(self, rows: Array) -> Points:
         """Prepare any rows as columns of this basis."""
         return self.kernel.points(rows, self._placement(rows), precision=self.precision)
+
+    def points_of(self, rows: HostArray, ids: IntArray) -> HostArray:
+        """Return the points of the columns `ids` (k,), given the training rows (k, d) that these are."""
+        if not isinstance(self.kernel, TreeAverage):
+            return rows
+        return append_column(rows, ids // (self.n_columns // self.kernel.n_trees))
 
     def panel(self, Z: Array, block: slice) -> Array:
         """Return the columns `block` of K_ZZ from the diagonal down, for the centres `Z` (p, d)."""

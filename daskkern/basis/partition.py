@@ -21,40 +21,44 @@ def sample_size(n_rows: int, leaf_rows: int) -> int:
     return min(n_rows, max(_LEAST_SAMPLE, _SAMPLED_EACH * -(-n_rows // leaf_rows)))
 
 
-def partition_tree(rows: HostArray, leaf_rows: float, seed: int) -> PartitionTree:
+def partition_tree(rows: HostArray, leaf_rows: float, seed: int, number: int = 0) -> PartitionTree:
     """Return the tree whose leaves have at most `leaf_rows` of the rows (m, d), dense or CSR.
 
-    Rows that no direction tells apart stay together, however many they are: repeated ones.
+    Rows that no direction tells apart stay together, however many they are: repeated ones. Tree number 0 is cut along
+    leading directions. Others are cut along random ones, drawn from the normal distribution whose covariance matrix is
+    the square of that of the rows: mostly among the leading directions, and differently in each tree.
     """
     cuts: list[tuple[FloatArray, float]] = []
     children: list[list[int]] = []
     n_leaves, waiting = 0, [(np.arange(rows.shape[0]), -1, 0)]
     while waiting:
         at, parent, side = waiting.pop(0)
-        found = _cut(rows, at, seed, len(cuts)) if at.size > leaf_rows else None
+        rng, steps = generator(seed, _STREAM, len(cuts), number), _STEPS if number == 0 else 1
+        found = _cut(rows, at, rng, steps) if at.size > leaf_rows else None
         if found is None:
-            number, n_leaves = -1 - n_leaves, n_leaves + 1
+            child, n_leaves = -1 - n_leaves, n_leaves + 1
         else:
-            number = len(cuts)
+            child = len(cuts)
             direction, threshold, below = found
             cuts.append((direction, threshold))
             children.append([0, 0])
-            waiting += [(at[below], number, 0), (at[~below], number, 1)]
+            waiting += [(at[below], child, 0), (at[~below], child, 1)]
         if parent >= 0:
-            children[parent][side] = number
+            children[parent][side] = child
     directions = np.array([v for v, _ in cuts], np.float32).reshape(len(cuts), rows.shape[1])
     return PartitionTree(directions, np.array([c for _, c in cuts]), np.array(children, np.int64).reshape(-1, 2))
 
 
-def _cut(rows: HostArray, at: IntArray, seed: int, number: int) -> tuple[FloatArray, float, HostArray] | None:
+def _cut(
+    rows: HostArray, at: IntArray, rng: np.random.Generator, steps: int
+) -> tuple[FloatArray, float, HostArray] | None:
     """Return direction, threshold, and which rows are below it; None where no direction tells the rows apart."""
-    rng = generator(seed, _STREAM, number)
     some = rows[np.sort(rng.permutation(at)[:_DIRECTION_ROWS])]
     dense = np.asarray(some.toarray() if is_sparse(some) else some, np.float64)
     centred = dense - dense.mean(axis=0)
     for _ in range(_DIRECTIONS):
         start: FloatArray = np.asarray(rng.standard_normal(dense.shape[1]))
-        v = _leading(centred, start).astype(np.float32)
+        v = _leading(centred, start, steps).astype(np.float32)
         if not v.any():
             return None
         projected = np.asarray(rows[at] @ v)
@@ -65,10 +69,10 @@ def _cut(rows: HostArray, at: IntArray, seed: int, number: int) -> tuple[FloatAr
     return None
 
 
-def _leading(centred: FloatArray, start: FloatArray) -> FloatArray:
+def _leading(centred: FloatArray, start: FloatArray, steps: int) -> FloatArray:
     """Return the leading right singular vector (d,) of rows (m, d) by power iteration, up to its sign; 0 for zeros."""
     v = start
-    for _ in range(_STEPS):
+    for _ in range(steps):
         v = centred.T @ (centred @ v)
         size = float(np.linalg.norm(v))
         if not size > 0:

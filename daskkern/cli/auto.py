@@ -13,7 +13,7 @@ from daskkern.training.run.job import FitJob
 
 _CHOSEN = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "solver"),
-    *("alpha", "leaf_rows", "batch_size", "sampling", "early_stopping", "monitor", "scale", "learn_features"),
+    *("alpha", "leaf_rows", "trees", "batch_size", "sampling", "early_stopping", "monitor", "scale", "learn_features"),
     "virtual_shards",
 )
 """Options whose values a search chooses, or which not every candidate can have."""

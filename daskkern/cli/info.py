@@ -9,6 +9,7 @@ import click
 from daskkern.cli.console import OUT, say, table
 from daskkern.data.storage.info import QUANTILES, StoreDescription, TargetDescription, describe_store
 from daskkern.evaluation.calibration_facts import calibration_of
+from daskkern.kernels import TreeAverage
 from daskkern.models import KernelModel, is_model, load_model
 from daskkern.monitor.formatting import format_bytes
 
@@ -54,11 +55,12 @@ def model_facts(model: KernelModel) -> list[tuple[str, str]]:
     """Return the one-line facts on a model, as pairs of name and value."""
     n_classes = 0 if model.classes is None else len(model.classes)
     outputs = f"{n_classes:,} classes" if n_classes else f"{model.n_targets} target{'s' * (model.n_targets > 1)}"
+    trees = f" of {model.kernel.n_trees} trees" if isinstance(model.kernel, TreeAverage) else ""
     return [
         ("task", f"{model.task}, {outputs}"),
         ("kernel", shorten(repr(model.kernel), _LONGEST, placeholder=" ...")),
         ("loss", model.loss),
-        ("columns", f"{model.coef.shape[0]:,} ({format_bytes(model.nbytes)})"),
+        ("columns", f"{model.coef.shape[0]:,}{trees} ({format_bytes(model.nbytes)})"),
         ("features", f"{model.n_features:,}, scaling {model.scaling.kind}"),
         *calibration_of(model),
     ]

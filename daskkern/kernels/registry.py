@@ -18,6 +18,7 @@ from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import Drawn
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
+from daskkern.kernels.columns.tree_average import TreeAverage
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
@@ -114,7 +115,7 @@ def from_spec(spec: Mapping[str, object]) -> Kernel:
     parameters = {key: value for key, value in spec.items() if key != "name"}
     if name == AutoKernel.name and not parameters:
         return AutoKernel()
-    if name in ("sum", "product", "scaled", "drawn", "partitioned"):
+    if name in ("sum", "product", "scaled", "drawn", "partitioned", "tree_average"):
         return _composite(name, parameters)
     entry = COLUMN_FUNCTIONS.get(name) or _entry(name)
     for key, value in parameters.items():
@@ -143,6 +144,7 @@ def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:
         "scaled": {"kernel", "factor"},
         "drawn": {"kernel", "seed", "width", "n_features"},
         "partitioned": {"kernel", "tree"},
+        "tree_average": {"kernel", "trees", "n_features"},
     }
     wanted = takes.get(name, {"kernels"})
     if set(parameters) != wanted or not isinstance(parameters.get("kernels", []), list):
@@ -154,6 +156,12 @@ def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:
         return Drawn(from_spec(parameters["kernel"]), **own)  # type: ignore[arg-type]
     if name == "partitioned":
         return Partitioned(from_spec(parameters["kernel"]), _tree(parameters["tree"]))  # type: ignore[arg-type]
+    if name == "tree_average":
+        trees = parameters["trees"]
+        if not isinstance(trees, list):
+            raise SpecError(f"the trees of a {name} kernel are written as a list; found {trees!r:.60}")
+        own_trees = tuple(_tree(tree) for tree in trees)
+        return TreeAverage(from_spec(parameters["kernel"]), own_trees, parameters["n_features"])  # type: ignore[arg-type]
     members = tuple(from_spec(member) for member in parameters["kernels"])  # type: ignore[attr-defined]
     return Sum(members) if name == "sum" else Product(members)
 

@@ -18,7 +18,7 @@ from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.same_columns import column_names, other_name
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
-from daskkern.kernels import Drawn, Kernel, Neuron, Partitioned, Points, ScaledDistanceKernel
+from daskkern.kernels import Drawn, Kernel, Neuron, Partitioned, Points, ScaledDistanceKernel, TreeAverage
 from daskkern.losses import best_of, decode
 from daskkern.models.calibrated import CalibratedScores
 from daskkern.monitor.history import History
@@ -137,7 +137,7 @@ class KernelModel(CalibratedScores):
         weights: HostArray = np.ones(self.n_features)
         if isinstance(kernel, Neuron) and kernel.activation == "fourier":
             weights = np.median(np.square(self.points, dtype=np.float64), axis=0)
-        own = kernel.kernel if isinstance(kernel, Drawn | Partitioned) else kernel
+        own = kernel.kernel if isinstance(kernel, Drawn | Partitioned | TreeAverage) else kernel
         if isinstance(own, ScaledDistanceKernel) and own.feature_weights is not None:
             weights = own.feature_weights
         importances: HostArray = weights / weights.sum()

@@ -10,7 +10,7 @@ from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
-from daskkern.kernels import Kernel
+from daskkern.kernels import Kernel, TreeAverage
 
 MOST_POINTS = 2_000
 _STREAM = 94
@@ -37,6 +37,11 @@ class HasPoints(Protocol):
         ...
 
 
+def centres_of(model: HasPoints) -> Any:
+    """Return the rows (p, d) whose kernels span the functions of a model, each once."""
+    return model.kernel.centres(model.points) if isinstance(model.kernel, TreeAverage) else model.points
+
+
 class PosteriorFactor:
     """The factor of ``(K_mm + m alpha I)^-1`` for at most 2,000 points of a model, drawn at random of more.
 
@@ -44,9 +49,10 @@ class PosteriorFactor:
     """
 
     def __init__(self, model: HasPoints, alpha: float) -> None:
-        p = int(model.points.shape[0])
+        centres = centres_of(model)
+        p = int(centres.shape[0])
         chosen = np.sort(generator(0, _STREAM).permutation(p)[:MOST_POINTS])
-        Z = model.points[chosen] if p > MOST_POINTS else model.points
+        Z = centres[chosen] if p > MOST_POINTS else centres
         Z = Z.astype(np.float64)
         self._model, self._points = model, model.kernel.points(Z, model.kernel.placement_for(Z))
         gram = model.kernel.block(Z, self._points)

@@ -11,7 +11,7 @@ from daskkern.errors import ModelError
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.plot_data import Observation
-from daskkern.kernels import Neuron
+from daskkern.kernels import Neuron, TreeAverage
 from daskkern.models import KernelModel
 from daskkern.monitor.event_text import line_of
 from daskkern.monitor.formatting import format_bytes
@@ -155,7 +155,9 @@ def data_of(model: KernelModel) -> Facts:
 
 def model_of(model: KernelModel) -> Facts:
     """Return the facts about the model itself."""
+    trees = [("trees", f"{model.kernel.n_trees:,}")] if isinstance(model.kernel, TreeAverage) else []
     return [
+        *trees,
         ("kernel", textwrap.shorten(repr(model.kernel), _LONGEST, placeholder=" ...")),
         ("loss", model.loss),
         ("columns", f"{model.points.shape[0]:,} points of {model.points.shape[1]:,} numbers, {model.points.dtype}"),

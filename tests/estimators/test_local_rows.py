@@ -13,6 +13,7 @@ from daskkern import FeatureLearning, KernelClassifier, KernelRegressor, Landmar
 from daskkern.arrays import HostArray
 from daskkern.cli.main import main
 from daskkern.errors import DataError, SpecError
+from daskkern.inspection import gradient_importance
 from daskkern.kernels import Laplacian, Partitioned
 from daskkern.solvers import LocalRidge
 from daskkern.training.planning.planner import upper_bound_plan
@@ -28,8 +29,8 @@ def _rows(n: int = N, seed: int = 0) -> tuple[HostArray, HostArray]:
     return X, (np.floor(X[:, 0]) + np.floor(X[:, 1])).astype(int) % 3
 
 
-def _local(leaf_rows: int = 300, **parameters: Any) -> KernelClassifier:
-    return KernelClassifier(basis=LocalRows(leaf_rows), loss="squared", **parameters)
+def _local(leaf_rows: int = 300, n_trees: int = 1, **parameters: Any) -> KernelClassifier:
+    return KernelClassifier(basis=LocalRows(leaf_rows, n_trees), loss="squared", **parameters)
 
 
 def test_many_leaves_say_more_than_few_landmarks(tmp_path: Path) -> None:
@@ -87,6 +88,47 @@ def test_a_learned_metric_cuts_the_leaves_too() -> None:
     assert 1 - learned.score(T, t) < 0.5 * (1 - plain.score(T, t))
 
 
+def test_several_trees_are_one_model(tmp_path: Path) -> None:
+    X, y = _rows(1200)
+    T, t = _rows(800, 1)
+    three = _local(100, n_trees=3, kernel=Laplacian(1.0)).fit(X, y)
+    assert three.score(T, t) > 0.8
+    assert three.model_.points.shape == (3600, 3)
+    assert three.model_.n_features == three.n_features_in_ == 2
+    assert three.model_.feature_importances() == pytest.approx([0.5, 0.5])
+    three.save(tmp_path / "model.zarr")
+    again = daskkern.load(tmp_path / "model.zarr")
+    np.testing.assert_array_equal(again.predict(T), three.predict(T))
+    np.testing.assert_allclose(again.predict_proba(T), three.predict_proba(T), atol=1e-6)
+    lazy = three.predict(da.from_array(T, chunks=(100, -1)))
+    np.testing.assert_array_equal(lazy.compute(), three.predict(T))
+
+
+def test_several_trees_know_their_errors_and_gradients() -> None:
+    X, T = (np.random.default_rng(seed).uniform(0, 1, (1500, 3)) for seed in (0, 1))
+    rng = np.random.default_rng(2)
+    y, t = (np.sin(9 * rows[:, 0]) + 0.2 * rng.standard_normal(1500) for rows in (X, T))
+    model = KernelRegressor(basis=LocalRows(200, n_trees=3), kernel="gaussian:median").fit(X, y)
+    low, high = model.predict_interval(T, 0.9).T
+    assert 0.86 < np.mean((t >= low) & (t <= high)) < 0.94
+    assert np.mean(high - low) < 1.0
+    one = KernelRegressor(basis=LocalRows(40), kernel="gaussian:median", calibrate=False).fit(X, y)
+    five = KernelRegressor(basis=LocalRows(40, n_trees=5), kernel="gaussian:median", calibrate=False).fit(X, y)
+    true = np.sin(9 * T[:, 0])
+    assert np.square(five.predict(T) - true).mean() < 0.8 * np.square(one.predict(T) - true).mean()
+    gradients = gradient_importance(model, X[:200])
+    assert np.argmax(gradients.importances) == 0
+
+
+def test_several_trees_of_sparse_rows() -> None:
+    X, y = _rows(900)
+    X[X < 3] = 0
+    settings: dict[str, Any] = {"kernel": Laplacian(1.0), "scale": None, "alpha": 1e-4, "dtype": "float64"}
+    dense = _local(100, 2, **settings).fit(X, y)
+    sparse = _local(100, 2, **settings).fit(scipy.sparse.csr_matrix(X), y)
+    np.testing.assert_allclose(sparse.decision_function(X), dense.decision_function(X), atol=1e-6)
+
+
 def test_sparse_rows_and_weights() -> None:
     X, y = _rows(900)
     X[X < 3] = 0
@@ -126,6 +168,11 @@ def test_the_plan_has_the_leaves() -> None:
     assert items["leaves in work"] == 2 * 3 * 8 * 100**2
     assert items["targets"] > 0
     assert plan.kept == 0
+    three = KernelClassifier(basis=LocalRows(50, n_trees=3), loss="squared")
+    more = dict(upper_bound_plan(toy_source(), three.fit_settings(130), 1, 2, 1 << 34).items)
+    assert more["targets"] == 3 * items["targets"]
+    assert more["own columns"] == 3 * items["own columns"]
+    assert more["leaves in work"] == items["leaves in work"]
 
 
 def test_the_command_line_fits_scores_and_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,6 +191,13 @@ def test_the_command_line_fits_scores_and_plans(tmp_path: Path, capsys: pytest.C
     assert "leaves" in run("fit", store, "--out", model, "--leaf-rows", "150", "--workers", "0")
     assert "accuracy" in run("score", model, store)
     assert "leaves in work" in run("plan", store, "--basis", "local_rows")
+    assert "of 2 trees" in run(
+        "fit", store, "--out", f"{model}3", "--trees", "2", "--leaf-rows", "150", "--workers", "0"
+    )
+    assert "2,400 of 2 trees" in run("info", f"{model}3")
+    assert "accuracy" in run("score", f"{model}3", store)
+    with pytest.raises(AssertionError, match="n_trees=0"):
+        run("fit", store, "--out", f"{model}2", "--trees", "0")
     with pytest.raises(AssertionError, match="--landmarks"):
         run("fit", store, "--out", f"{model}2", "--leaf-rows", "150", "--landmarks", "10")
 
@@ -156,6 +210,8 @@ def test_workers_make_the_model_of_this_process(tmp_path: Path) -> None:
     with local_cluster(2) as client:
         there = _local(150, kernel=Laplacian(1.0), client=client).fit(X, y)
         np.testing.assert_allclose(there.decision_function(X), here.decision_function(X), atol=1e-4)
+        trees = [_local(150, 2, kernel=Laplacian(1.0), client=where).fit(X, y) for where in (client, None)]
+        np.testing.assert_allclose(trees[0].decision_function(X), trees[1].decision_function(X), atol=1e-4)
         lazy = _local(150, kernel=Laplacian(1.0), client=client).fit(da.from_array(X, chunks=(300, -1)), y)
         np.testing.assert_allclose(lazy.decision_function(X), here.decision_function(X), atol=1e-4)
 

@@ -91,6 +91,7 @@ CASES = {
     "bsgd": Case(Landmarks(40), BSGD(), Squared()),
     "direct": Case(Landmarks(40), Direct(), Squared(), far=False),
     "local_ridge": Case(LocalRows(20), LocalRidge(), Squared()),
+    "local_ridge, trees": Case(LocalRows(20, n_trees=2), LocalRidge(), Squared()),
     "norma": Case(AllRows(), Norma(), Squared()),
     "pcg": Case(AllRows(), PCG(), Squared()),
     "sdca": Case(AllRows(), SDCA(), Squared()),

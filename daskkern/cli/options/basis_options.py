@@ -27,10 +27,12 @@ BASES: dict[str, tuple[str, ...]] = {
     "nystrom_features": ("landmarks", "selector"),
     "linear": (),
     "doubly_stochastic": ("features",),
-    "local_rows": ("leaf_rows",),
+    "local_rows": ("leaf_rows", "trees"),
 }
 """Names of bases, with the options that each of them takes."""
-_COLUMN_OPTIONS = ("landmarks", "selector", "features", "feature_kind", "leaf_rows")
+_COLUMN_OPTIONS = ("landmarks", "selector", "features", "feature_kind", "leaf_rows", "trees")
+
+_WHOLE = ("n", "leaf_rows", "n_trees")
 
 
 def names_no_columns(values: Mapping[str, Any]) -> bool:
@@ -46,6 +48,7 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
         "landmarks": "n",
         "features": "n",
         "leaf_rows": "leaf_rows",
+        "trees": "n_trees",
         "selector": "selector",
         "feature_kind": "kind",
     }
@@ -59,7 +62,7 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
                 f"got {_option(option)} with system {chosen.name}, whose basis is {chosen.space}; "
                 "leave it out, or give --basis"
             )
-        changes[name] = as_whole(option, values[option]) if name in ("n", "leaf_rows") else str(values[option])
+        changes[name] = as_whole(option, values[option]) if name in _WHOLE else str(values[option])
     basis = chosen.basis.resized(changes.pop("n")) if "n" in changes else chosen.basis
     return replace(basis, **changes)
 
@@ -80,7 +83,9 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
     if name == "linear":
         return Linear()
     if name == "local_rows":
-        return LocalRows(as_whole("leaf_rows", values.get("leaf_rows", LocalRows().leaf_rows)))
+        usual_rows, usual_trees = LocalRows().leaf_rows, LocalRows().n_trees
+        leaf_rows = as_whole("leaf_rows", values.get("leaf_rows", usual_rows))
+        return LocalRows(leaf_rows, as_whole("trees", values.get("trees", usual_trees)))
     if name == "doubly_stochastic":
         return DoublyStochastic(as_whole("features", values.get("features", DoublyStochastic().block)))
     if name == "random_features":
@@ -98,7 +103,9 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
 
 def _named_by(values: Mapping[str, Any]) -> str:
     """Return the basis that the other options speak of."""
-    return "random_features" if "features" in values else "local_rows" if "leaf_rows" in values else "landmarks"
+    if {"leaf_rows", "trees"} & values.keys():
+        return "random_features" if "features" in values else "local_rows"
+    return "random_features" if "features" in values else "landmarks"
 
 
 def _option(name: str) -> str:

@@ -38,7 +38,19 @@ _BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"
 _LOSS_DEFAULT = "[default: squared_hinge; squared for regression, and for solvers of ridge regression]"
 
 OPTIONS = (
-    *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "solver"),
+    *(
+        "system",
+        "kernel",
+        "loss",
+        "basis",
+        "landmarks",
+        "features",
+        "feature_kind",
+        "selector",
+        "leaf_rows",
+        "trees",
+        "solver",
+    ),
     "alpha",
     *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
     *("learn_features", "calibrate", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch"),
@@ -67,6 +79,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--leaf-rows", type=int, help="Rows of a leaf, within which local_rows has its models.  [default: 2000]"
         ),
+        click.option("--trees", type=int, help="Trees whose models in leaves local_rows averages.  [default: 1]"),
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
         click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
         click.option(
@@ -191,7 +204,7 @@ class FitRequest:
         changed = {names.get(key, key) for key in self.values if key in OPTIONS}
         takes = {item.name for item in fields(FitSettings)} - {"basis", "solver", "learn_features"}
         settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
-        if changed & {"basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows"}:
+        if changed & {"basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "trees"}:
             keep = given.keep_blocks  # the system's own value may suit its basis only
             settings = replace(settings, basis=resized(chosen, self.values), keep_blocks=keep)
         if named:

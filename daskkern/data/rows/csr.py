@@ -15,6 +15,7 @@ from daskkern.errors import DataError
 __all__ = [
     "CsrRows",
     "FeatureRows",
+    "append_column",
     "as_csr",
     "csr_rows",
     "divide_columns",
@@ -40,6 +41,14 @@ def _scipy() -> ModuleType:
 def as_csr(X: CsrRows) -> CsrRows:
     """Return sparse rows as a csr_array with sorted, distinct column numbers in each row; `X` is not modified."""
     return canonical(_scipy().csr_array(X))
+
+
+def append_column(rows: FeatureRows, values: IntArray) -> FeatureRows:
+    """Return a copy of rows (m, d), dense or CSR, with a last column of `values` (m,) in their dtype."""
+    column = values[:, None].astype(rows.dtype)
+    if not is_sparse(rows):
+        return np.concatenate([rows, column], axis=1)
+    return as_csr(_scipy().hstack([rows, column], format="csr"))
 
 
 def csr_rows(data: HostArray, indices: HostArray, indptr: HostArray, n_features: int, where: str) -> CsrRows:

@@ -18,7 +18,7 @@ from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import for_each
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels import Kernel, Partitioned
+from daskkern.kernels import Kernel, Partitioned, TreeAverage
 from daskkern.linalg import NotPositiveDefiniteError
 from daskkern.losses import Loss, Squared
 from daskkern.solvers.base import Solver, is_whole
@@ -37,7 +37,7 @@ _LEAST_CENTRES = 10
 class LocalSetup(RankSetup):
     """The rows of a rank's leaves: features (p_r, d), targets (p_r, c), square roots of weights (p_r, 1).
 
-    `n_rows` are the rows of all ranks.
+    `n_rows` are the rows of all ranks, which belong to a leaf of each of `n_trees` trees.
     """
 
     kernel: Kernel
@@ -45,6 +45,7 @@ class LocalSetup(RankSetup):
     y: FloatArray
     root: FloatArray
     n_rows: int
+    n_trees: int
     seed: int
 
 
@@ -59,7 +60,7 @@ class LocalRun:
 
 @dataclass(frozen=True)
 class LocalRidge(Solver[LocalRun]):
-    """The exact minimiser of the squared loss over the leaves of a partition. Always one epoch.
+    """The exact minimiser of the squared loss over the leaves of a partition, or of each of several. Always one epoch.
 
     Parameters
     ----------
@@ -87,12 +88,15 @@ class LocalRidge(Solver[LocalRun]):
         return LocalRidgeCosts(self.max_centres)
 
     def rank_setup(self, inputs: RankInputs) -> LocalSetup:
-        y, weight = inputs.rows.labels(inputs.columns.ids)
+        assert inputs.indices is not None
+        y, weight = inputs.rows.labels(inputs.indices[inputs.columns.ids])
         root = np.ones((len(y), 1)) if weight is None else np.sqrt(to_host(weight).astype(np.float64))
-        kernel = inputs.part.kernel
-        assert isinstance(kernel, Partitioned)
+        kernel, X, n_trees = inputs.part.kernel, inputs.points, 1
+        if isinstance(kernel, TreeAverage):
+            X, n_trees = kernel.rows_of(X), kernel.n_trees
+        assert isinstance(kernel, Partitioned | TreeAverage)
         targets = to_host(y).astype(np.float64)
-        return LocalSetup(kernel.kernel, inputs.points, targets, root, inputs.n_rows, inputs.seed)
+        return LocalSetup(kernel.kernel, X, targets, root, inputs.n_rows, n_trees, inputs.seed)
 
     def init(self, problem: Problem[LocalSetup], comm: Communicator) -> LocalRun:
         del comm
@@ -102,7 +106,10 @@ class LocalRidge(Solver[LocalRun]):
     def step(
         self, problem: Problem[LocalSetup], state: LocalRun, batch: Batch, comm: Communicator
     ) -> tuple[LocalRun, float]:
-        """Solve the next leaves: all ranks are done with theirs at the last batch of the pass."""
+        """Solve the next leaves: all ranks are done with theirs at the last batch of the pass.
+
+        The loss of several trees is the mean of those of their models: at least that of the mean of the models.
+        """
         left = np.flatnonzero(~state.solved)
         steps = problem.batches_per_epoch - state.steps
         now = left if batch.last else left[: -(-left.size // max(1, steps))]
@@ -112,7 +119,9 @@ class LocalRidge(Solver[LocalRun]):
             losses[k] = self._solve(problem, state, int(now[k]))
 
         for_each(range(now.size), solve)
-        return replace(state, steps=state.steps + 1), float(comm.allreduce(np.array([losses.sum()]))[0])
+        return replace(state, steps=state.steps + 1), float(
+            comm.allreduce(np.array([losses.sum() / problem.extra.n_trees]))[0]
+        )
 
     def _solve(self, problem: Problem[LocalSetup], state: LocalRun, leaf: int) -> float:
         setup, at = problem.extra, problem.part.columns.blocks[leaf]

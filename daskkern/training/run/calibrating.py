@@ -33,10 +33,10 @@ from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
-from daskkern.kernels import Drawn, Kernel
+from daskkern.kernels import Drawn, Kernel, TreeAverage
 from daskkern.losses import Curved, Probabilistic, Squared, decode
 from daskkern.models import KernelModel
-from daskkern.models.posterior import MOST_POINTS, PosteriorFactor
+from daskkern.models.posterior import MOST_POINTS, PosteriorFactor, centres_of
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
 from daskkern.training.run.held_sample import HeldSample
@@ -127,15 +127,19 @@ def _own_weight(sample: HeldSample) -> FloatArray:
 
 
 def _left_out(model: KernelModel, prepared: Prepared, job: FitJob, sample: HeldSample) -> FloatArray:
-    """Return approximate leave-one-out scores (k, c) of training rows."""
+    """Return approximate leave-one-out scores (k, c) of training rows: of several trees, the mean of theirs."""
     settings, targets = job.settings, prepared.targets
     scores, slopes, coef, norm = _at_training_rows(model, prepared, job, sample)
     curvature = np.full(scores.shape, smoothness_of(settings.loss))
     if isinstance(targets.moved, Curved):
         curvature = targets.moved.curvature(scores, sample.y).astype(np.float64)
-    gram = _gram(model, prepared, job, sample.X.astype(np.float64))
-    rows = TrainingScores(gram, scores, slopes, curvature, sample.weight, norm, coef, sample.n_rows)
-    return leave_one_out_scores(rows, prepared.alpha, smoothness_of(settings.loss)) + _constant(prepared)
+    kernel, X, found = prepared.basis.kernel, sample.X.astype(np.float64), []
+    for t, member in enumerate(kernel.members if isinstance(kernel, TreeAverage) else (kernel,)):
+        own, gram = None if coef is None else coef[t], _gram(model, member, prepared, job, X)
+        rows = TrainingScores(gram, scores, slopes, curvature, sample.weight, norm, own, sample.n_rows)
+        found.append(leave_one_out_scores(rows, prepared.alpha, smoothness_of(settings.loss)))
+    left_out: FloatArray = np.mean(found, axis=0) + _constant(prepared)
+    return left_out
 
 
 def _constant(prepared: Prepared) -> FloatArray:
@@ -154,24 +158,25 @@ def _is_one(prepared: Prepared, sample: HeldSample) -> HostArray:
 def _at_training_rows(
     model: KernelModel, prepared: Prepared, job: FitJob, sample: HeldSample
 ) -> tuple[FloatArray, FloatArray, FloatArray | None, float | None]:
-    """Return the scores (k, c) without constant, weighted slopes, own coefficients if any, and ``|f|^2`` if known."""
+    """Return scores (k, c) less the constant, weighted slopes, coefficients of each tree if any, ``|f|^2`` if known."""
     constant, targets = _constant(prepared), prepared.targets
     scores = _scores(model, sample.X) - constant
     slopes = sample.weight[:, None] * targets.moved.gradient(scores, sample.y).astype(np.float64)
     coef = None
-    if job.settings.basis.all_rows and model.scores_each == 1 and len(model.coef) == sample.n_rows:
-        coef = model.coef[sample.positions].astype(np.float64)
-    return scores, slopes, coef, _squared_norm(model, job, scores, coef, constant)
+    trees = model.kernel.n_trees if isinstance(model.kernel, TreeAverage) else 1
+    if job.settings.basis.all_rows and model.scores_each == 1 and len(model.coef) == trees * sample.n_rows:
+        coef = model.coef.reshape(trees, sample.n_rows, -1)[:, sample.positions].astype(np.float64)
+    return scores, slopes, coef, _squared_norm(model, job, scores, coef, constant, sample.n_rows)
 
 
 def _squared_norm(
-    model: KernelModel, job: FitJob, scores: FloatArray, coef: FloatArray | None, constant: FloatArray
+    model: KernelModel, job: FitJob, scores: FloatArray, coef: FloatArray | None, constant: FloatArray, n_rows: int
 ) -> float | None:
     """Return ``|f|^2``: ``sum_j a_j f(z_j)``, from some columns of many, or that of coefficients of features."""
     if model.scores_each > 1:
         return None
     if coef is not None:
-        return len(model.coef) * float((coef * scores).sum()) / len(coef)
+        return n_rows * float((coef.mean(axis=0) * scores).sum()) / len(scores)
     basis = job.settings.basis
     if basis.is_explicit and not basis.is_mapped:
         return float((model.coef.astype(np.float64) ** 2).sum())
@@ -181,9 +186,9 @@ def _squared_norm(
     return p / len(some) * float((model.coef[some].astype(np.float64) * at).sum())
 
 
-def _gram(model: KernelModel, prepared: Prepared, job: FitJob, X: HostArray) -> FloatArray:
-    """Return the inner products (k, k) of rows in the function space of the model."""
-    basis, kernel = job.settings.basis, prepared.basis.kernel
+def _gram(model: KernelModel, kernel: Kernel, prepared: Prepared, job: FitJob, X: HostArray) -> FloatArray:
+    """Return the inner products (k, k) of rows in the function space of columns of the `kernel`."""
+    basis = job.settings.basis
     if basis.is_explicit and not basis.drawn_per_step:
         assert prepared.points is not None
         return gram_of(blocks_of(kernel, prepared.points, X))
@@ -284,7 +289,8 @@ def _posterior(
         variance = PosteriorFactor(model, alpha).variance(sample.X, scaled=True)[known]
     except DataError:
         return None
-    if job.settings.basis.all_rows and held.n_rows == len(model.coef) <= MOST_POINTS and method == "leave-one-out":
+    p = int(centres_of(model).shape[0])
+    if job.settings.basis.all_rows and held.n_rows == p <= MOST_POINTS and method == "leave-one-out":
         share = np.minimum(variance / (held.n_rows * alpha), MOST_LEVERAGE)  # each row is one of the points
         variance = variance / (1 - share)
     return Posterior.of_errors(alpha, held.n_rows, errors, variance)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from distributed import default_client
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.namespace import give_back_memory, namespace_with, to_device, to_host
@@ -20,7 +19,7 @@ from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Clock, Prepared, training_rows
 from daskkern.training.setup.row_sizes import RowSizes
-from daskkern.training.setup.shared import batch_plan, held_out_rows, placement_of, present
+from daskkern.training.setup.shared import batch_plan, held_out_rows, placement_of, present, tasks_of_a_pass
 from daskkern.training.setup.window_rows import window_eigenvalue_ratio
 
 _GRAM_ROWS = 4096
@@ -41,7 +40,7 @@ def prepare_nystrom(
     block_H, weight_H = held_out_rows(rows, settings, targets, sampling, np.zeros(0, np.int64))
     sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
     directions = settings.solver.spectrum(Z.shape[0], n, explicit=False).directions
-    shares = gram_shares(n, settings.virtual_shards or _gram_tasks())
+    shares = gram_shares(n, settings.virtual_shards or tasks_of_a_pass())
     state = nystrom_state(
         settings.kernel,
         Z,
@@ -80,14 +79,6 @@ def gram_shares(n: int, n_tasks: int) -> list[slice]:
     """Return the rows of each Gram task, for `n` rows and at most `n_tasks` tasks: whole blocks of 4,096 rows."""
     blocks = -(-n // _GRAM_ROWS)
     return slices(n, -(-blocks // n_tasks) * _GRAM_ROWS)
-
-
-def _gram_tasks() -> int:
-    """Return how many Gram tasks: one for each worker of the active client, else one for each of two threads."""
-    try:
-        return max(1, len(default_client().scheduler_info(n_workers=-1)["workers"]))
-    except ValueError:
-        return 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,7 +70,7 @@ def with_penalty(
     if not settings.chooses_alpha:
         return replace(prepared, alpha=settings.ridge)
     if prepared.basis.leaves is not None:
-        found = leaf_penalty(prepared.basis.leaves, choice, settings)
+        found = leaf_penalty(prepared.basis.leaves[: choice.rows.n_rows], choice, settings)  # of the first tree
         clock.stage("penalty", f"alpha {found.alpha:.2g} ({found.how})")
         return replace(prepared, alpha=found.alpha, stages=tuple(clock.stages))
     outputs = prepared.targets.n_outputs

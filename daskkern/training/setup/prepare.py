@@ -29,7 +29,7 @@ from daskkern.training.setup.penalty import with_penalty
 from daskkern.training.setup.prepared import Clock, Draft, Prepared, training_rows
 from daskkern.training.setup.row_sharded import prepare_rows
 from daskkern.training.setup.scaling import learn_scaling, scaled_points, with_scaling
-from daskkern.training.setup.shared import fewer_columns, is_all, some_rows
+from daskkern.training.setup.shared import RowValues, fewer_columns, is_all, some_rows
 
 _VALID, _CALIBRATION = 53, 93
 
@@ -98,7 +98,8 @@ def _set_up(
     needed = settings.solver.preparation
     if needed == "statistics" or (needed == "spectrum" and settings.basis.is_explicit):
         return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
-    found = settings.basis.columns(rows, request_of(settings))
+    request = replace(request_of(settings), map_features=RowValues(source, settings.dtype, validation))
+    found = settings.basis.columns(rows, request)
     settings, chosen = replace(settings, kernel=found.kernel), found.chosen
     p = chosen.points.shape[0]
     few = fewer_columns(settings.basis, rows.n_rows, p)
@@ -115,7 +116,8 @@ def _centres(found: ColumnSet, n_rows: int) -> str:
     if found.leaves is None:
         return f"all {n_rows} rows"
     sizes = np.bincount(found.leaves)
-    return f"all {n_rows} rows in {len(sizes)} leaves of {sizes.min()} to {sizes.max()}"
+    trees = f" of {len(found.leaves) // n_rows} trees" if len(found.leaves) > n_rows else ""
+    return f"all {n_rows} rows in {len(sizes)} leaves{trees}, of {sizes.min()} to {sizes.max()}"
 
 
 def _check_size(rows: Rows) -> None:

@@ -21,7 +21,7 @@ def own_rows(rows: Rows, prepared: Prepared, columns: Columns) -> HostArray:
     assert prepared.indices is not None
     X = take(rows, prepared.indices[columns.ids], Fields.X).X
     assert X is not None
-    return X
+    return prepared.basis.points_of(X, columns.ids)
 
 
 class LabelledRows:

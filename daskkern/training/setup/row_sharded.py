@@ -26,7 +26,7 @@ def prepare_rows(
 ) -> Prepared:
     """Preparation for solvers that pass over the rows in order: all but the landmarks is made by the ranks."""
     chosen = found.chosen
-    p = rows.n_rows if is_all(settings) else chosen.points.shape[0]
+    p = chosen.points.shape[0] if chosen.indices is None or not is_all(settings) else len(chosen.indices)
     Z = some_rows(rows, settings) if is_all(settings) else chosen.points
     if not settings.basis.is_explicit:
         check_range(settings.kernel, Z[:SUBSAMPLE])

@@ -1,9 +1,17 @@
 """What the set-ups of all solvers share: rows by number, rows that steps are measured on, and the plan of batches."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
+from dask.base import compute
+from dask.delayed import delayed
+from distributed import default_client
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
+from daskkern.backend.task_names import task_name
+from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec
 from daskkern.data.rows.batch_plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows.rows import Fields, RowBlock, Rows, take
@@ -12,10 +20,11 @@ from daskkern.kernels import Kernel, Placement, arithmetic_note, length_scale_no
 from daskkern.preconditioners import SpectrumSettings
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.prepared import Clock
+from daskkern.training.setup.prepared import Clock, training_rows
 
 SUBSAMPLE = 2000
 TARGETS = Fields.y | Fields.weight
@@ -99,3 +108,42 @@ def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, wi
     batch = int(min(max(np.ceil(critical / 2), 1), settings.batch_limit(held))) if isinstance(size, str) else int(size)
     window_bytes = DEFAULT_WINDOW_BYTES * rows.n_features // max(width, rows.n_features)
     return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes, reshuffle=reshuffle)
+
+
+def tasks_of_a_pass() -> int:
+    """Return how many tasks read all rows: one for each worker of the active client, else one for each of 2 threads."""
+    try:
+        return max(1, len(default_client().scheduler_info(n_workers=-1)["workers"]))
+    except ValueError:
+        return 2
+
+
+@dataclass(frozen=True, eq=False)
+class RowValues:
+    """Computes a function of the features of all training rows, by tasks that each read a share of them.
+
+    The function gets `chunks` chunks of the rows at a time, the same ones for any number of tasks, so that results have
+    the same bits. `n_tasks` is that of :func:`tasks_of_a_pass` where it is None.
+    """
+
+    source: RowSource
+    dtype: str
+    validation: IntArray | None
+    chunks: int = 16
+    n_tasks: int | None = None
+
+    def __call__(self, function: Callable[[HostArray], HostArray]) -> HostArray:
+        rows = training_rows(self.source.open(self.dtype), self.validation)
+        n, step = rows.n_rows, self.chunks * rows.chunk_rows
+        shares = slices(n, step * -(-max(1, -(-n // step)) // (self.n_tasks or tasks_of_a_pass())))
+        if len(shares) == 1:
+            return self._share(function, shares[0], step)
+        share = delayed(self._share, pure=False)
+        parts = [share(function, part, step, dask_key_name=task_name("row_values")) for part in shares]
+        return np.concatenate(compute(*parts))
+
+    def _share(self, function: Callable[[HostArray], HostArray], part: slice, step: int) -> HostArray:
+        rows = training_rows(self.source.open(self.dtype), self.validation)
+        starts = range(part.start, part.stop, step)
+        blocks = (rows.read(start, min(start + step, part.stop), Fields.X) for start in starts)
+        return np.concatenate([function(present(block)) for block in blocks])

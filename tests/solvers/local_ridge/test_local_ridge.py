@@ -8,7 +8,7 @@ import pytest
 from daskkern.basis import LocalRows
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished
-from daskkern.kernels import Laplacian, Partitioned
+from daskkern.kernels import Laplacian, Partitioned, TreeAverage
 from daskkern.losses import Squared, SquaredHinge
 from daskkern.solvers import LocalRidge, check_fit
 from daskkern.solvers.local_ridge.leaf import LeafRows, solve_leaf
@@ -97,6 +97,44 @@ def test_large_leaves_have_fewer_centres() -> None:
     assert np.count_nonzero(coef.any(axis=1)) == 12
 
 
+def _fit_trees(n_trees: int = 3, leaf_rows: int = 20) -> Fit:
+    settings = toy_settings(LocalRows(leaf_rows, n_trees), LocalRidge(), Squared())
+    return Fit.of(toy_source(weighted=True), replace(settings, alpha=1e-4, dtype="float64", batch_size=8))
+
+
+def test_several_trees_are_the_mean_of_ridge_regressions() -> None:
+    fit = _fit_trees()
+    results = fit.results(1)
+    kernel, rows = fit.prepared.basis.kernel, fit.source.open("float64")
+    assert isinstance(kernel, TreeAverage)
+    block = rows.read(0, rows.n_rows)
+    y, W = fit.prepared.targets.encode(block.y), fit.prepared.targets.weight(block)
+    wanted, losses = np.zeros_like(y), []
+    for member in kernel.members:
+        K = member.block(block.X, block.X)
+        scores = K @ np.linalg.solve(W * K + len(y) * 1e-4 * np.eye(len(y)), W * y)
+        wanted += scores / 3
+        losses.append(0.5 * float((W * (scores - y) ** 2).sum()) / len(y))
+    np.testing.assert_allclose(fit.scores(results), wanted, atol=1e-7)
+    epochs = [event for event in results[0].history if isinstance(event, EpochFinished)]
+    assert [epoch.loss for epoch in epochs] == [pytest.approx(np.mean(losses))]
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_several_trees_on_any_number_of_ranks_and_in_parts(ranks: int) -> None:
+    fit = _fit_trees()
+    whole = fit.scores(fit.results(1))
+    np.testing.assert_allclose(fit.scores(fit.results(ranks)), whole, atol=1e-9)
+    runs = Runs(fit)
+    runs.run(ranks, until=3)
+    np.testing.assert_allclose(runs.scores(ranks - 1), whole, atol=1e-9)
+
+
+def test_trees_without_cuts_are_one() -> None:
+    kernel = _fit_trees(leaf_rows=1000).prepared.basis.kernel
+    assert isinstance(kernel, Partitioned)
+
+
 def test_what_it_does_not_take_is_refused() -> None:
     with pytest.raises(SpecError, match="squared_hinge"):
         check_fit(LocalRidge(), SquaredHinge(), "local rows")
@@ -106,3 +144,6 @@ def test_what_it_does_not_take_is_refused() -> None:
         LocalRidge(max_centres=3)
     with pytest.raises(SpecError, match=r"leaf_rows=2\.5"):
         LocalRows(2.5)
+    for n_trees in (0, 101, 1.5, True):
+        with pytest.raises(SpecError, match="n_trees="):
+            LocalRows(20, n_trees)
