@@ -16,7 +16,7 @@ from daskkern.data.rows.csr import csr_rows
 from daskkern.data.schema.encoding import Encoding, encoding_from_json, feature_names_of
 from daskkern.data.schema.rank_tables import tables_from_json
 from daskkern.data.schema.schema import ClassLabel, Scaling, check_format
-from daskkern.data.storage.store import missing_chunk
+from daskkern.data.storage.sizes import check_chunks
 from daskkern.data.transactions.atomic import atomic_group
 from daskkern.errors import DataError, ModelError, SpecError, StoreError
 from daskkern.kernels import from_spec
@@ -222,7 +222,7 @@ def _points(group: zarr.Group, where: str) -> Any:
         kinds = (np.float32, np.float64) if name == "data" else (np.int64,)
         if not isinstance(array, zarr.Array) or array.ndim != 1 or array.dtype not in kinds:
             raise ModelError(f"the model {where} is damaged: its sparse points have no array {name!r} as expected")
-        if missing_chunk(array) is not None:
+        if check_chunks(array, f"{name!r} of the model {where}") is not None:
             raise ModelError(f"the model {where} is incomplete: chunks of {name!r} are missing; copy or save it again")
         arrays.append(np.asarray(array[...]))
     if not np.isfinite(arrays[0]).all():
@@ -239,7 +239,7 @@ def _array(group: zarr.Group, name: str, where: str) -> HostArray:
     array = group.get(name)
     if not isinstance(array, zarr.Array) or array.ndim != 2 or array.dtype not in (np.float32, np.float64):
         raise ModelError(f"the model {where} is damaged: it has no table of floats called {name!r}")
-    if missing_chunk(array) is not None:
+    if check_chunks(array, f"{name!r} of the model {where}") is not None:
         raise ModelError(f"the model {where} is incomplete: chunks of {name!r} are missing; copy or save it again")
     values = np.asarray(array[...])
     if not np.isfinite(values).all():

@@ -15,7 +15,8 @@ from daskkern.arrays import HostArray
 from daskkern.data.storage.check_contents import StoreFinding, contradictions
 from daskkern.data.storage.checksums import combine
 from daskkern.data.storage.records import RECORDS, Records, attribute_sum, metadata_sum, read_records, records_sum
-from daskkern.data.storage.store import Store, StoreLocation, ZarrArray, open_store
+from daskkern.data.storage.sizes import ZarrArray
+from daskkern.data.storage.store import Store, StoreLocation, open_store
 from daskkern.errors import StoreError
 
 Progress: TypeAlias = Callable[[int, int], None]

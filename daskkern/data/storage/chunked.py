@@ -8,7 +8,7 @@ import zarr
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.storage.checksums import Checksum, combine
 from daskkern.data.storage.csr_store import State, reopened
-from daskkern.data.storage.store import ZarrArray
+from daskkern.data.storage.sizes import ZarrArray
 from daskkern.errors import DataError, StoreError
 
 

@@ -11,7 +11,8 @@ from daskkern.data.rows.rows import Fields, Rows
 from daskkern.data.schema.provenance import recorded
 from daskkern.data.schema.schema import ClassLabel, StoreInfo
 from daskkern.data.shuffle.detection import target_order
-from daskkern.data.storage.store import Store, StoreLocation, open_store, stored_bytes
+from daskkern.data.storage.sizes import stored_bytes
+from daskkern.data.storage.store import Store, StoreLocation, open_store
 from daskkern.data.storage.store_rows import StoreRows
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

@@ -5,28 +5,23 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import zarr
-from zarr.abc.store import Store as AbstractStore
-from zarr.core.sync import sync
-from zarr.storage import LocalStore, ZipStore
+from zarr.storage import ZipStore
 
 from daskkern.arrays import FloatArray, HostArray
-from daskkern.data.remote.stores import for_each, is_url, open_zarr
+from daskkern.data.remote.stores import is_url, open_zarr
 from daskkern.data.schema.schema import STATISTICS, StoreInfo
 from daskkern.data.storage.csr_store import PARTS
+from daskkern.data.storage.sizes import ZarrArray, check_chunks
 from daskkern.errors import StoreError
 
 StoreLocation: TypeAlias = str | os.PathLike[str] | zarr.Group
-ZarrArray: TypeAlias = "zarr.Array[Any]"
-
-_CONCURRENT_REQUESTS = 32  # to a web server
 
 
 @dataclass(frozen=True)
@@ -221,55 +216,10 @@ def _check_csr(group: zarr.Group, info: StoreInfo, path: str) -> None:
 
 
 def _refuse_missing_chunk(array: ZarrArray, name: str, path: str) -> None:
-    missing = missing_chunk(array)
+    """Refuse an array that lacks chunks, or whose chunks are far too small for its shape."""
+    missing = check_chunks(array, f"array {name!r} of the store {path}")
     if missing is not None:
         raise StoreError(
             f"the store {path} is incomplete: chunk {missing} of array {name!r} is missing; "
             "copy the store again or ingest the data again"
         )
-
-
-def missing_chunk(array: ZarrArray) -> int | None:
-    """Return the number of the first row chunk that is not stored; zarr would read it as fill values."""
-    store, path = array.store_path.store, array.store_path.path
-    keys = _chunk_keys(array)
-    if isinstance(store, LocalStore):  # ten times faster than listing
-        return next((number for number, key in enumerate(keys) if not (store.root / key).is_file()), None)
-    if not store.supports_listing:
-        return next((number for number, size in enumerate(_sizes(store, keys)) if size is None), None)
-    found = sync(_list_keys(store, path))
-    return next((number for number, key in enumerate(keys) if key not in found), None)
-
-
-def stored_bytes(array: ZarrArray) -> int:
-    """Return the bytes of the chunks and the metadata of an array as stored."""
-    store = array.store_path.store
-    if store.supports_listing:
-        return int(array.nbytes_stored())
-    keys = [f"{array.store_path.path}/zarr.json", *_chunk_keys(array)]
-    return sum(size or 0 for size in _sizes(store, keys))
-
-
-def _chunk_keys(array: ZarrArray) -> Iterator[str]:
-    """Yield the keys of the chunks of all rows."""
-    rows, rest = (array.shards or array.chunks)[0], (0,) * (array.ndim - 1)
-    for number in range(-(-array.shape[0] // rows)):
-        yield f"{array.store_path.path}/{array.metadata.encode_chunk_key((number, *rest))}".lstrip("/")
-
-
-def _sizes(store: AbstractStore, keys: Iterable[str]) -> list[int | None]:
-    """Return the bytes of objects, None for those that are missing: one request each, a few at a time."""
-
-    listed = list(keys)
-    found: dict[str, int] = {}
-
-    async def request(key: str) -> None:
-        with suppress(FileNotFoundError):
-            found[key] = await store.getsize(key)
-
-    sync(for_each(request, listed, _CONCURRENT_REQUESTS))
-    return [found.get(key) for key in listed]
-
-
-async def _list_keys(store: AbstractStore, path: str) -> set[str]:
-    return {key async for key in store.list_prefix(f"{path}/".lstrip("/"))}

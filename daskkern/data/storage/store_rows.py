@@ -12,7 +12,8 @@ from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
 from daskkern.data.schema.column_statistics import Scaling
 from daskkern.data.storage.csr_store import CsrReader
 from daskkern.data.storage.random_access import gives_ranges, has_plain_chunks, parts_at, rows_at
-from daskkern.data.storage.store import Store, ZarrArray, read_array
+from daskkern.data.storage.sizes import ZarrArray
+from daskkern.data.storage.store import Store, read_array
 
 
 class StoreRows(Rows):

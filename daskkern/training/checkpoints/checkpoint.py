@@ -17,8 +17,10 @@ import numpy as np
 import zarr
 from zarr.errors import GroupNotFoundError
 
+from daskkern.arrays import HostArray
 from daskkern.data.remote.group import remove_remote
 from daskkern.data.remote.stores import is_url, open_zarr
+from daskkern.data.storage.sizes import check_chunks
 from daskkern.errors import StoreError
 from daskkern.training.checkpoints.claims import Claim, CommitGeneration, StoredCommit, claim, commits_of
 from daskkern.training.checkpoints.commits import Commit, Position, snapshot_of
@@ -137,7 +139,7 @@ def _read(group: zarr.Group, name: str, location: str) -> Commit:
     assert isinstance(part, zarr.Group)
     try:
         sums = dict(_record(part.attrs["crc32"]))
-        arrays = {key: np.asarray(part[key][...]) for key in sums}  # type: ignore[index]
+        arrays = {key: _values(part, key, f"{name}/{key} of the checkpoint {location}") for key in sums}
         damaged = [key for key in sums if zlib.crc32(np.ascontiguousarray(arrays[key]).data) != sums[key]]
         if damaged:
             raise StoreError(
@@ -151,6 +153,13 @@ def _read(group: zarr.Group, name: str, location: str) -> Commit:
         raise StoreError(
             f"the checkpoint {location} cannot be read ({name}: {type(error).__name__}: {error}); remove it"
         ) from error
+
+
+def _values(part: zarr.Group, key: str, what: str) -> HostArray:
+    array = part[key]
+    if not isinstance(array, zarr.Array) or check_chunks(array, what) is not None:
+        raise StoreError(f"{what} is missing or incomplete; remove the checkpoint")
+    return np.asarray(array[...])
 
 
 def _record(value: Any) -> dict[str, Any]:
