@@ -115,10 +115,8 @@ def check_any(client: Client, alive: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def tell_workers(client: Client, addresses: Sequence[str], verb: str, **message: Any) -> None:
-    """Send a message to daskkern's handler `verb` on the live workers among `addresses`."""
-    alive = live_workers(client)
-    reachable = [address for address in addresses if address in alive]
-    ask_scheduler(client, "broadcast", msg={"op": handler(verb), **message}, workers=reachable, on_error="ignore")
+    """Send a message to daskkern's handler `verb` on the workers at `addresses`, which must be alive."""
+    ask_scheduler(client, "broadcast", msg={"op": handler(verb), **message}, workers=addresses, on_error="ignore")
 
 
 def run_on(client: Client, workers: Sequence[str], function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:

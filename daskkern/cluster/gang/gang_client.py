@@ -12,14 +12,15 @@ from typing import Any
 
 from distributed import Client, Future, KilledWorker
 
-from daskkern.cluster.connect.membership import ask_scheduler, live_workers, tell_workers
+from daskkern.cluster.connect.membership import ask_scheduler, tell_workers
 from daskkern.cluster.gang.generation import GangOrder
-from daskkern.cluster.gang.members import HeartbeatMonitor
+from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
 from daskkern.cluster.gang.rank import RankMain
 from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.gang.supervisor import GangReport, Reform, supervise
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import STARTED, event_of
+from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import INTERRUPTED, BatchFinished, Listener, StopRequested
 
@@ -45,6 +46,7 @@ class GangClient:
         self._farthest = self._farthest_then = (0, 0)
         """Epoch and batch: the latest overall, and the latest when all workers had died."""
         self._heartbeats = HeartbeatMonitor(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
+        self._workers = WorkerList(client)
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
 
@@ -132,11 +134,10 @@ class GangClient:
             raise ClusterError(
                 f"fit '{name}' was asked to stop and has not within {self._settings.stop_grace_s:g} s; it was aborted"
             )
-        alive = live_workers(self._client)
-        silent = self._heartbeats.silent(alive)
+        alive, silent = self._alive()
         self._look_for_workers(bool(alive.keys() - silent))
         for home in silent & {self._home, self._next_home(silent)}:  # without it, Dask runs the supervisor elsewhere
-            silence_s = self._settings.silence_s
+            silence_s = self._heartbeats.patience_s / 2
             if ask_fits(self._client, "drop", address=home, silence_s=silence_s) and self._start_deadline is not None:
                 self._start_deadline = now + self._settings.start_timeout_s
         if self._start_deadline is not None and now > self._start_deadline:
@@ -144,6 +145,11 @@ class GangClient:
                 f"no worker started fit '{name}' within {self._settings.start_timeout_s:g} s: they are busy with other "
                 "tasks or paused for memory; wait for them, add workers, or raise start_timeout_s"
             )
+
+    def _alive(self) -> tuple[Mapping[str, Mapping[str, Any]], set[str]]:
+        """Return the workers that the scheduler counts as alive, by address, and those of them that are silent."""
+        alive = self._workers.alive()
+        return alive, self._heartbeats.silent(alive, self._workers.interval_s)
 
     def _next_home(self, silent: set[str]) -> str | None:
         """Return the silent worker that Dask assigned the supervisor to, which could not yet report it."""
@@ -173,8 +179,7 @@ class GangClient:
             )
 
     def _ask_to_stop(self) -> None:
-        alive = live_workers(self._client)
-        silent = self._heartbeats.silent(alive)
+        alive, silent = self._alive()
         with suppress(ClusterError):  # a worker hangs: the request is repeated at the next look
             tell_workers(self._client, [a for a in alive if a not in silent], "stop", fit=self._order.fit)
 
@@ -198,7 +203,7 @@ class GangClient:
                 self._supervise()
                 return None
             except (Exception, CancelledError) as error:
-                live_workers(self._client)  # raises, with a better message, when the scheduler is gone
+                self._workers.alive()  # raises, with a better message, when the scheduler is gone
                 raise ClusterError(
                     f"fit '{self._order.name}' could not be supervised: {type(error).__name__}: {error}"
                 ) from error

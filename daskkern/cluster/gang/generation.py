@@ -12,7 +12,6 @@ from typing import Any
 
 from distributed import Client, Future, Worker
 
-from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.calls import Answers, call_workers
 from daskkern.cluster.gang.growth import GrowthPolicy
 from daskkern.cluster.gang.members import Members
@@ -273,8 +272,7 @@ class Generation:
 
     def _send_to_survivors(self, verb: str, **message: Any) -> None:
         """Send `message` to the members that are alive: Dask tries a dead address for many seconds."""
-        alive = live_workers(self.client)
-        unresponsive = self.members.heartbeats.silent(alive)
+        alive, unresponsive = self.members.look()
         self._send(verb, {a: message for a in self.addresses if a in alive and a not in unresponsive})
 
     def _send(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> Answers:

@@ -3,18 +3,18 @@
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
-import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from distributed import Client, Worker
 
-from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.calls import call_workers
 from daskkern.cluster.gang.growth import Outlook
+from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
 from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError
 
 _ANSWER_S = 5.0
@@ -26,43 +26,6 @@ class FitProgress:
 
     generation: int
     committed: int
-
-
-@dataclass
-class HeartbeatMonitor:
-    """Detects workers that have been silent for long, from the time of the last heartbeat that the scheduler saw.
-
-    Only changes count, measured on this process's own clock: the scheduler's may be another one. While no heartbeat of
-    `own`, the worker of this process, arrives, the scheduler itself is slow, and no worker counts as silent. Nor does
-    the time count in which the scheduler left a question unanswered: it did not take heartbeats either.
-    """
-
-    silence_s: float
-    own: str
-    clock: Callable[[], float] = time.monotonic
-    _heard: dict[str, tuple[float, float]] = field(default_factory=dict)
-    _looked: float = math.inf
-
-    def silent(self, workers: Mapping[str, Mapping[str, Any]]) -> set[str]:
-        """Return the addresses without a heartbeat for `silence_s`."""
-        now = self.clock()
-        if now - self._looked > self.silence_s / 3:
-            unknown_s = now - self._looked
-            self._heard = {address: (seen, at + unknown_s) for address, (seen, at) in self._heard.items()}
-        self._looked = now
-        for address, worker in workers.items():
-            seen = float(worker.get("last_seen", 0.0))
-            if address not in self._heard or self._heard[address][0] != seen:
-                self._heard[address] = (seen, now)
-        quiet = {address for address in workers if now - self._heard[address][1] > self.silence_s}
-        own = self._heard.get(self.own)
-        return set() if own is not None and now - own[1] > self.silence_s / 3 else quiet
-
-    def mark_silent(self, addresses: Iterable[str]) -> None:
-        """Count these workers as silent until the scheduler hears of them again."""
-        for address in addresses:
-            if address in self._heard:
-                self._heard[address] = (self._heard[address][0], -math.inf)
 
 
 @dataclass
@@ -92,6 +55,14 @@ class Members:
     rejected: set[str] = field(default_factory=set)
     """Workers that cannot be used, or did not start their ranks."""
 
+    def __post_init__(self) -> None:
+        self._list = WorkerList(self.client)
+
+    def look(self) -> tuple[Mapping[str, Mapping[str, Any]], set[str]]:
+        """Return the workers that the scheduler counts as alive, by address, and those of them that are silent."""
+        alive = self._list.alive()
+        return alive, self.heartbeats.silent(alive, self._list.interval_s)
+
     def usable(self) -> tuple[str, ...]:
         """Return the addresses that could start ranks now, in the order in which they joined the cluster.
 
@@ -110,8 +81,7 @@ class Members:
         return tuple(self._heard())
 
     def _heard(self) -> dict[str, Mapping[str, Any]]:
-        alive = live_workers(self.client)
-        silent = self.heartbeats.silent(alive)
+        alive, silent = self.look()
         return {
             address: worker
             for address, worker in alive.items()
@@ -124,16 +94,15 @@ class Members:
 
     def lost(self, addresses: Iterable[str]) -> dict[int, str]:
         """Return, by rank, those of `addresses` that have left or gone silent."""
-        alive = live_workers(self.client)
-        gone = self.heartbeats.silent(alive)
+        alive, gone = self.look()
         return {rank: a for rank, a in enumerate(addresses) if a not in alive or a in gone}
 
     def drop(self, addresses: Iterable[str]) -> None:
         """Have the scheduler remove those of `addresses` that hang: results that only they hold are recomputed."""
-        alive = live_workers(self.client)
+        alive, _ = self.look()
         for address in addresses:
             if address in alive:
-                ask_fits(self.client, "drop", address=address, silence_s=self.heartbeats.silence_s)
+                ask_fits(self.client, "drop", address=address, silence_s=self.heartbeats.patience_s)
 
     def pick(self, before: Collection[str]) -> tuple[str, ...]:
         """Return the addresses for a new gang: those of the previous one first, at most `most`."""

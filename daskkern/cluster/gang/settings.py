@@ -23,7 +23,8 @@ class GangSettings:
     stop_grace_s
         How long the ranks may go on after an interrupt before they are aborted.
     silence_s
-        A worker without a heartbeat at the scheduler for this long counts as lost: it hangs, or is cut off.
+        A worker without a heartbeat at the scheduler for this long counts as lost: it hangs, or is cut off. In clusters
+        of more than 800 workers, three intervals between heartbeats if that is longer.
     rejoin_s
         How long to wait for as many workers as before, when some were lost, before continuing with fewer; and before
         a fit that requests more workers than there are is refused.

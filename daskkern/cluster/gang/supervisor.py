@@ -19,7 +19,8 @@ from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
 from daskkern.cluster.gang.generation import GangOrder, Generation, Outcome
 from daskkern.cluster.gang.growth import GrowthPolicy
-from daskkern.cluster.gang.members import HeartbeatMonitor, Members
+from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
+from daskkern.cluster.gang.members import Members
 from daskkern.cluster.gang.rank import RankMain
 from daskkern.cluster.scheduler.fits import STARTED
 from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError

@@ -20,6 +20,7 @@ from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, STARTED, FitMetadata, checked
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
+from daskkern.cluster.scheduler.worker_changes import worker_changes
 from daskkern.errors import ClusterError
 
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
@@ -71,6 +72,7 @@ class FitsPlugin(SchedulerPlugin):
         self._names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
         handlers: dict[str, Callable[..., Any]] = {
             "ask": self._ask,
+            "workers": lambda known: worker_changes(self._alive(), known),
             "want": self._demand.want,
             "take": self._take,
             "barred": self._barred,

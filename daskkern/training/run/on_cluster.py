@@ -23,6 +23,7 @@ from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
+from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
 from daskkern.training.feeding.block_cache_policy import can_keep, with_blocks
@@ -223,7 +224,7 @@ def _is_pending(draft: Draft) -> bool:
 
 def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) -> Any:
     """Return the result of the set-up, unless the fit is cancelled before."""
-    there = time.monotonic()
+    there, workers = time.monotonic(), WorkerList(client)
     try:
         while True:
             try:
@@ -234,7 +235,7 @@ def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) 
                     "reason is too little memory"
                 ) from error
             except TimeoutError:
-                there = time.monotonic() if live_workers(client) else there
+                there = time.monotonic() if workers.alive() else there
             if time.monotonic() - there > idle_s:
                 raise ClusterError(
                     f"all workers left during the set-up of fit '{metadata.name}', and none came in {idle_s:g} s; "

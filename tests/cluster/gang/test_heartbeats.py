@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from daskkern.cluster.gang.members import HeartbeatMonitor
+from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
 
 SILENCE_S = 15.0
 
@@ -46,3 +46,16 @@ def test_time_in_which_the_scheduler_did_not_answer_makes_nobody_silent() -> Non
         for _ in range(15):
             assert scheduler.ask(1.0, "own") == set()
         assert scheduler.ask(1.0, "own") == {"peer"}, "a worker that is lost is missed all the same"
+
+
+def test_the_more_workers_there_are_the_longer_one_may_be_silent() -> None:
+    scheduler = Scheduler("")
+    workers = {"peer": {"last_seen": 0.0}}
+    for _ in range(19):
+        scheduler.now += 1.0
+        assert scheduler.monitor.silent(workers, interval_s=6.0) == set()
+    scheduler.now += 1.0
+    assert scheduler.monitor.silent(workers, interval_s=6.0) == {"peer"}
+    assert scheduler.monitor.patience_s == 18.0
+    assert scheduler.monitor.silent(workers, interval_s=0.5) == {"peer"}
+    assert scheduler.monitor.patience_s == SILENCE_S
