@@ -14,7 +14,7 @@ from daskkern.arrays import HostArray
 from daskkern.cli.options.fit_options import FitRequest
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
-from daskkern.kernels import AutoKernel, Laplacian
+from daskkern.kernels import AutoKernel, Gaussian, Laplacian
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.planner import upper_bound_plan
@@ -220,3 +220,22 @@ def test_a_full_metric_is_not_compared_with_another_kernel_than_the_fits_own() -
         found = candidates(own, AutoKernel(), learning, X)
         assert found[0].kernel == own
         assert {one.kernel.name for one in found if learning.metric == "full"} <= {"laplacian"}
+
+
+def test_rows_of_many_features_learn_a_few_directions() -> None:
+    d = 2100
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 12)) @ (rng.standard_normal((12, d)) / 12**0.5)
+    y = np.tanh(X[:, 3]) + X[:, 7] ** 2
+    learning = FeatureLearning("full", rank=6, n_rows="all", n_iter=1, n_landmarks=150)
+    stages, model = _stages(kernel="gaussian:median", learn_features=learning, basis=Landmarks(100), scale=None)
+    kernel = model.fit(X, y).model_.kernel
+    assert isinstance(kernel, Gaussian)
+    assert np.shape(kernel.factor) == (d, 6)
+    assert stages[0].startswith("6 directions of 2,100 features for the gaussian kernel")
+
+
+def test_automatic_metrics_of_many_features_are_weights() -> None:
+    X = np.random.default_rng(0).standard_normal((50, 2100))
+    assert {one.diagonal for one in candidates(Laplacian(50.0), AutoKernel(), FeatureLearning(), X)} == {True}
+    assert {one.diagonal for one in candidates(Laplacian(50.0), AutoKernel(), FeatureLearning("full"), X)} == {False}

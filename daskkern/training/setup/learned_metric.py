@@ -28,7 +28,7 @@ from daskkern.feature_learning import (
     learn_kernel,
 )
 from daskkern.feature_learning.gradients import TILE_ELEMENTS
-from daskkern.feature_learning.metric import median_of
+from daskkern.feature_learning.metric import MOST_SQUARE, median_of
 from daskkern.feature_learning.passes import mean_outer_product
 from daskkern.feature_learning.ridge import BLOCK_ROWS
 from daskkern.kernels import AutoKernel, Kernel, RadialKernel, ScaledDistanceKernel
@@ -40,8 +40,6 @@ from daskkern.training.setup.prepared import Clock, Draft, training_rows
 from daskkern.training.setup.scaling import with_scaling
 from daskkern.training.setup.shared import TARGETS
 
-MOST_FEATURES = 2048
-"""Features up to which a full metric is learned: it takes d times d numbers, and their eigenvectors."""
 _LEAST_ROWS = 20
 _DRAW = 68
 
@@ -69,12 +67,8 @@ def check_feature_learning(settings: FitSettings, source: RowSource) -> None:
         raise SpecError(
             f"got learn_features='full' with the {kernel.name} kernel, which is a sum over features; choose 'diagonal'"
         )
-    if info.n_stored is not None or info.n_features > MOST_FEATURES:
-        rows = "sparse rows" if info.n_stored is not None else f"rows of {info.n_features:,} features"
-        raise SpecError(
-            f"got learn_features='full' for {rows}; expected dense rows of up to {MOST_FEATURES:,} features; choose "
-            "'diagonal'"
-        )
+    if info.n_stored is not None:
+        raise SpecError("got learn_features='full' for sparse rows; expected dense rows; choose 'diagonal'")
 
 
 def with_learned_metric(
@@ -228,16 +222,16 @@ def candidates(kernel: Kernel, requested: Kernel, learning: FeatureLearning, X: 
 
 def _kinds(kernel: ScaledDistanceKernel, learning: FeatureLearning, X: Array) -> list[bool]:
     """Return whether only the diagonal of the metric is learned: each kind that is tried, the simpler one first."""
-    takes_full = isinstance(kernel, RadialKernel) and not is_sparse(X) and X.shape[1] <= MOST_FEATURES
+    takes_full = isinstance(kernel, RadialKernel) and not is_sparse(X)
     if learning.metric == "auto":
-        return [True, False] if takes_full else [True]
+        return [True, False] if takes_full and X.shape[1] <= MOST_SQUARE else [True]
     return [learning.metric == "diagonal" or not takes_full]
 
 
 def learning_bytes(n_rows: int, width: int, learning: FeatureLearning) -> int:
     """Return the bytes that learning a metric takes for rows of `width` numbers."""
     m, p = min(n_rows, learning.n_sampled), min(n_rows, learning.n_landmarks)
-    square = 0 if learning.metric == "diagonal" else min(width, MOST_FEATURES) ** 2
+    square = 0 if learning.metric == "diagonal" else min(width, MOST_SQUARE) ** 2
     return 8 * (3 * m * (width + 16) + 6 * p * p + 3 * BLOCK_ROWS * p + 4 * square + 4 * TILE_ELEMENTS)
 
 
