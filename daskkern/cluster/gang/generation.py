@@ -175,7 +175,7 @@ class Generation:
             return
         self._next_growth = time.monotonic() + _GROWTH_S
         joinable = self.members.joinable(self.addresses)
-        if self.growth.pays(joinable, len(self.addresses), self.members.outlook):
+        if self.growth.pays(joinable, len(self.addresses), self.members.prospects):
             self._growth_requested = True
             self._send_to_survivors("regroup")
 

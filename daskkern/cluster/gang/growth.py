@@ -14,7 +14,7 @@ _SHARE = 20.0
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Prospects:
     """The prospects of a fit: seconds until it ends with its present workers, and seconds that forming a gang takes.
 
     `left_s` is infinite where the number of epochs is unknown, and NaN before the pace is known.
@@ -32,7 +32,7 @@ class GrowthPolicy:
     _joined: dict[str, float] = field(default_factory=dict, init=False)
     _grown: float = field(default=-math.inf, init=False)
 
-    def pays(self, joinable: Sequence[str], size: int, outlook: Callable[[], Outlook]) -> bool:
+    def pays(self, joinable: Sequence[str], size: int, prospects: Callable[[], Prospects]) -> bool:
         """Return whether to form a gang of `size` ranks again with the workers `joinable`, in addition to its own.
 
         No earlier than after some seconds in which no other worker joins; if the time that these workers are expected
@@ -40,17 +40,17 @@ class GrowthPolicy:
 
         Parameters
         ----------
-        outlook
+        prospects
             Returns the prospects of the fit. Called only when they matter.
         """
         now = self.clock()
         self._joined = {address: self._joined.get(address, now) for address in joinable}
         if not self._settled(now, _SETTLE_S):
             return False
-        prospects = outlook()
-        saved_s = prospects.left_s * len(joinable) / (size + len(joinable))
-        rested = now - self._grown >= _SHARE * prospects.cost_s
-        return rested and saved_s > prospects.cost_s and self._settled(now, max(_SETTLE_S, prospects.cost_s))
+        found = prospects()
+        saved_s = found.left_s * len(joinable) / (size + len(joinable))
+        rested = now - self._grown >= _SHARE * found.cost_s
+        return rested and saved_s > found.cost_s and self._settled(now, max(_SETTLE_S, found.cost_s))
 
     def grown(self) -> None:
         """Record that the gang grows now."""

@@ -11,7 +11,7 @@ from typing import Any
 from distributed import Client, Worker
 
 from daskkern.cluster.gang.calls import call_workers
-from daskkern.cluster.gang.growth import Outlook
+from daskkern.cluster.gang.growth import Prospects
 from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.worker_list import WorkerList
@@ -115,10 +115,10 @@ class Members:
         room = None if self.most is None else max(0, self.most - len(members))
         return tuple([address for address in self.usable() if address not in members][:room])
 
-    def outlook(self) -> Outlook:
+    def prospects(self) -> Prospects:
         """Return the prospects of the fit, by the events that the scheduler has received."""
-        left_s, cost_s = ask_fits(self.client, "outlook", fit=self.fit)
-        return Outlook(float(left_s), float(cost_s))
+        left_s, cost_s = ask_fits(self.client, "prospects", fit=self.fit)
+        return Prospects(float(left_s), float(cost_s))
 
     def progress(self) -> FitProgress:
         """Query the workers for the state of the fit. One that does not answer counts as silent from now on."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from daskkern.cluster.scheduler.admission import Admission, Place, WorkerRequest
 
-_ASKED_S = 60.0
+_QUERIED_S = 60.0
 """A cluster that has asked for its target within this time is adaptive."""
 _WANTED_S = 90.0
 """How long a request of a client counts that is not repeated: importing daskkern on a new worker takes its time."""
@@ -34,7 +34,7 @@ class WorkerDemand:
     def __init__(self, scheduler: Any, admission: Admission, places: Callable[[], Sequence[Place]]) -> None:
         self._scheduler, self._admission, self._places = scheduler, admission, places
         self._wanted: dict[str, tuple[WorkerRequest, float]] = {}  # by client
-        self._asked = 0.0
+        self._queried = 0.0
 
     def install(self) -> None:
         """Answer in place of the scheduler's own method, to its RPC and to its HTTP interface."""
@@ -43,7 +43,7 @@ class WorkerDemand:
             return
 
         def target(target_duration: Any = None) -> int:
-            self._asked = time.time()
+            self._queried = time.time()
             return max(int(own(target_duration=target_duration)), self.workers())
 
         self._scheduler.adaptive_target = target
@@ -61,7 +61,7 @@ class WorkerDemand:
         now = time.time()
         since = self._wanted[asker][0].since if asker in self._wanted else now
         self._wanted[asker] = (WorkerRequest(asker, since, n_ranks), now)
-        return now - self._asked < _ASKED_S
+        return now - self._queried < _QUERIED_S
 
     def forget(self, asker: str) -> None:
         """Forget the request of this client: it has a place in the queue, or has left."""

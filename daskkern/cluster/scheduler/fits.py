@@ -225,7 +225,7 @@ class FitRecord:
                 self.reason = str(message.get("reason", ""))
         return False
 
-    def outlook(self) -> tuple[float, float]:
+    def prospects(self) -> tuple[float, float]:
         """Return the seconds until the fit ends, and those that forming its gang has taken, until its first batch.
 
         The first is infinite without a number of epochs, and NaN before the pace is known.

@@ -81,7 +81,7 @@ class FitsPlugin(SchedulerPlugin):
             "asked_to_stop": self._stop_request,
             "cancel": self.cancel,
             "fits": self.fits,
-            "outlook": self._outlook,
+            "prospects": self._prospects,
             "fit_events": self._registry.events,
             "fit_history": self.history,
             "hold": self._hold,
@@ -194,9 +194,9 @@ class FitsPlugin(SchedulerPlugin):
             self._drivers.release(record.task)
         return True
 
-    def _outlook(self, fit: str) -> tuple[float, float]:
+    def _prospects(self, fit: str) -> tuple[float, float]:
         record = self._registry.records.get(fit)
-        return (float("inf"), 0.0) if record is None else record.outlook()
+        return (float("inf"), 0.0) if record is None else record.prospects()
 
     def fits(self) -> list[dict[str, Any]]:
         """Return the status of every fit, as :class:`daskkern.cluster.scheduler.fits.FitStatus` writes it."""

@@ -16,7 +16,7 @@ from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.connecting import connected
-from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left, live_workers
+from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.hanging_workers import usable_workers
 from daskkern.cluster.gang.rank_context import RankContext, Regroup

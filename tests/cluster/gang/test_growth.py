@@ -2,7 +2,7 @@
 
 import math
 
-from daskkern.cluster.gang.growth import GrowthPolicy, Outlook
+from daskkern.cluster.gang.growth import GrowthPolicy, Prospects
 
 
 class Gang:
@@ -15,16 +15,16 @@ class Gang:
         self.grown: list[tuple[float, int]] = []
         self.policy = GrowthPolicy(lambda: self.now)
 
-    def outlook(self) -> Outlook:
+    def prospects(self) -> Prospects:
         self.asked += 1
-        return Outlook(self.left_s, self.cost_s)
+        return Prospects(self.left_s, self.cost_s)
 
     def live(self, seconds: float, joins: dict[float, str] | None = None) -> list[tuple[float, int]]:
         """Let `seconds` pass, in which workers join at the times `joins`; return the growths until now."""
         for _ in range(int(seconds)):
             self.now += 1.0
             self.free += [name for at, name in (joins or {}).items() if at == self.now]
-            if self.policy.pays(self.free, self.size, self.outlook):
+            if self.policy.pays(self.free, self.size, self.prospects):
                 self.size += len(self.free)
                 self.free = []
                 self.policy.grown()

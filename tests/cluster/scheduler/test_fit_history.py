@@ -142,11 +142,11 @@ def test_the_cost_of_a_formation_is_the_time_until_its_first_batch(monkeypatch: 
     now = [1000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     kept = FitRecord(FitMetadata("0123456789ab", "flights"))
-    assert kept.outlook() == (float("inf"), 0.0)
+    assert kept.prospects() == (float("inf"), 0.0)
     for started, first in ((1000.0, 1004.0), (1100.0, 1101.5)):
         now[0] = started
         kept.history.forming()
         for later in (0.0, 1.0):
             now[0] = first + later
             kept.note(to_message(BatchFinished(1, 1, 5, 1.0, 10.0)))
-        assert kept.outlook() == (float("inf"), first - started)
+        assert kept.prospects() == (float("inf"), first - started)
