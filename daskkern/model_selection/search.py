@@ -32,7 +32,8 @@ from daskkern.training.setup.default_basis import MOST_CENTRES
 
 LEAST_ROWS = 50
 """Rows from which models are compared."""
-_FITTED = 20_000  # sampled rows that fits are compared on, where time allows
+_FITTED, _MOST_FITTED = 6000, 24_000  # sampled rows that fits are compared on; more where there is plenty of time
+_PLENTY = 4.0  # times what the fits are expected to take, which is known for fewer rows only
 _OUTSIDE = 6000  # of other leaves than those of the comparison
 _MOST_FITS = 4
 _PASSES = 5.0  # over kernel values that a fit computes once and keeps, where they fit into memory
@@ -139,6 +140,9 @@ class _Search:
         """Predict the time of the final fit from a fit of the defaults to sampled rows. Return whether that ended."""
         folds = drawn.sample.folds(1, HELD_OUT)
         done = self.log.run("fit", try_fit, [self.default], drawn, folds, 1, verdict="to measure the time")
+        if done and self.source.info.n_rows > FIRST:  # the first fit of a process imports and compiles
+            again = self.log.run("fit", try_fit, [self.default], drawn, folds, 1, verdict="to measure the time again")
+            done = again or done
         self.log.budget.fit_seconds = self._fit_seconds(self.source.info.n_rows) / self.log.runner.n_workers
         return bool(done)
 
@@ -193,12 +197,18 @@ class _Search:
         return compare_local(self.log, best, pairs, self.settings, self.source.info.n_rows, draw)
 
     def _size(self, n: int) -> tuple[int, int]:
-        """Return how many rows fits are compared on, and in how many folds: fewer, where time is short."""
+        """Return how many rows fits are compared on, and in how many folds: fewer where time is short."""
         m = min(n, _FITTED)
         n_folds = n_folds_of(m)
-        while m > FIRST and not self.log.budget.allows(_MOST_FITS * n_folds * self._fit_seconds(m)):
+        while m < min(n, _MOST_FITTED) and self._allows_fits(_PLENTY, n_folds, min(n, 2 * m)):
+            m = min(n, 2 * m)
+        while m > FIRST and not self._allows_fits(1.0, n_folds, m):
             m, n_folds = max(FIRST, m // 2), 1
         return m, n_folds
+
+    def _allows_fits(self, times: float, n_folds: int, m: int) -> bool:
+        """Return whether fits to m rows may take `times` as long as they are expected to."""
+        return self.log.budget.allows(times * _MOST_FITS * n_folds * self._fit_seconds(m))
 
     def _best(self, usual: FitOutcome, others: list[tuple[FitCandidate, FitOutcome]]) -> tuple[FitCandidate, str]:
         """Return the best fit that is better than the defaults, or these, and why."""
