@@ -5,6 +5,7 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from subprocess import Popen
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,23 @@ def wrong_dtype(comm: Communicator, dtype: str, context: RankContext) -> Any:
 
 
 def silent_peer(comm: Communicator, payload: Any, context: RankContext) -> Any:
+    """Leave out a collective on the last rank, which ends without it."""
+    return None if comm.rank == comm.size - 1 else comm.allreduce(np.zeros(3))
+
+
+def slow_peer(comm: Communicator, seconds: float, context: RankContext) -> float:
+    """Take `seconds` for a step of the last rank."""
     if comm.rank == comm.size - 1:
-        while not context.should_stop():
-            time.sleep(0.01)
-        return None
+        time.sleep(seconds)
+    return float(comm.allreduce(np.ones(3)).sum())
+
+
+def peer_that_hangs(comm: Communicator, seconds: float, context: RankContext) -> Any:
+    """Stop the process of the last rank for `seconds` seconds."""
+    comm.barrier()
+    if comm.rank == comm.size - 1:
+        Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {os.getpid()}"], start_new_session=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
     return comm.allreduce(np.zeros(3))
 
 

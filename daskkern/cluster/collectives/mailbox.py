@@ -6,6 +6,7 @@ dropped.
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,8 @@ class Mailbox:
         self.stop_requested = False
         self.regroup_requested = False
         self.state = OPENED
+        self.waits_for: tuple[int, ...] = ()
+        """The ranks that this one waits for in a collective, when it began to wait; empty while it computes."""
         self._reason: str | None = None
         self._parcels: dict[tuple[int, int], Parcel] = {}  # (sequence, source)
         self._changed = threading.Condition()
@@ -75,8 +78,19 @@ class Mailbox:
         sources: Sequence[int],
         timeout_s: float,
         setting: str = "collective_timeout_s",
+        still_at_work: Callable[[Sequence[int]], bool] | None = None,
     ) -> list[HostArray]:
-        """Return what `sources` sent in step `sequence`, in their order. `setting` names the timeout to raise.
+        """Return what `sources` sent in step `sequence`, in their order.
+
+        Parameters
+        ----------
+        timeout_s
+            How long to wait until `still_at_work` is asked.
+        setting
+            Names the timeout to raise.
+        still_at_work
+            Returns whether the given ranks, from which nothing has come, are alive; they are then waited for again.
+            None gives up instead.
 
         Raises
         ------
@@ -84,15 +98,15 @@ class Mailbox:
             When the generation is aborted, the deadline passes, or a peer is in another operation.
         """
         wanted = [(sequence, source) for source in sources]
+        missing = self._wait_for(sequence, sources, timeout_s)
+        while missing and still_at_work is not None and still_at_work(missing):
+            missing = self._wait_for(sequence, sources, timeout_s)
+        missing = missing and self._wait_for(sequence, sources, 0.0)  # it may have come during the last question
+        if missing:
+            raise CommunicatorClosedError(self._late(operation, missing, timeout_s, setting))
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._reason is not None or all(key in self._parcels for key in wanted), timeout_s
-            )
             self.check()
-            missing = [source for key, source in zip(wanted, sources, strict=True) if key not in self._parcels]
-            if missing:
-                raise CommunicatorClosedError(self._late(operation, missing, timeout_s, setting))
-            parcels = [self._parcels.pop(key) for key in wanted]
+            parcels, self.waits_for = [self._parcels.pop(key) for key in wanted], ()
         for source, parcel in zip(sources, parcels, strict=True):
             if parcel.operation != operation:
                 raise CommunicatorClosedError(
@@ -100,6 +114,18 @@ class Mailbox:
                     f"{parcel.operation}; every rank must call the same collectives in the same order"
                 )
         return [parcel.array for parcel in parcels]
+
+    def _wait_for(self, sequence: int, sources: Sequence[int], timeout_s: float) -> tuple[int, ...]:
+        """Wait, and return those of `sources` from which nothing has come in time. Raises when it is aborted."""
+
+        def missing() -> tuple[int, ...]:
+            return tuple(source for source in sources if (sequence, source) not in self._parcels)
+
+        with self._changed:
+            self.waits_for = missing()
+            self._changed.wait_for(lambda: self._reason is not None or not missing(), timeout_s)
+            self.check()
+            return missing()
 
     def check(self) -> None:
         """Raise CommunicatorClosedError when the generation was aborted."""
@@ -131,12 +157,15 @@ class MailboxRegistry:
     slots: RankSlots = field(default_factory=RankSlots)
     generations: dict[str, int] = field(default_factory=dict)
     """The latest generation of each fit that is not over, also where no rank runs at the moment."""
+    clock: Callable[[], float] = time.monotonic
+    _touched: dict[str, float] = field(default_factory=dict)
 
     def open(self, membership: Membership) -> bool:
         """Begin a generation of a fit and abort an older one. Return False if this one is not newer."""
         if self.generations.get(membership.fit, -1) >= membership.generation:
             return False
         self.generations[membership.fit] = membership.generation
+        self._touched[membership.fit] = self.clock()
         self.commit_caches.setdefault(membership.fit, CommitCache()).begin(membership.generation)
         previous = self.mailboxes.get(membership.fit)
         mailbox = Mailbox(membership)
@@ -170,6 +199,11 @@ class MailboxRegistry:
         mailbox = self.find(fit, generation)
         return "" if mailbox is None else mailbox.state
 
+    def waits_for(self, fit: str, generation: int) -> list[int] | None:
+        """Return the ranks that the rank of this generation waits for, [] while it computes; None if it has ended."""
+        mailbox = self.find(fit, generation)
+        return None if mailbox is None or mailbox.reason is not None else list(mailbox.waits_for)
+
     def stop(self, fit: str) -> None:
         """Ask the rank of `fit` to end after its current step."""
         mailbox = self.mailboxes.get(fit)
@@ -184,6 +218,8 @@ class MailboxRegistry:
 
     def progress(self, fit: str) -> tuple[int, int]:
         """Return the latest generation of `fit` known here, and that of the last commit made here; -1 for none."""
+        if fit in self.generations:
+            self._touched[fit] = self.clock()
         cache = self.commit_caches.get(fit)
         return self.generations.get(fit, -1), -1 if cache is None else cache.committed
 
@@ -194,6 +230,13 @@ class MailboxRegistry:
         self.close(fit)
         self.commit_caches.pop(fit, None)
         self.generations.pop(fit, None)
+        self._touched.pop(fit, None)
+
+    def unattended(self, quiet_s: float) -> list[str]:
+        """Return the fits that have no running rank here, and of which no supervisor has asked for `quiet_s`."""
+        now = self.clock()
+        self._touched |= {fit: now for fit in self._touched if self.slots.taken(fit)}
+        return [fit for fit, touched in self._touched.items() if now - touched >= quiet_s]
 
     def abort(self, fit: str, generation: int | None, reason: str) -> None:
         """Abort `generation` of `fit`; None aborts whichever generation is open."""

@@ -15,6 +15,10 @@ from daskkern.cluster.collectives.wire import pack
 from daskkern.cluster.connect.protocol import handler
 from daskkern.errors import CommunicatorClosedError
 
+_COLLECTIVE = "collective_timeout_s"
+_ANSWER_S = 10.0
+"""How long a worker may take to say what its rank does. Its event loop answers also while the rank computes."""
+
 
 class PeerTransport:
     """One rank's outgoing messages and its mailbox, called from the rank's own thread.
@@ -29,7 +33,8 @@ class PeerTransport:
     mailbox
         The rank's mailbox, opened by the supervisor.
     timeout_s
-        How long one collective waits for its peers.
+        How long a collective waits for its peers before it asks their workers whether they are still at work. A peer
+        in a long step is waited for; one that is silent, has ended, or waits in a circle is given up.
     """
 
     def __init__(self, worker: Worker, mailbox: Mailbox, timeout_s: float) -> None:
@@ -68,7 +73,7 @@ class PeerTransport:
         operation: str,
         patience: float = 0.0,
         timeout_s: float | None = None,
-        setting: str = "collective_timeout_s",
+        setting: str = _COLLECTIVE,
     ) -> list[HostArray]:
         """Return what `sources` push in this round, in their order. They may be views of receive buffers.
 
@@ -84,7 +89,8 @@ class PeerTransport:
         """
         wait = self.timeout_s if timeout_s is None else timeout_s
         wait += patience * min(1.0, wait / 2)
-        return self.mailbox.take(self._sequence, operation, sources, wait, setting)
+        patient = self.still_at_work if setting == _COLLECTIVE else None  # the supervisor watches the start
+        return self.mailbox.take(self._sequence, operation, sources, wait, setting, patient)
 
     def exchange(self, operation: str, host: HostArray) -> list[HostArray]:
         """Push `host` to every peer and return the arrays of all ranks, in rank order, in a round of its own."""
@@ -110,6 +116,38 @@ class PeerTransport:
         """Abort here and on all peers."""
         self.mailbox.abort(reason)
         self._worker.loop.add_callback(_begin, self._send_abort, reason)
+
+    def still_at_work(self, missing: Sequence[int]) -> bool:
+        """Return whether the ranks `missing` are alive, and one of them computes, or a rank that they wait for."""
+        loop: Any = self._worker.loop
+        question = asyncio.run_coroutine_threadsafe(self._somebody_computes(missing), loop.asyncio_loop)
+        try:
+            return question.result(_ANSWER_S * (self.size + 1))
+        except TimeoutError:
+            question.cancel()
+            return False
+
+    async def _somebody_computes(self, missing: Sequence[int]) -> bool:
+        asked, asking = {self.rank}, set(missing)
+        while asking:
+            answers = await asyncio.gather(*(self._waits_for(rank) for rank in sorted(asking)))
+            if any(answer is None for answer in answers):
+                return False
+            if any(not answer for answer in answers):
+                return True
+            asked |= asking
+            asking = {rank for answer in answers for rank in answer or ()} - asked
+        return False
+
+    async def _waits_for(self, rank: int) -> list[int] | None:
+        """Return the ranks that `rank` waits for, [] if it computes; None if it has ended, or its worker is silent."""
+        member = self.mailbox.membership
+        call = getattr(self._worker.rpc(member.addresses[rank]), handler("waits_for"))
+        try:
+            answer = await asyncio.wait_for(call(fit=member.fit, generation=member.generation), _ANSWER_S)
+        except Exception:  # whatever the transport raises, the peer cannot be reached
+            return None
+        return None if answer is None else [int(other) for other in answer]
 
     async def _deliver(self, destinations: Sequence[int], message: dict[str, Any]) -> None:
         """Queue `message` for each destination. Writes do not wait for the network, so one after the other is fine."""

@@ -27,6 +27,10 @@ def virtual_ranks(rank: int, size: int, virtual: int) -> range:
     return range(virtual * rank // size, virtual * (rank + 1) // size)
 
 
+_LONGEST_S = 86_400.0
+"""Longest wait of a virtual rank for the others of its process."""
+
+
 class _RankTable:
     """The rendezvous of the virtual ranks of one real rank; the first of them talks to the other real ranks."""
 
@@ -62,7 +66,7 @@ class _RankTable:
 
     def _wait(self) -> None:
         try:
-            self._gate.wait(3 * self.comm.timeout_s)  # the first place has the deadline of the real collective
+            self._gate.wait(_LONGEST_S)  # a failure of any place opens it; slow steps take their time
         except threading.BrokenBarrierError:
             reason = self._reason or "a virtual rank of this rank did not arrive"
             raise CommunicatorClosedError(f"the collective was given up: {reason}") from None

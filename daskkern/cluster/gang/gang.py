@@ -18,9 +18,9 @@ from daskkern.cluster.gang.rank import RankMain
 from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.gang.supervisor import PerRank, Reform, payloads_for
 from daskkern.cluster.gang.worker_plugin import install
+from daskkern.cluster.scheduler.event_topics import TOPIC
 from daskkern.cluster.scheduler.fits import new_metadata
 from daskkern.cluster.scheduler.lease import Lease, admitted
-from daskkern.cluster.scheduler.plugin import TOPIC
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Listener, silent
 

@@ -20,6 +20,10 @@ class RankSlots:
         self._taken: set[str] = set()
         self._changed = threading.Condition()
 
+    def taken(self, fit: str) -> bool:
+        """Return whether a rank of `fit` runs."""
+        return fit in self._taken
+
     @contextmanager
     def held(self, fit: str, given_up: Callable[[], str | None], wait: Callable[[], None]) -> Iterator[None]:
         """Hold the slot of `fit` during the context, after waiting for the rank that holds it.

@@ -17,7 +17,8 @@ class GangSettings:
     workers
         Addresses or names of the workers to choose from, in rank order. None allows all of them.
     collective_timeout_s
-        How long a collective waits for its peers; longer than the longest step of the slowest rank.
+        How long a collective waits for a peer before it asks the peer's worker. A rank that computes is waited for,
+        however slow its step is; one that has ended, or whose worker does not answer, is given up.
     start_timeout_s
         How long a worker may take to start its rank; it may be busy with other tasks. Then the fit goes on without it.
     stop_grace_s

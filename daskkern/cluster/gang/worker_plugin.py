@@ -7,19 +7,23 @@ can never leave it hanging in a worker's event loop.
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
+from tornado.ioloop import PeriodicCallback
 
 from daskkern.cluster.collectives.mailbox import MailboxRegistry, Membership
 from daskkern.cluster.connect.protocol import PROTOCOL, handler
+from daskkern.cluster.scheduler.plugin import question
 from daskkern.errors import ClusterError
 
 PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
 
 _PROFILE_STEP_MS, _PROFILE_STEPS = 10_000.0, 20
 _TRIES = 4
+_SWEEP_MS = 60_000
 _LOST_STATES = frozenset({"cancelled", "released", "forgotten", "error"})
 
 
@@ -53,12 +57,16 @@ class CollectivesPlugin(WorkerPlugin):
             "regroup": self.registry.regroup,
             "progress": self.registry.progress,
             "state": self.registry.state,
+            "waits_for": self.registry.waits_for,
             "forget": self.registry.forget,
         }
         worker.handlers.update({handler(verb): answer for verb, answer in answers.items()})
+        self._clock = PeriodicCallback(partial(forget_abandoned, worker, self.registry), _SWEEP_MS)
+        worker.loop.add_callback(self._clock.start)
 
     def teardown(self, worker: Worker) -> None:
         del worker
+        self._clock.stop()
         for fit in list(self.registry.mailboxes):
             self.registry.abort(fit, None, "this worker is closing")
 
@@ -74,6 +82,24 @@ class CollectivesPlugin(WorkerPlugin):
 
     def _open(self, fit: str, generation: int, rank: int, addresses: tuple[str, ...], task: str) -> bool:
         return self.registry.open(Membership(fit, generation, rank, tuple(addresses), task))
+
+
+async def forget_abandoned(worker: Any, registry: MailboxRegistry, quiet_s: float = 300.0) -> None:
+    """Forget the fits whose supervisor and client were lost together, and with them their commits.
+
+    These are the fits without a running rank, of which no supervisor has asked for `quiet_s`, and which the scheduler
+    does not know as active.
+    """
+    fits = registry.unattended(quiet_s)
+    if not fits:
+        return
+    try:
+        active = await getattr(worker.scheduler, question("active"))(fits=fits)
+    except OSError:  # the scheduler is gone or busy: tried again
+        return
+    if isinstance(active, list | tuple):  # else it does not have the plugin yet
+        for fit in set(fits) - set(active):
+            registry.forget(fit, registry.generations.get(fit, -1))
 
 
 def _let_tasks_connect(worker: Worker) -> None:

@@ -17,6 +17,7 @@ from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.cluster.scheduler.admission import Place
 from daskkern.cluster.scheduler.demand import WorkerDemand
 from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
+from daskkern.cluster.scheduler.event_topics import TOPIC, EventTopics
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, STARTED, FitMetadata, checked
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
@@ -24,7 +25,6 @@ from daskkern.cluster.scheduler.worker_changes import worker_changes
 from daskkern.errors import ClusterError
 
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
-TOPIC = "daskkern-"
 
 _SWEEP_MS = 5_000
 _ABSENT_S = 60.0
@@ -67,6 +67,7 @@ class FitsPlugin(SchedulerPlugin):
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
         self._drivers = DetachedDrivers(scheduler, self._registry)
         self._silent = SilentWorkers(scheduler)
+        self._topics = EventTopics(scheduler, self._registry)
         self._demand = WorkerDemand(scheduler, self._registry.admission, self._places)
         self._demand.install()
         self._names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
@@ -82,6 +83,7 @@ class FitsPlugin(SchedulerPlugin):
             "cancel": self.cancel,
             "fits": self.fits,
             "prospects": self._prospects,
+            "active": self._active,
             "fit_events": self._registry.events,
             "fit_history": self.history,
             "hold": self._hold,
@@ -198,6 +200,10 @@ class FitsPlugin(SchedulerPlugin):
         record = self._registry.records.get(fit)
         return (float("inf"), 0.0) if record is None else record.prospects()
 
+    def _active(self, fits: tuple[str, ...]) -> list[str]:
+        records = self._registry.records
+        return [fit for fit in fits if fit in records and records[fit].active]
+
     def fits(self) -> list[dict[str, Any]]:
         """Return the status of every fit, as :class:`daskkern.cluster.scheduler.fits.FitStatus` writes it."""
         return self._registry.messages(self._places())
@@ -259,6 +265,7 @@ class FitsPlugin(SchedulerPlugin):
             silent = client is None or now - client.last_seen > _ABSENT_S
             if record.active and record.client and silent and not self._is_supervised(fit):
                 self._registry.admission.release(fit)
+        self._topics.forget(now)
         for key in [*self._drivers.fits, *self._supervisors]:
             task = self._scheduler.tasks.get(key)
             worker = None if task is None else task.processing_on

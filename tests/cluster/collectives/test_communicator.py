@@ -1,5 +1,7 @@
 """Collectives between real worker processes give what NumPy gives, and never hang."""
 
+from collections.abc import Sequence
+
 import distributed.protocol.pickle
 import numpy as np
 import pytest
@@ -74,11 +76,53 @@ def test_other_dtypes_are_refused(client2: Client, dtype: str) -> None:
 
 @pytest.mark.one_in(2, 1)
 def test_a_silent_rank_is_named_with_its_address(client: Client) -> None:
-    settings = GangSettings(collective_timeout_s=3.0)
+    settings = GangSettings(collective_timeout_s=0.5, retries=0)
     with pytest.raises(CommunicatorClosedError, match=r"nothing came from rank \d at tcp://") as caught:
         run_gang(client, ranks.silent_peer, None, name="silent", settings=settings)
     last = len(run_order(client)) - 1
     assert f"rank {last} at {run_order(client)[last]}" in str(caught.value)
+
+
+@pytest.mark.one_in(2, 1)
+def test_a_slow_rank_is_not_a_silent_one(client: Client) -> None:
+    """With three ranks, two of them wait for each other's answer, and for the one that computes."""
+    settings = GangSettings(collective_timeout_s=0.3, retries=0)
+    found = run_gang(client, ranks.slow_peer, 3.0, name="slow", settings=settings)
+    assert found == [3.0 * len(found)] * len(found)
+
+
+@pytest.mark.repeated
+def test_a_rank_whose_process_hangs_is_silent(client2: Client) -> None:
+    settings = GangSettings(collective_timeout_s=0.3, retries=0, silence_s=60.0)
+    with pytest.raises(CommunicatorClosedError, match=r"nothing came from rank 1 at tcp://"):
+        run_gang(client2, ranks.peer_that_hangs, 13, name="hangs", settings=settings)
+    assert set(client2.run(lambda: 1).values()) == {1}
+
+
+def test_ranks_that_wait_in_a_circle_are_given_up() -> None:
+    mailbox = Mailbox(Membership("fit", 0, 0, ("tcp://a:1", "tcp://b:2"), "task"))
+    asked: list[tuple[int, ...]] = []
+
+    def still_at_work(missing: Sequence[int]) -> bool:
+        asked.append(tuple(missing))
+        assert mailbox.waits_for == (1,)
+        return len(asked) < 3
+
+    with pytest.raises(CommunicatorClosedError, match=r"in 0\.01 s nothing came from rank 1 at tcp://b:2"):
+        mailbox.take(7, "allreduce", [1], 0.01, still_at_work=still_at_work)
+    assert asked == [(1,)] * 3
+
+
+def test_what_comes_during_the_last_question_is_taken() -> None:
+    mailbox = Mailbox(Membership("fit", 0, 0, ("tcp://a:1", "tcp://b:2"), "task"))
+
+    def comes(missing: Sequence[int]) -> bool:
+        mailbox.put(7, 1, Parcel("allreduce", np.arange(3.0)))
+        return False
+
+    (found,) = mailbox.take(7, "allreduce", [1], 0.01, still_at_work=comes)
+    assert found.tolist() == [0.0, 1.0, 2.0]
+    assert mailbox.waits_for == ()
 
 
 @pytest.mark.one_in(2, 1)

@@ -38,6 +38,9 @@ class ReorderingTransport(PeerTransport):
                 time.sleep(0.001)
             self._mailboxes[rank].put(self._sequence, self.rank, Parcel(operation, copy))
 
+    def still_at_work(self, missing: Sequence[int]) -> bool:
+        return False
+
     def abort(self, reason: str) -> None:
         for mailbox in self._mailboxes:
             mailbox.abort(reason)

@@ -1,7 +1,9 @@
 """Ranks that start late, wait for earlier ones, and commit too late, without a cluster."""
 
+import asyncio
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from daskkern.cluster.collectives.mailbox import OPENED, RUNNING, WAITING, Mailb
 from daskkern.cluster.gang.calls import Answers
 from daskkern.cluster.gang.rank_slots import RankSlots
 from daskkern.cluster.gang.starting import EARLIER_RANK_S, StartWatch
+from daskkern.cluster.gang.worker_plugin import forget_abandoned
+from daskkern.cluster.scheduler.plugin import question
 from daskkern.errors import CommunicatorClosedError
 
 
@@ -105,3 +109,59 @@ def test_what_an_earlier_generation_sends_or_commits_is_refused() -> None:
     assert mailbox.reason is None, "what an earlier generation sends is not even read"
     assert (registry.state("fit", 1), registry.state("fit", 0)) == (OPENED, "")
     assert not registry.open(Membership("fit", 0, 0, ("a", "b"), "task-0"))
+
+
+class Worker:
+    """A worker whose scheduler knows the fits `active`, or does not answer."""
+
+    def __init__(self, active: list[str] | OSError | None) -> None:
+        self.active = active
+        self.scheduler = SimpleNamespace(**{question("active"): self._answer})
+
+    async def _answer(self, fits: list[str]) -> list[str] | None:
+        if isinstance(self.active, OSError):
+            raise self.active
+        return None if self.active is None else [fit for fit in fits if fit in self.active]
+
+
+def attended() -> tuple[MailboxRegistry, list[float]]:
+    """Return the mailboxes of a worker with a commit of "lost" and one of "runs", and their clock."""
+    now = [0.0]
+    registry = MailboxRegistry(clock=lambda: now[0])
+    for fit in ("lost", "runs"):
+        registry.open(Membership(fit, 0, 0, ("a",), "task"))
+        registry.commit_caches[fit].put(1, np.zeros(8, np.uint8))
+    return registry, now
+
+
+def test_commits_of_a_fit_that_nobody_asks_for_are_forgotten() -> None:
+    registry, now = attended()
+    now[0] = 299.0
+    asyncio.run(forget_abandoned(Worker([]), registry))
+    assert sorted(registry.commit_caches) == ["lost", "runs"]
+    now[0] = 301.0
+    asyncio.run(forget_abandoned(Worker(["runs"]), registry))
+    assert (list(registry.commit_caches), list(registry.mailboxes), list(registry.generations)) == (["runs"],) * 3
+
+
+def test_commits_are_kept_for_a_running_rank_or_a_supervisor_that_asks() -> None:
+    registry, now = attended()
+    with registry.slots.held("lost", lambda: None, lambda: None):
+        now[0] = 301.0
+        asyncio.run(forget_abandoned(Worker(["runs"]), registry))
+    now[0] = 400.0
+    registry.progress("lost")
+    now[0] = 650.0
+    asyncio.run(forget_abandoned(Worker(["runs"]), registry))
+    assert "lost" in registry.commit_caches
+    now[0] = 701.0
+    asyncio.run(forget_abandoned(Worker(["runs"]), registry))
+    assert "lost" not in registry.commit_caches
+
+
+@pytest.mark.parametrize("answer", [None, OSError("busy")])
+def test_commits_are_kept_while_the_scheduler_does_not_answer(answer: OSError | None) -> None:
+    registry, now = attended()
+    now[0] = 1000.0
+    asyncio.run(forget_abandoned(Worker(answer), registry))
+    assert "lost" in registry.commit_caches

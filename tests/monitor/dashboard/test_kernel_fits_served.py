@@ -20,8 +20,9 @@ from distributed import Client, LocalCluster
 from tornado.httpclient import HTTPRequest
 
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
+from daskkern.cluster.scheduler.event_topics import TOPIC
 from daskkern.cluster.scheduler.fits import FitMetadata
-from daskkern.cluster.scheduler.plugin import TOPIC, FitsPlugin
+from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import metric_names
 from daskkern.training.jobs.install_dashboard import MonitorPlugin, hide_fits, show_fits
