@@ -42,7 +42,7 @@ async def sweep(dask_worker: Worker) -> list[str]:
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_a_worker_forgets_a_fit_whose_client_was_killed(client2: Client, cluster2: str, tmp_path: Path) -> None:
     with running_fit(cluster2, tmp_path) as child:
         assert len(set(map(tuple, client2.run(sweep).values()))) == 1

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from distributed import Client
+from distributed.core import Status
 from sklearn.datasets import load_digits
 
 import daskkern
@@ -98,6 +99,21 @@ def expire(scene: Scene) -> None:
     scene.client.run(close, workers=scene.addresses[-1:])
 
 
+def kill_beside_a_paused_worker(scene: Scene) -> None:
+    """Kill the last rank while the first worker's memory is full; its rank goes on, but it starts no other."""
+
+    def pause(dask_worker: Any) -> None:
+        dask_worker.status = Status.paused
+
+    scene.client.run(pause, workers=scene.addresses[:1])
+    scene.kill(-1)
+
+
+def kill_beside_a_busy_scheduler(scene: Scene) -> None:
+    scene.kill(-1)
+    scene.client.run_on_scheduler(time.sleep, 5.0)
+
+
 FAULTS: dict[str, Callable[[Scene], None]] = {
     "a rank is killed": lambda scene: scene.kill(-1),
     "two ranks are killed": lambda scene: scene.kill(0, 1),
@@ -108,6 +124,8 @@ FAULTS: dict[str, Callable[[Scene], None]] = {
     "a lifetime ends": expire,
     "a worker is retired": lambda scene: scene.client.retire_workers(scene.addresses[-1:]),
     "the cluster shrinks": lambda scene: scene.client.cluster.scale(len(scene.addresses) - 1),
+    "a rank is killed, a worker is paused": kill_beside_a_paused_worker,
+    "a rank is killed, the scheduler is busy": kill_beside_a_busy_scheduler,
 }
 
 
