@@ -1,8 +1,37 @@
 """Exceptions of daskkern. Every message says what was found, what was expected and what to do."""
 
+import re
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<rest>[^\s'\"<>`]*)")
+_PUNCTUATION = re.compile(r"[).,:;\]}]*$")
+
+
+def without_secrets(text: str) -> str:
+    """Return a text whose URLs have no user, password, query or fragment: these may be secrets."""
+    return _URL.sub(_public, text) if "://" in text else text
+
+
+def _public(url: re.Match[str]) -> str:
+    kept, mark, hidden = url["rest"], "", ""
+    cut = re.search(r"[?#]", kept)
+    if cut is not None:
+        kept, mark, hidden = kept[: cut.start()], cut[0], kept[cut.end() :]
+    host, slash, path = kept.partition("/")
+    if ":" in host and "@" in path and "@" not in host and not host.rpartition(":")[2].isdigit():
+        host, slash, path = kept.rpartition("@")[2].partition("/")  # a password with a slash
+    end = _PUNCTUATION.search(hidden) if mark else None
+    return f"{url['scheme']}{host.rpartition('@')[2]}{slash}{path}{'' if end is None else end[0]}"
+
 
 class DaskkernError(Exception):
-    """Base of every error that daskkern raises on purpose."""
+    """Base of every error that daskkern raises on purpose. Its messages and notes show no secrets of URLs."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_secrets(value) if isinstance(value, str) else value for value in args))
+
+    def add_note(self, note: str) -> None:
+        """Add a note, without secrets of URLs."""
+        super().add_note(without_secrets(note))
 
 
 class SpecError(DaskkernError, ValueError):

@@ -1,10 +1,8 @@
 """``daskkern check``: verify every chunk of a store."""
 
-import json
-
 import click
 
-from daskkern.cli.console import progress_bar, say
+from daskkern.cli.console import progress_bar, say, say_json
 from daskkern.data.storage.check import CheckReport, check_store
 from daskkern.errors import StoreError
 
@@ -19,7 +17,7 @@ def command(store: str, as_json: bool, most: int) -> None:
         line = bar.add_task("checking", total=None)
         report = check_store(store, progress=lambda done, total: bar.update(line, completed=done, total=total))
     if as_json:
-        click.echo(json.dumps(as_dict(report, most)))
+        say_json(as_dict(report, most))
     else:
         for text in lines(report, most):
             say(text)

@@ -1,5 +1,6 @@
 """Console output, one-line errors and exit codes, shared by all commands."""
 
+import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from daskkern.errors import DaskkernError, SpecError
+from daskkern.errors import DaskkernError, SpecError, without_secrets
 
 OUT = Console(highlight=False, soft_wrap=True)
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -22,8 +23,13 @@ class InterruptedJobError(Exception):
 
 
 def say(line: str = "") -> None:
-    """Print one line on stdout, unwrapped and without markup."""
-    OUT.print(line, markup=False)
+    """Print one line on stdout, unwrapped and without markup. URLs lose user, password, query and fragment."""
+    OUT.print(without_secrets(line), markup=False)
+
+
+def say_json(record: object) -> None:
+    """Print a record as one line of JSON on stdout. URLs lose user, password, query and fragment."""
+    click.echo(without_secrets(json.dumps(record)))
 
 
 @contextmanager
@@ -42,7 +48,7 @@ def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> 
     for number, column in enumerate(columns):
         grid.add_column(column, justify="left" if number == 0 else "right")
     for row in rows:
-        grid.add_row(*map(escape, row))
+        grid.add_row(*(escape(without_secrets(text)) for text in row))
     OUT.print(grid)
 
 
@@ -53,7 +59,7 @@ def listing(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
         for number, column in enumerate(columns):
             grid.add_column(column, no_wrap=number == 0, overflow="fold")
         for row in rows:
-            grid.add_row(*map(escape, row))
+            grid.add_row(*(escape(without_secrets(text)) for text in row))
         OUT.print(grid)
         return
     widths = [max(map(len, texts)) for texts in zip(columns, *rows, strict=True)]
@@ -80,7 +86,7 @@ def run(command: Callable[[], object], debug: bool) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        print(error.message, file=sys.stderr)
+        print(without_secrets(error.message), file=sys.stderr)
         return WRONG_USE
     except click.ClickException as error:
         return _fail(error.format_message(), WRONG_USE, debug)
@@ -101,6 +107,6 @@ def run(command: Callable[[], object], debug: bool) -> int:
 
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
-        traceback.print_exc()
-    print(f"daskkern: error: {' '.join(message.split())}", file=sys.stderr)
+        print(without_secrets(traceback.format_exc()), end="", file=sys.stderr)
+    print(without_secrets(f"daskkern: error: {' '.join(message.split())}"), file=sys.stderr)
     return code

@@ -1,11 +1,10 @@
 """``daskkern doctor``: what this machine and a cluster can do, and how to fix what they cannot."""
 
 import dataclasses
-import json
 
 import click
 
-from daskkern.cli.console import listing, say
+from daskkern.cli.console import listing, say, say_json
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.doctor import (
     ClusterReport,
@@ -49,7 +48,7 @@ def command(as_json: bool, where: ClusterRequest) -> None:
     cluster = _cluster(where)
     findings = judge(machine) if cluster is None else (*judge(machine), *judge_cluster(cluster, machine))
     if as_json:
-        click.echo(json.dumps(_record(machine, cluster, findings)))
+        say_json(_record(machine, cluster, findings))
     else:
         _show(machine, cluster, findings)
     stops = [finding for finding in findings if finding.stops]

@@ -1,11 +1,10 @@
 """``daskkern explain``: what the predictions of a model depend on."""
 
-import json
 from typing import Any
 
 import click
 
-from daskkern.cli.console import listing, say
+from daskkern.cli.console import listing, say, say_json
 from daskkern.errors import SpecError
 from daskkern.evaluation.raw_tables import rows_of
 from daskkern.inspection import (
@@ -62,7 +61,7 @@ def command(
             )
         n_rows = min(rows, read.info.n_rows)
     if as_json:
-        click.echo(json.dumps(_record(found, permuted, joint, n_rows)))
+        say_json(_record(found, permuted, joint, n_rows))
         return
     say(f"{n_rows:,} rows of {store}" + (f"; score {permuted.score:.4f} as they are" if repeats else ""))
     if why:

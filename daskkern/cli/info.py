@@ -1,12 +1,11 @@
 """``daskkern info``: the contents and statistics of a store, and the facts on a model."""
 
 import dataclasses
-import json
 from textwrap import shorten
 
 import click
 
-from daskkern.cli.console import OUT, say, table
+from daskkern.cli.console import OUT, say, say_json, table
 from daskkern.data.storage.info import QUANTILES, StoreDescription, TargetDescription, describe_store
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.kernels import TreeAverage
@@ -29,7 +28,7 @@ def command(store: str, as_json: bool) -> None:
     if is_model(store):
         facts = dict(model_facts(load_model(store)))
         if as_json:
-            click.echo(json.dumps(facts))
+            say_json(facts)
         else:
             for name, value in facts.items():
                 say(f"{name}: {value}")
@@ -37,7 +36,7 @@ def command(store: str, as_json: bool) -> None:
     description = describe_store(store)
     if as_json:
         found = dataclasses.asdict(description)
-        click.echo(json.dumps({**found, "n_bytes": description.n_bytes, "stored_bytes": description.stored_bytes}))
+        say_json({**found, "n_bytes": description.n_bytes, "stored_bytes": description.stored_bytes})
         return
     for name, value in summary(description):
         say(f"{name}: {value}")

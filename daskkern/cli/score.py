@@ -1,10 +1,8 @@
 """``daskkern score`` and ``daskkern predict``: apply a model to a store or table."""
 
-import json
-
 import click
 
-from daskkern.cli.console import progress_bar, say, table
+from daskkern.cli.console import progress_bar, say, say_json, table
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.predict import FORMAT, predict_store
@@ -42,7 +40,7 @@ def score_command(model: str, store: str, as_json: bool, details: bool, device: 
             fitted, rows, lambda done, total: bar.update(line, completed=done, total=total), threads=threads
         )
     if as_json:
-        click.echo(json.dumps(score.as_dict()))
+        say_json(score.as_dict())
     else:
         say(describe(score))
         if details:

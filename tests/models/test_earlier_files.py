@@ -76,7 +76,7 @@ def test_a_checkpoint_is_refused_in_one_sentence(files: Path) -> None:
         checkpoint=str(files / "checkpoint.zarr"),
     )  # fmt: skip
     with pytest.raises(
-        StoreError, match="has version 1, this daskkern reads 2; resume with the daskkern that wrote it, or"
+        StoreError, match="has version 1, this daskkern reads 2 and 3; resume with the daskkern that wrote it, or"
     ):
         model.fit(X, X[:, 0])
     assert (files / "checkpoint.zarr").is_dir()

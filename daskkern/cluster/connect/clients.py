@@ -94,9 +94,13 @@ def client_at(address: str, timeout_s: float = _CONNECT_S, security: Security | 
 
     Raises
     ------
+    SpecError
+        For an address with a user or password.
     ClusterError
         When it does not answer within `timeout_s`, or TLS refuses the connection.
     """
+    if "@" in address.partition("://")[2]:
+        raise SpecError(f"got the scheduler {address} with a user or password; Dask has neither: leave them out")
     # Current here, but not the default of the process: one that cannot connect, or cannot close in time, would stay
     # the default, and Dask would wait for it in every later computation.
     try:

@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import Any
 
 from daskkern.cluster.scheduler.history import FitHistory
-from daskkern.errors import ClusterError, SpecError
+from daskkern.errors import ClusterError, SpecError, without_secrets
 from daskkern.events import CheckpointWritten, Event, RankReported, from_message, to_message
 
 SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING = "submitted", "queued", "preparing", "running", "recovering"
@@ -46,7 +46,8 @@ class FitMetadata:
     owner : str
         user@host of its submitter.
     source, out : str
-        Where its rows come from, and where its model is written; "" if the model stays with the caller.
+        Where its rows come from, and where its model is written; "" if the model stays with the caller. URLs
+        lose what may be secret: user, password, query and fragment.
     max_epochs : int
     detached : bool
         Whether it continues without the process that submitted it.
@@ -66,6 +67,8 @@ class FitMetadata:
             if not isinstance(text, str) or len(text) > most:
                 found = f"{len(text):,} characters" if isinstance(text, str) else type(text).__name__
                 raise SpecError(f"the {name} of a fit is a text of at most {most:,} characters, not {found}")
+        for name in ("source", "out"):  # shown to everyone who can see the dashboard
+            object.__setattr__(self, name, without_secrets(getattr(self, name)))
         number: Any = self.max_epochs
         if type(number) is bool or not isinstance(number, Integral) or not 0 <= int(number) <= _MOST_EPOCHS:
             raise SpecError(f"max_epochs of a fit is a whole number from 0 to {_MOST_EPOCHS:,}, not {number!s:.50}")

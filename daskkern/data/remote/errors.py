@@ -27,8 +27,8 @@ _BROKEN = ("request or response body error", "error decoding response body")
 
 
 def sentence(error: BaseException, url: str) -> str:
-    """Return what went wrong with `url`, and what to do about it."""
-    text = str(error)
+    """Return what went wrong with `url`, and what to do about it, without secrets of the URL."""
+    text = _without(str(error), url)
     said = " ".join(text.partition("Debug source")[0].split())
     scheme = url.partition("://")[0]
     scheme = _SAME.get(scheme, scheme)
@@ -58,6 +58,16 @@ def sentence(error: BaseException, url: str) -> str:
     if "Unable to recognise URL" in text or isinstance(error, ValueError):
         return f"{url} cannot be opened ({said:.200}); give a local path or a URL such as s3://bucket/name"
     return f"{url} cannot be used ({type(error).__name__}: {said:.300}); check the address and try again"
+
+
+def _without(text: str, url: str) -> str:
+    """Return a text of a library without the user, the password, the query and the fragment of `url`."""
+    rest = url.partition("://")[2]
+    user, mark, _ = rest.partition("/")[0].rpartition("@")
+    secrets = [user] * bool(mark) + user.split(":")[1:] + re.split(r"[?#]", rest)[1:]
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "...")
+    return text
 
 
 def is_cut_short(error: BaseException) -> bool:

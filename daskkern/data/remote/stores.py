@@ -22,7 +22,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, ObjectStore, WrapperStore
 
 from daskkern.data.remote.errors import INSTALL, is_cut_short, sentence
-from daskkern.errors import SpecError, StoreError
+from daskkern.errors import SpecError, StoreError, without_secrets
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -32,7 +32,7 @@ RETRIES, TIMEOUT = "DASKKERN_REMOTE_RETRIES", "DASKKERN_REMOTE_TIMEOUT"
 
 _WEB = ("http", "https")
 _OBJECTS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", *_WEB)
-_USER = re.compile(r"://[^/]*@")
+_AFTER = re.compile(r"[?#]")
 _CONNECT_S = 5
 _PAUSES = (0.2, 1.0, 5.0)
 """Seconds before retrying requests that broke off and that obstore does not retry: listings and error responses."""
@@ -50,7 +50,7 @@ def absolute(place: str) -> str:
 
 def public(place: str) -> str:
     """Return a local path unchanged, and a URL without possible secrets: user, password, query and fragment."""
-    return _USER.sub("://", re.split(r"[?#]", place, maxsplit=1)[0]) if is_url(place) else place
+    return without_secrets(_AFTER.split(place, maxsplit=1)[0]) if is_url(place) else place
 
 
 def name_of_place(place: str) -> str:
@@ -225,10 +225,10 @@ class RemoteStore(WrapperStore[AbstractStore]):
                 await asyncio.sleep(pause)
 
     def __str__(self) -> str:
-        return self.url
+        return public(self.url)
 
     def __repr__(self) -> str:
-        return f"RemoteStore({self.url!r})"
+        return f"RemoteStore({public(self.url)!r})"
 
 
 async def _first(names: AsyncIterator[str]) -> str | None:

@@ -16,7 +16,7 @@ import zarr
 
 from daskkern.arrays import HostArray
 from daskkern.data.remote.stores import open_zarr
-from daskkern.errors import StoreError, SupersededError
+from daskkern.errors import StoreError, SupersededError, without_secrets
 from daskkern.events import CheckpointFailed, CheckpointWritten
 from daskkern.training.checkpoints.checkpoint import open_checkpoint
 from daskkern.training.checkpoints.claims import (
@@ -99,7 +99,9 @@ class CheckpointWriter:
     def _fail(self, problem: str) -> None:
         """Record a problem, and report it unless it is the one that was reported last."""
         if problem != self.problem:
-            sentence = f"the checkpoint {self._location} is not written: {problem}; the fit goes on without it"
+            sentence = without_secrets(
+                f"the checkpoint {self._location} is not written: {problem}; the fit goes on without it"
+            )
             self._events.append(CheckpointFailed(sentence))
             _LOG.warning("%s", sentence)
         self.problem = problem

@@ -4,11 +4,12 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from daskkern.arrays import HostArray
 from daskkern.backend.python_numbers import set_python_numbers
 from daskkern.cluster.gang.commit_cache import CommitCache
+from daskkern.data.remote.stores import public
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Listener, StageFinished, silent
 from daskkern.training.checkpoints.checkpoint import check_fingerprint, read_checkpoint
@@ -67,7 +68,7 @@ class CheckpointPolicy:
     commit_s: float = 2.0
     commit_share: float = 0.02
     signal_batches: int = 8
-    checkpoint: str | None = None
+    checkpoint: str | None = field(default=None, repr=False)
     checkpoint_s: float = 30.0
     resume: bool = False
     overwrite: bool = False
@@ -175,4 +176,4 @@ def open_checkpointing(
         yield checkpointing
     checkpointing.tell()
     if writer.problem:
-        emit(StageFinished("checkpoint", 0.0, f"{policy.checkpoint} is not up to date: {writer.problem}"))
+        emit(StageFinished("checkpoint", 0.0, f"{public(policy.checkpoint)} is not up to date: {writer.problem}"))

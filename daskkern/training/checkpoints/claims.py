@@ -9,14 +9,14 @@ one driver the number that the scheduler gave to the task of rank 0 decides; it 
 import json
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import zarr
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
-from daskkern.data.remote.stores import open_zarr
+from daskkern.data.remote.stores import open_zarr, public
 from daskkern.errors import StoreError, SupersededError
 
 _CLAIM = re.compile(r"driver-(\d{6,})")
@@ -82,7 +82,7 @@ class StoredCommit:
 class Claim:
     """The claim of a driver: where, its number, and a random name that tells it from all others."""
 
-    location: str
+    location: str = field(repr=False)
     number: int
     name: str
 
@@ -105,7 +105,7 @@ class Claim:
 
 def superseded(location: str) -> str:
     """Return the sentence for a writer whose checkpoint has been taken over."""
-    return f"a later run of this fit has taken over its checkpoint {location}; leave it to that run"
+    return f"a later run of this fit has taken over its checkpoint {public(location)}; leave it to that run"
 
 
 def claim(group: zarr.Group, location: str) -> Claim:

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from daskkern.data.remote.stores import open_zarr
 from daskkern.errors import SupersededError
@@ -13,7 +13,7 @@ from daskkern.training.checkpoints.claims import Claim
 class ModelGuard:
     """What was at the place of a model when its fit began: a checksum of the attributes, or None for nothing."""
 
-    out: str
+    out: str = field(repr=False)
     before: int | None
 
     @classmethod

@@ -36,7 +36,7 @@ class StoreSource(RowSource):
         its chunks can be seen.
     """
 
-    location: StoreLocation
+    location: StoreLocation = field(repr=False)
     info: SourceInfo
     opened: Store | None = field(default=None, repr=False, compare=False)
 

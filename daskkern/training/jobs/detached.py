@@ -12,7 +12,7 @@ import os
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from distributed import Client, get_worker, secede
@@ -47,6 +47,8 @@ class Order:
     """The order for a driver: what to fit, how, and where to write it."""
 
     metadata: FitMetadata
+    out: str = field(repr=False)
+    """Where the model is written, with the credentials of a URL, which the metadata lack."""
     job: FitJob
     gang: GangSettings
     keeps_checkpoint: bool
@@ -93,7 +95,7 @@ def submit(
     check_alone(client, metadata)
     named(job)  # refuses or removes the checkpoint of an earlier fit
     driven = replace(job, policy=replace(job.policy, resume=True, overwrite=False, run=metadata.fit))
-    order = Order(metadata, driven, gang, keeps)
+    order = Order(metadata, out, driven, gang, keeps)
     key = f"daskkern_fit-{metadata.fit}"
     future = client.submit(drive, order, key=key, pure=False, retries=0, priority=_PRIORITY)
     try:
@@ -129,9 +131,9 @@ def drive(order: Order) -> None:
 
 
 def _run(order: Order, client: Client) -> None:
-    guard = ModelGuard.of(order.metadata.out)
+    guard = ModelGuard.of(order.out)
     result = fit_job(order.job, client=client, gang=order.gang, metadata=order.metadata)
-    save_model(result.model, order.metadata.out, check=partial(guard.check, result.claim))
+    save_model(result.model, order.out, check=partial(guard.check, result.claim))
     _finish(order, client, interrupted=result.finished.reason == "interrupted")
 
 
@@ -152,7 +154,7 @@ def _tell(client: Client, order: Order, state: str, error: str) -> None:
 def _is_done(order: Order) -> bool:
     """Return whether the model is written: the worker of the task may have been lost right after that."""
     try:
-        return bool(load_model(order.metadata.out).provenance.get("fit") == order.metadata.fit)
+        return bool(load_model(order.out).provenance.get("fit") == order.metadata.fit)
     except ModelError:
         return False
 

@@ -14,6 +14,7 @@ from distributed import Client
 from daskkern.cluster.connect.clients import client_at
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import FitStatus, event_of
+from daskkern.data.remote.stores import public
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import Event, Listener, silent
 from daskkern.models import KernelModel, load_model
@@ -96,7 +97,7 @@ class FitHandle:
         self._security = None if client is None else client.security
 
     def __repr__(self) -> str:
-        return f"FitHandle({self.fit!r}, {self.address!r}, out={self.out!r})"
+        return f"FitHandle({self.fit!r}, {self.address!r}, out={public(self.out)!r})"
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {**self.__dict__, "_client": None}  # connections cannot be pickled
