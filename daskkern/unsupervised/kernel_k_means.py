@@ -108,7 +108,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def predict(self, X: Any) -> Any:
         """Return the clusters (n,) int32 of rows: NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
         check_is_fitted(self, "model_")
-        return self._apply(X, _codes, np.empty(0, np.int32))
+        return self._apply(X, codes, np.empty(0, np.int32))
 
     def transform(self, X: Any) -> Any:
         """Return the distances (n, n_clusters) of rows from the centres in feature space, float64; see :meth:`predict`.
@@ -124,7 +124,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return -float(nearest.sum() if sample_weight is None else (nearest * np.asarray(sample_weight)).sum())
 
 
-def _codes(scores: HostArray) -> HostArray:
+def codes(scores: HostArray) -> HostArray:
+    """Return the numbers (m,) int32 of the largest of scores (m, k), one for each cluster."""
     return decode(scores).astype(np.int32) if scores.shape[1] > 1 else np.zeros(len(scores), np.int32)
 
 

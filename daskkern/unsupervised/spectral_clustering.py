@@ -9,17 +9,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec
 from daskkern.data.rows.rows import Rows
-from daskkern.errors import DataError, ModelError
+from daskkern.errors import DataError
 from daskkern.estimators.inputs import is_lazy
 from daskkern.kernels import Kernel
 from daskkern.linalg import top_eigenpairs
-from daskkern.models import KernelModel
 from daskkern.unsupervised.base import UnsupervisedEstimator, whole
-from daskkern.unsupervised.feature_map import BLOCK, FeatureMap
-from daskkern.unsupervised.lloyd import Embedding, KMeansSettings, NearestCentres, k_means, nearest
+from daskkern.unsupervised.feature_map import FeatureMap
+from daskkern.unsupervised.kernel_k_means import codes
+from daskkern.unsupervised.lloyd import Embedding, KMeansSettings, k_means
 from daskkern.unsupervised.passes import Totals
 
 _LEAST = 1e-10  # of the largest eigenvalue, which is 1
@@ -32,7 +31,9 @@ class SpectralClustering(ClusterMixin, UnsupervisedEstimator):
     ``D^-1/2 E`` of the leading eigenvectors E of ``D^-1/2 K D^-1/2``, which k-means cuts into clusters. With all rows
     as the basis this is :class:`sklearn.cluster.SpectralClustering` with this affinity. With landmarks K is its
     Nystrom approximation ``Phi Phi^T``: two passes over the rows give the degrees ``Phi Phi^T 1`` and
-    ``Phi^T D^-1 Phi``, whose eigenvectors are those of the graph in other coordinates. A degree is at least k(x, x).
+    ``Phi^T D^-1 Phi``, whose eigenvectors are those of the graph in other coordinates. A degree is at least k(x, x)
+    there. The centre m that is nearest to a row's embedding e / d has the largest ``2 e^T m - d |m|^2``: e and the
+    degree d are sums of kernel values, and so are these scores, which are what a saved model has.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class SpectralClustering(ClusterMixin, UnsupervisedEstimator):
     eigenvalues_ : (n_components,) float64
         Of ``D^-1/2 K D^-1/2``, descending, the first one 1: as many are close to 1 as there are separate clusters.
     model_ : KernelModel
-        Of the eigenvectors and degrees.
+        Its scores are those above, one for each cluster, and its labels are the clusters; :meth:`save` writes it.
     kernel_ : Kernel
     n_features_in_ : int
 
@@ -105,25 +106,17 @@ class SpectralClustering(ClusterMixin, UnsupervisedEstimator):
             embedding = Embedding(of.features, V, s)
             settings = KMeansSettings(k, n_init, 300, 1e-4, of.settings.seed)
             clusters = k_means(of.passes, embedding, settings)
-            self.model_ = self._model(of, np.column_stack([V, s]), None)
+            M = clusters.centres
+            W = 2 * V @ M.T - np.outer(s, (M * M).sum(axis=1))
+            self.model_ = self._model(of, W, None, classes=tuple(range(k)))
             self.eigenvalues_, self.kernel_ = pairs.values[:found], of.settings.kernel
-            self._centres = clusters.centres
-            near = NearestCentres(embedding, clusters.centres)
-            self.labels_ = self.predict(X) if is_lazy(X) else of.passes.values(near)
+            self.labels_ = self.predict(X) if is_lazy(X) else of.passes.values(_Labels(of.features, W))
         return self
 
     def predict(self, X: Any) -> Any:
         """Return the clusters (n,) int32 of rows: NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
         check_is_fitted(self, "model_")
-        return self._apply_rows(X, _Labels(self.kernel_, self._centres), np.empty(0, np.int32))
-
-    def save(self, path: Any) -> None:
-        """Raise ModelError: the labels are no sums of kernel values, and the format of models has only those."""
-        del path
-        raise ModelError(
-            "a SpectralClustering cannot be saved: its labels are not decided by sums of kernel values, which models "
-            "have; save the labels, or fit and save a KernelKMeans"
-        )
+        return self._apply(X, codes, np.empty(0, np.int32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,16 +157,14 @@ class _DegreeScaled:
 
 @dataclass(frozen=True, eq=False)
 class _Labels:
-    """The nearest centres of rows, whose eigenvectors and degrees a model gives."""
+    """The output of the largest value ``phi(x)^T W`` (k,) for each row, (m,) int32."""
 
-    kernel: Kernel
-    centres: FloatArray
+    features: FeatureMap
+    W: FloatArray
 
-    def __call__(self, model: KernelModel, X: Any, threads: int | None) -> HostArray:
-        found = np.empty(X.shape[0], np.int32)
-        for part in slices(X.shape[0], BLOCK):
-            rows = model.scaling.apply(X[part], model.points.dtype)
-            scores = model.scores(rows, scaled=True, threads=threads).astype(np.float64)
-            degree = np.maximum(scores[:, -1], self.kernel.diagonal(rows))
-            found[part] = nearest(scores[:, :-1] / degree[:, None], self.centres)[0]
-        return found
+    def __call__(self, rows: Rows, part: slice) -> HostArray:
+        found = []
+        for phi, _, _ in self.features.blocks(rows, part):
+            xp = namespace_of(phi)
+            found.append(to_host((phi.astype(np.float64, copy=False) @ xp.asarray(self.W)).argmax(axis=1)))
+        return np.concatenate(found).astype(np.int32)

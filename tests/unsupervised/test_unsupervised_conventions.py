@@ -24,7 +24,7 @@ from daskkern import (
     RandomFeatures,
     SpectralClustering,
 )
-from daskkern.errors import DaskkernError, ModelError
+from daskkern.errors import DaskkernError
 
 ESTIMATORS = [
     KernelPCA(n_components=3),
@@ -145,21 +145,26 @@ def test_frames_keep_their_names(estimator: Any, X: np.ndarray) -> None:
         _outputs(fitted, frame[["b", "a", "c"]])
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS[:1] + ESTIMATORS[2:], ids=NAMES[:1] + NAMES[2:])
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
 def test_a_saved_model_gives_the_same_without_the_estimator(estimator: Any, X: np.ndarray, tmp_path: Path) -> None:
     fitted = clone(estimator).fit(X)
     fitted.save(tmp_path / "model.zarr")
     predicted = daskkern.load(tmp_path / "model.zarr").predict(X)
-    name = {"KernelPCA": "transform", "KernelKMeans": "predict", "OneClassSVM": "decision_function"}
+    name = {"KernelPCA": "transform", "OneClassSVM": "decision_function"}
+    name |= dict.fromkeys(("KernelKMeans", "SpectralClustering"), "predict")
     ours = getattr(fitted, name.get(type(estimator).__name__, "score_samples"))(X)
     ours = np.exp(ours) if isinstance(estimator, KernelDensity) else ours
     np.testing.assert_allclose(predicted, ours, rtol=1e-8, atol=1e-10)
 
 
-def test_spectral_clusters_say_why_they_cannot_be_saved(X: np.ndarray, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="fit and save a KernelKMeans"):
-        SpectralClustering(3).fit(X).save(tmp_path / "model.zarr")
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("basis", ["auto", LANDMARKS])
+def test_saved_spectral_clusters_of_any_number(k: int, basis: Any, X: np.ndarray, tmp_path: Path) -> None:
+    fitted = SpectralClustering(k, "gaussian:0.5", basis=basis).fit(X)
+    fitted.save(tmp_path / "model.zarr")
+    np.testing.assert_array_equal(fitted.predict(X), fitted.labels_)
+    np.testing.assert_array_equal(daskkern.load(tmp_path / "model.zarr").predict(X), fitted.labels_)
+    assert len(np.unique(fitted.labels_)) == k
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
