@@ -128,15 +128,15 @@ class PeerTransport:
             return False
 
     async def _somebody_computes(self, missing: Sequence[int]) -> bool:
-        asked, asking = {self.rank}, set(missing)
+        queried, asking = {self.rank}, set(missing)
         while asking:
             answers = await asyncio.gather(*(self._waits_for(rank) for rank in sorted(asking)))
             if any(answer is None for answer in answers):
                 return False
             if any(not answer for answer in answers):
                 return True
-            asked |= asking
-            asking = {rank for answer in answers for rank in answer or ()} - asked
+            queried |= asking
+            asking = {rank for answer in answers for rank in answer or ()} - queried
         return False
 
     async def _waits_for(self, rank: int) -> list[int] | None:

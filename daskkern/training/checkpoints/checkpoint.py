@@ -124,8 +124,8 @@ def open_checkpoint(location: str) -> zarr.Group | None:
         raise StoreError(f"{location} holds {group.attrs.get('format', 'another Zarr group')!r}, not a checkpoint")
     if group.attrs.get("version", VERSION) not in _READ:
         raise StoreError(
-            f"the checkpoint {location} has version {group.attrs.get('version')!r}, this daskkern reads {_READ[0]} and {_READ[1]}; "
-            "resume with the daskkern that wrote it, or remove it"
+            f"the checkpoint {location} has version {group.attrs.get('version')!r}, this daskkern reads "
+            f"{_READ[0]} and {_READ[1]}; resume with the daskkern that wrote it, or remove it"
         )
     return group if "format" in group.attrs else None
 
