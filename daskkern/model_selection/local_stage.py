@@ -22,6 +22,7 @@ from daskkern.training.run.settings import FitSettings
 LEAF_ROWS = 2000
 LEAST_ROWS = 6 * LEAF_ROWS
 """Rows from which models in leaves are tried."""
+_TREES = 3  # rows near a cut of one tree have neighbours on both sides in another
 _MOST_ROWS = 40_000  # beyond which 10,000 landmarks learn little more
 _LEAST_RATIO = 0.5  # of the loss of all rows to that of the sampled ones
 
@@ -45,6 +46,8 @@ def compare_local(
     leaf_rows: int = LEAF_ROWS,
 ) -> tuple[FitCandidate, str] | None:
     """Return the model in leaves that is better than the best one of the whole space, and why; None where none is.
+
+    Leaves of one tree are compared; the fit to all rows averages three.
 
     The loss of the model of the whole space is that of sampled rows; what it would be with all rows is extrapolated by
     the power law between a quarter of the sample and all of it.
@@ -101,7 +104,7 @@ def _fit(one: LocalCandidate, base: FitSettings, leaf_rows: int) -> FitCandidate
         one.name,
         base,
         loss=parse_loss("squared"),
-        basis=LocalRows(leaf_rows),
+        basis=LocalRows(leaf_rows, n_trees=_TREES),
         solver=parse_solver("auto", "local rows"),
         scale=one.candidate.scale,
         learn_features=None,

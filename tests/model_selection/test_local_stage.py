@@ -75,5 +75,5 @@ def test_leaves_are_chosen_where_rows_nearby_say_more(kind: str) -> None:
     assert [row.method for row in log.rows] == ["fit", "fit", "leaves"]
     assert (found is not None) == (kind == "detailed")
     if found is not None:
-        assert found[0].settings.basis == LocalRows(LEAF)
+        assert found[0].settings.basis == LocalRows(LEAF, n_trees=3)
         assert found[0].settings.kernel == kernel
