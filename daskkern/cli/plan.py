@@ -22,6 +22,7 @@ from daskkern.training.planning.suggestions import fits, largest_batch
 from daskkern.training.planning.timing import Stage, TimePlan, estimate
 from daskkern.training.planning.worker_resources import check_resources, resources_of
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.learned_metric import candidate_count, learning_costs
 from daskkern.training.setup.scaling import learn_scaling, with_scaling
 from daskkern.training.setup.shared import fewer_columns
 
@@ -71,7 +72,11 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
         say("no time estimate: the fit runs on a GPU, which is not measured")
         return
     sweeps = (settings.solver.sweeps(1, settings.loss), settings.solver.sweeps(2, settings.loss))
-    time = estimate(found.plan, found.rates, settings.max_epochs, not found.plan.kept_wanted, sweeps)
+    assert sizes is not None
+    learning = learning_costs(settings, source.info, sizes.n, sizes.d, sizes.c)
+    stored = not found.plan.kept_wanted
+    count = candidate_count(settings)
+    time = estimate(found.plan, found.rates, settings.max_epochs, stored, sweeps, learning, count)
     _show_time(time, settings.max_epochs)
     say(
         f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "

@@ -19,7 +19,8 @@ from daskkern.kernels.rows import module_of
 
 TILE_ELEMENTS = 1 << 24
 """Numbers of the gradients that are held at once: 128 MiB."""
-_TILES = 4  # of rows whose gradients are held at once: as many threads compute them
+TILES = 4
+"""Tiles of rows whose gradients are held at once: as many threads compute them."""
 _COLUMNS = 512  # of a product of gradients that one thread computes
 
 
@@ -99,9 +100,9 @@ def add_outer_products(
     """
     xp = module_of(X)
     c, d = function.coef.shape[1], X.shape[1]
-    step = max(1, min(TILE_ROWS if xp is np else TILE_ELEMENTS, TILE_ELEMENTS // (_TILES * c * d)))
+    step = max(1, min(TILE_ROWS if xp is np else TILE_ELEMENTS, TILE_ELEMENTS // (TILES * c * d)))
     root = None if counts is None else xp.sqrt(xp.asarray(counts, np.float64))
-    for group in slices(X.shape[0], _TILES * step):
+    for group in slices(X.shape[0], TILES * step):
         J = xp.empty((group.stop - group.start, c, d))
 
         def one(part: slice, J: Array = J, start: int = group.start) -> None:

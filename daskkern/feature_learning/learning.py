@@ -16,6 +16,7 @@ import numpy as np
 from daskkern.arrays import FloatArray
 from daskkern.backend.namespace import to_host
 from daskkern.backend.random import generator
+from daskkern.feature_learning.costs import FEW_ROWS, FOLDS
 from daskkern.feature_learning.held_out import row_losses
 from daskkern.feature_learning.metric import rank_for
 from daskkern.feature_learning.pending import PendingMetric
@@ -23,7 +24,6 @@ from daskkern.feature_learning.settings import FeatureLearning
 from daskkern.feature_learning.trials import Candidate, Round, TrainingSample, Trial
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 
-_FOLDS, _FEW_ROWS = 3, 2500
 _HELD_OUT = 0.2
 _BETTER, _ROUNDING = 0.03, 1e-6
 _STEPS, _MOST_STEPS = (0.5, 2.0), 3  # factors of the length scale, and how often each is applied
@@ -96,7 +96,7 @@ class _Pair:
         """Return one pair, or three folds of few rows."""
         m = sample.y.shape[0]
         order = generator(seed, _DRAW).permutation(m)
-        cuts = np.array_split(order, _FOLDS) if m <= _FEW_ROWS else [order[: round(_HELD_OUT * m)]]
+        cuts = np.array_split(order, FOLDS) if m <= FEW_ROWS else [order[: round(_HELD_OUT * m)]]
         parts = [(sample.rows(np.setdiff1d(order, cut)), sample.rows(np.sort(cut))) for cut in cuts]
         return [cls(fitted, held, to_host(held.shares)) for fitted, held in parts]
 

@@ -12,7 +12,9 @@ MOST_SQUARE = 2048
 """Features up to which M (d, d) is made; beyond, its product with random directions."""
 _MOST_NUMBERS = MOST_RANK * MOST_SQUARE  # of a factor whose rank is not given: a kernel keeps it as Python's numbers
 _LEAST_RANK = 8
-_MORE, _DIRECTIONS = 16, 74  # directions beyond the rank, and the stream that they are drawn from
+MORE = 16
+"""Directions beyond the rank that M is multiplied with."""
+_DIRECTIONS = 74  # the stream that they are drawn from
 _LEAST_WEIGHT = 1e-4  # of the largest: a feature that never counts could not be told from one that is constant
 _LEAST_VALUE = 1e-6  # of the largest eigenvalue of M
 
@@ -79,7 +81,7 @@ def directions_for(d: int, rank: int, seed: int, known: FloatArray | None = None
 
     The first span `known` (d, k), where leading directions of M are known approximately; the others are random.
     """
-    r = min(d, rank + _MORE)
+    r = min(d, rank + MORE)
     drawn = generator(seed, _DIRECTIONS).standard_normal((d, r))
     if known is not None:
         drawn[:, : min(r, known.shape[1])] = known[:, -r:]

@@ -116,6 +116,11 @@ def test_plan_shows_the_memory_of_a_rank(stores, capfd):
     assert code == 0
     assert "together" in out
     assert "budget" in out
+    assert "learned features" not in out
+    learn = ("--learn-features", "diagonal", "--set", "learn_features.n_rows=all")
+    code, out, _ = run(capfd, "plan", stores[0], "--landmarks", 50, "--workers", 2, *learn)
+    assert code == 0
+    assert "learned features" in out
     code, _, err = run(capfd, "plan", stores[0], "--memory", "1MB")
     assert code == 1
     assert "budget is 1 MB" in err

@@ -9,6 +9,7 @@ from daskkern.backend.devices import gpus
 from daskkern.cluster.connect.local import Pool
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
+from daskkern.feature_learning.passes import block_rows
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.row_source import RowSource
@@ -17,7 +18,7 @@ from daskkern.training.planning.memory_plan import LIMIT_SHARE, FitSizes, Memory
 from daskkern.training.run.job import check_settings
 from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.learned_metric import learning_bytes
+from daskkern.training.setup.learned_metric import learning_costs
 from daskkern.training.setup.penalty import penalty_bytes
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.projections import with_factor
@@ -202,11 +203,16 @@ def _choosing_bytes(source: RowSource, settings: FitSettings, summary: PreparedS
     return selector.working_bytes(summary.n, summary.p, numbers_per_row(source), itemsize)
 
 
-def _deciding_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary) -> int:
+def _deciding_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary, threads: int) -> int:
     """Return the bytes of what rows decide before the spectrum: kernel and penalty, and the metric of the kernel."""
-    width, learning = numbers_per_row(source), settings.learn_features
+    width = numbers_per_row(source)
     chosen = penalty_bytes(summary.n, summary.p, summary.n_outputs, width, source.info, settings)
-    return chosen if learning is None else max(chosen, learning_bytes(summary.n, width, learning))
+    costs = learning_costs(settings, source.info, summary.n, width, summary.n_outputs)
+    if costs is None:
+        return chosen
+    block = block_rows(source.open(settings.dtype)) if costs.learning.of_all_rows else 0
+    itemsize = np.dtype(settings.dtype).itemsize
+    return max(chosen, costs.sample_bytes(threads), costs.pass_bytes(block, itemsize, threads))
 
 
 def most_window_rows(plan: BatchPlan | SweepPlan) -> int:
@@ -257,7 +263,7 @@ def plan_for(
             explicit=settings.basis.is_explicit,
             mapped=settings.basis.is_mapped,
             choosing=_choosing_bytes(source, settings, summary),
-            penalty=_deciding_bytes(source, settings, summary),
+            penalty=_deciding_bytes(source, settings, summary, threads),
             reshuffle=summary.reshuffle,
             leaf_rows=settings.basis.leaf_size or 0,
         ),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from daskkern.feature_learning.costs import LearningCosts
 from daskkern.linalg import group_count
 from daskkern.solvers.costs.columns import entry_ns
 from daskkern.solvers.costs.sizes import FitSizes
@@ -15,6 +16,7 @@ _COLLECTIVE_S = 1e-3  # two ranks on one host that compute in between: not measu
 _CALLS = 10  # products of a step that are too small to take any time but that of the call
 _GAIN = 0.8  # blocks go to disk when reading back costs less than this share of computing again
 _READERS = 2
+_WIDE = 2.0  # a kernel value in float64, in units of one in float32
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class TimePlan:
-    """Set-up, first epoch, each later epoch; `batch` is the expected number of rows of a batch."""
+    """Feature learning where there is some, set-up, first epoch, each later epoch.
+
+    `batch` is the expected number of rows of a batch.
+    """
 
     stages: tuple[Stage, ...]
     total: float
@@ -36,16 +41,50 @@ class TimePlan:
 
 
 def estimate(
-    plan: MemoryPlan, rates: Rates, epochs: int, stored: bool = False, sweeps: tuple[int, int] = (1, 1)
+    plan: MemoryPlan,
+    rates: Rates,
+    epochs: int,
+    stored: bool = False,
+    sweeps: tuple[int, int] = (1, 1),
+    learning: LearningCosts | None = None,
+    candidates: int = 1,
 ) -> TimePlan:
     """Return the time of a fit of `epochs` epochs. `stored` is Nystrom-SGD with its features on disk.
 
-    `sweeps` are the passes over the rows of the first epoch, and of each later one.
+    `sweeps` are the passes over the rows of the first epoch, and of each later one. `learning` is what feature learning
+    takes for each of so many `candidates`; with it, a stage comes first.
     """
     assert plan.sizes is not None
-    if plan.sizes.costs.by_rows:
-        return _by_rows(plan, plan.sizes, rates, epochs, sweeps)
-    z = _with_batch(plan.sizes, rates.batch)
+    time = _fitting(plan, plan.sizes, rates, epochs, stored, sweeps)
+    if learning is None:
+        return time
+    first = learning_stage(plan.sizes, rates, learning, candidates)
+    return TimePlan((first, *time.stages), first.seconds + time.total, time.batch)
+
+
+def learning_stage(z: FitSizes, rates: Rates, learning: LearningCosts, candidates: int) -> Stage:
+    """Return the time of feature learning, at most: all rounds of all candidates, and the pass over all rows.
+
+    Trials are made in float64, where a kernel value takes about twice as long, by one rank; the pass in the dtype of
+    the fit, by all.
+    """
+    trials = _WIDE * learning.sample_entries() * rates.block_ns * 1e-9 + learning.sample_flops() / rates.flops64
+    gradients = learning.pass_entries() * rates.block_ns * 1e-9 + learning.pass_flops() / rates.flops64 * z.itemsize / 8
+    parts = [("trials on sampled rows", candidates * trials), ("reading the sample", rates.sample_s(z, learning.m))]
+    rows = 0.0
+    if learning.learning.of_all_rows:
+        parts.append(("gradients at all rows", gradients / z.ranks))
+        rows = z.n / z.ranks * rates.row_s
+    return _stage("learned features", parts, rows, 0.0, z.threads)
+
+
+def _fitting(
+    plan: MemoryPlan, sizes: FitSizes, rates: Rates, epochs: int, stored: bool, sweeps: tuple[int, int]
+) -> TimePlan:
+    """Return the time of a fit whose kernel is known."""
+    if sizes.costs.by_rows:
+        return _by_rows(plan, sizes, rates, epochs, sweeps)
+    z = _with_batch(sizes, rates.batch)
     keeps = bool(plan.kept or plan.disk) and not stored
     write = z.blocks_bytes / rates.disk.write if plan.disk and rates.disk is not None else 0.0
     read_back = z.blocks_bytes / rates.disk.read if plan.disk and rates.disk is not None else 0.0

@@ -27,12 +27,11 @@ from daskkern.feature_learning import (
     TrainingSample,
     learn_kernel,
 )
-from daskkern.feature_learning.gradients import TILE_ELEMENTS
+from daskkern.feature_learning.costs import LearningCosts
 from daskkern.feature_learning.metric import MOST_SQUARE, median_of
 from daskkern.feature_learning.passes import mean_outer_product
-from daskkern.feature_learning.ridge import BLOCK_ROWS
 from daskkern.kernels import AutoKernel, Kernel, RadialKernel, ScaledDistanceKernel
-from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.penalty import encoded
@@ -195,7 +194,9 @@ def _learned(
     if not sample.y.any():
         return None
     weight = sample.weight
-    xp = namespace_with(settings.device, learning_bytes(len(sample.y), sample.X.shape[1], learning))
+    (m, d), c = sample.X.shape, sample.y.shape[1]
+    costs = LearningCosts(m, d, d, c, learning, full=learning.metric != "diagonal")
+    xp = namespace_with(settings.device, costs.sample_bytes(1))
     try:
         X = to_device(sample.X, xp)
         placed = TrainingSample(X, xp.asarray(sample.y), None if weight is None else xp.asarray(weight), sample.labels)
@@ -228,11 +229,37 @@ def _kinds(kernel: ScaledDistanceKernel, learning: FeatureLearning, X: Array) ->
     return [learning.metric == "diagonal" or not takes_full]
 
 
-def learning_bytes(n_rows: int, width: int, learning: FeatureLearning) -> int:
-    """Return the bytes that learning a metric takes for rows of `width` numbers."""
-    m, p = min(n_rows, learning.n_sampled), min(n_rows, learning.n_landmarks)
-    square = 0 if learning.metric == "diagonal" else min(width, MOST_SQUARE) ** 2
-    return 8 * (3 * m * (width + 16) + 6 * p * p + 3 * BLOCK_ROWS * p + 4 * square + 4 * TILE_ELEMENTS)
+def learning_costs(settings: FitSettings, info: SourceInfo, n_rows: int, width: int, c: int) -> LearningCosts | None:
+    """Return what the settings' feature learning takes; None without one.
+
+    Parameters
+    ----------
+    settings : FitSettings
+    info : SourceInfo
+    n_rows : int
+        Training rows.
+    width : int
+        Numbers that a row takes.
+    c : int
+        Outputs of the fit.
+    """
+    learning = settings.learn_features
+    if learning is None:
+        return None
+    dense = info.n_stored is None and isinstance(settings.kernel, RadialKernel)
+    full = dense and (learning.metric == "full" or (learning.metric == "auto" and info.n_features <= MOST_SQUARE))
+    # A regression has a score for each class, where the loss of the fit may have fewer.
+    classes = len(info.classes) if info.classes is not None and len(info.classes) > 2 else 0
+    return LearningCosts(n_rows, info.n_features, width, max(1, c, classes), learning, full)
+
+
+def candidate_count(settings: FitSettings) -> int:
+    """Return the most kernels and kinds of metric that are tried."""
+    learning = settings.learn_features
+    if learning is None:
+        return 0
+    kernels = 2 if isinstance(settings.kernel, AutoKernel) else 1
+    return kernels + 1 if learning.metric == "auto" else kernels
 
 
 def _described(found: LearnedKernel, shape: tuple[int, ...]) -> str:

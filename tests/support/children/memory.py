@@ -10,9 +10,15 @@ import scipy.sparse
 from daskkern.backend.communicator import SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, library_threads
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
+from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import FeatureRows, is_sparse
+from daskkern.data.rows.subset import RowsWithout
 from daskkern.data.schema.schema import Scaling
 from daskkern.events import silent
+from daskkern.feature_learning import Candidate, FeatureLearning, TrainingSample, learn_kernel
+from daskkern.feature_learning.costs import LearningCosts
+from daskkern.feature_learning.gradients import FittedFunction, OuterProduct
+from daskkern.feature_learning.passes import block_rows, mean_outer_product
 from daskkern.kernels import Laplacian, Placement
 from daskkern.linalg import column_blocks, distributed_factor
 from daskkern.losses import Loss, Squared, SquaredHinge
@@ -145,6 +151,34 @@ def factor() -> tuple[int, int]:
     return _growth(lambda: make(p), lambda: make(60)), stays + passes
 
 
+def _learn(n: int, d: int, c: int, learning: FeatureLearning) -> tuple[int, int]:
+    """Learn a metric from rows in memory. They are copied, as the set-up of a fit reads them."""
+    X = np.random.default_rng(0).standard_normal((n, d))
+    y = np.repeat(np.sin(2 * X[:, :1]), c, axis=1)
+    full = learning.metric == "full"
+
+    def learn(m: int) -> object:
+        sample = TrainingSample(X[:m].copy(), y[:m].copy(), None)
+        return learn_kernel([Candidate(KERNEL, 1.0, not full)], sample, learning, 0)
+
+    costs = LearningCosts(n, d, d, c, learning, full)
+    return _growth(lambda: learn(n), lambda: learn(60)), costs.sample_bytes(THREADS)
+
+
+def learn_pass() -> tuple[int, int]:
+    n, d, c, p = 60_000, 300, 2, 500
+    learning = FeatureLearning("full", n_rows="all", n_landmarks=p)
+    rows = ArrayRows(_rows(n, d).astype(np.float64), np.zeros((n, c)))  # blocks are cast to float32
+
+    def summed(m: int) -> object:
+        function = FittedFunction(KERNEL, np.array(rows.read(0, p).X, np.float64), np.ones((p, c)))
+        few = RowsWithout(rows, np.arange(m, n)) if m < n else rows
+        return mean_outer_product(function, OuterProduct(), few, lambda _: None, SerialCommunicator(), np)
+
+    planned = LearningCosts(n, d, d, c, learning, full=True).pass_bytes(block_rows(rows), 4, THREADS)
+    return _growth(lambda: summed(n), lambda: summed(600)), planned
+
+
 def _fit(
     basis: BasisSpec,
     solver: Solver[object],
@@ -201,6 +235,10 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "left_dense_csr": left_dense_csr,
     "spectrum": spectrum,
     "factor": factor,
+    "learn_outputs": lambda: _learn(6000, 4, 4000, FeatureLearning("diagonal", n_landmarks=100, n_iter=1)),
+    "learn_full": lambda: _learn(4000, 600, 1, FeatureLearning("full", n_landmarks=300, n_iter=2)),
+    "learn_wide": lambda: _learn(1500, 4000, 1, FeatureLearning("full", rank=16, n_landmarks=200, n_iter=1)),
+    "learn_pass": learn_pass,
     "fit_landmarks": lambda: _fit(Landmarks(1600), EigenPro(), keep="never"),
     "fit_landmarks_kept": lambda: _fit(Landmarks(1600), EigenPro()),
     "fit_landmarks_on_disk": lambda: _fit(Landmarks(1600), EigenPro(), keep="disk"),
