@@ -1,6 +1,5 @@
 """Metrics that a fit learns: what they gain, what a model records of them, and what is refused."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,7 @@ from daskkern.cli.options.fit_options import FitRequest
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import AutoKernel, Gaussian, Laplacian
-from daskkern.solvers import EigenPro
-from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.setup.learned_metric import candidates
-from tests.support.fits import toy_settings, toy_source
 
 N = 900
 SMALL = FeatureLearning(n_iter=3, n_landmarks=150)
@@ -161,16 +156,6 @@ def test_the_metric_is_the_same_on_any_number_of_ranks(workers: int, request: py
     shared = KernelRegressor(client=request.getfixturevalue(f"client{workers}"), **few).fit(X, y)
     assert shared.model_.kernel == alone.model_.kernel
     np.testing.assert_allclose(shared.predict(X), alone.predict(X), atol=1e-3)
-
-
-def test_the_plan_counts_the_memory() -> None:
-    source, settings = toy_source(), toy_settings(Landmarks(40), EigenPro())
-    assert isinstance(source, ArraySource)
-    plain, learned = (
-        upper_bound_plan(source, changed, 1, 1, 1 << 34).total
-        for changed in (settings, replace(settings, learn_features=FeatureLearning()))
-    )
-    assert learned > plain + (400 << 20)
 
 
 @pytest.mark.parametrize(
