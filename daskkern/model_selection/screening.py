@@ -30,7 +30,7 @@ def screened(
     """Return the kernels that are left, and the sample on which they were compared last.
 
     First come the kernels with each scaling, then the best ones with other length scales, then with learned metrics,
-    all on one sample; at last the three best on a larger one.
+    all on one sample; at last the best of three kernels on a larger one.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def screened(
     if not found or m < 2 * sample.n_rows or not log.budget.allows(_KEPT * growth * log.pace["ridge"] + reserved):
         return found, drawn
     larger = draw(m)
-    again = _compared(log, [candidate for candidate, _ in found[:_KEPT]], larger, growth)
+    again = _compared(log, [candidate for candidate, _ in of_each_kernel(found)[:_KEPT]], larger, growth)
     return (again, larger) if again else (found, drawn)
 
 
@@ -74,6 +74,14 @@ def two_kinds(ranked: Ranked) -> Ranked:
     first = ranked[0][0]
     others = [pair for pair in ranked if (pair[0].kernel, pair[0].metric) != (first.kernel, first.metric)]
     return [ranked[0], *others[:1]]
+
+
+def of_each_kernel(ranked: Ranked) -> Ranked:
+    """Return the best candidate of each kernel first, then the others: variants of one kernel are good by the same
+    chance of a sample."""
+    best = {pair[0].kernel: pair for pair in reversed(ranked)}
+    leading = [pair for pair in ranked if best[pair[0].kernel] is pair]
+    return leading + [pair for pair in ranked if best[pair[0].kernel] is not pair]
 
 
 def _with_metrics(ranked: Ranked, sample: SearchSample) -> list[KernelCandidate]:

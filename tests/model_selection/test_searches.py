@@ -10,10 +10,13 @@ from daskkern.errors import DataError
 from daskkern.estimators.array_inputs import array_source
 from daskkern.events import Event, StageFinished
 from daskkern.model_selection import Budget, ClusterRunner, SearchResult, search
-from daskkern.model_selection.candidates import FitCandidate
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
 from daskkern.model_selection.fit_trials import try_fit
 from daskkern.model_selection.fits import DEFAULT
+from daskkern.model_selection.held_out import HeldOut
+from daskkern.model_selection.ridge_trials import RidgeOutcome
 from daskkern.model_selection.samples import draw_sample
+from daskkern.model_selection.screening import of_each_kernel
 from daskkern.training.feeding.sources import ArraySource
 from tests.support.cluster import local_cluster
 from tests.support.searches import class_source, classes_by_one_feature, number_source, usual
@@ -81,3 +84,10 @@ def test_rows_with_gaps_are_refused_as_by_a_fit() -> None:
     source.X[3, 2] = np.nan
     with pytest.raises(DataError, match="NaN"):
         _search(source)
+
+
+def test_the_larger_sample_compares_the_best_of_several_kernels() -> None:
+    outcome = RidgeOutcome(HeldOut(np.ones(2), np.ones(2), np.full(2, 0.5)), 1e-3, 10, (), 0.0)
+    names = ["gaussian", "gaussian", "laplacian", "gaussian", "laplacian", "matern32"]
+    ranked = [(KernelCandidate(name, float(k), None), outcome) for k, name in enumerate(names)]
+    assert [candidate.times for candidate, _ in of_each_kernel(ranked)] == [0.0, 2.0, 5.0, 1.0, 3.0, 4.0]
