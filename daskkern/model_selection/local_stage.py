@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daskkern.basis import LocalRows
-from daskkern.kernels import ScaledDistanceKernel
+from daskkern.feature_learning import FeatureLearning
+from daskkern.kernels import L1Laplacian, RadialKernel, ScaledDistanceKernel
 from daskkern.losses import parse_loss
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit
 from daskkern.model_selection.fit_trials import FitOutcome, try_fit
@@ -29,17 +30,18 @@ _LEAST_RATIO = 0.5  # of the loss of all rows to that of the sampled ones
 
 @dataclass(frozen=True, eq=False)
 class LocalCandidate:
-    """Exact ridge regression in leaves with a kernel."""
+    """Exact ridge regression in leaves with a kernel; `plain` is the kernel without its learned metric."""
 
     name: str
     candidate: KernelCandidate
     kernel: ScaledDistanceKernel
+    plain: ScaledDistanceKernel
 
 
 def compare_local(
     log: TrialLog,
     best: FitCandidate,
-    kernels: list[tuple[KernelCandidate, ScaledDistanceKernel]],
+    kernels: list[tuple[KernelCandidate, ScaledDistanceKernel, ScaledDistanceKernel]],
     base: FitSettings,
     n_rows: int,
     draw: Callable[[], tuple[DenseSample, DrawnSample]],
@@ -47,7 +49,8 @@ def compare_local(
 ) -> tuple[FitCandidate, str] | None:
     """Return the model in leaves that is better than the best one of the whole space, and why; None where none is.
 
-    Leaves of one tree are compared; the fit to all rows averages three.
+    Leaves of one tree are compared; the fit to all rows averages three, and learns its metric from more rows than a
+    search has: models in leaves have rows enough for small gains of it.
 
     The loss of the model of the whole space is that of sampled rows; what it would be with all rows is extrapolated by
     the power law between a quarter of the sample and all of it.
@@ -57,8 +60,8 @@ def compare_local(
     log : TrialLog
     best : FitCandidate
         Of the whole space.
-    kernels : list of (KernelCandidate, ScaledDistanceKernel)
-        As fits use them.
+    kernels : list of (KernelCandidate, ScaledDistanceKernel, ScaledDistanceKernel)
+        As fits use them, and without a learned metric.
     base : FitSettings
     n_rows : int
         All training rows.
@@ -74,7 +77,8 @@ def compare_local(
     if len(found) < 2:
         return None
     ratio = _extrapolated(found[0].held, found[1].held, len(dense.spread.fitted), n_rows)
-    locals_ = [LocalCandidate(f"{one.name}, in leaves of {leaf_rows:,} rows", one, kernel) for one, kernel in kernels]
+    where = f"in leaves of {leaf_rows:,} rows"
+    locals_ = [LocalCandidate(f"{one.name}, {where}", one, kernel, plain) for one, kernel, plain in kernels]
     done = log.run("leaves", _try_local, locals_, drawn, dense.leaves, len(dense.leaves), together=True)
     expected = replace(found[1].held, losses=ratio * found[1].held.losses, errors=ratio * found[1].held.errors)
     better = [(one, outcome) for one, outcome in done if outcome.held.is_better(expected)]
@@ -99,13 +103,16 @@ def _extrapolated(quarter: HeldOut, whole: HeldOut, n_fitted: int, n_rows: int) 
 
 
 def _fit(one: LocalCandidate, base: FitSettings, leaf_rows: int) -> FitCandidate:
+    learning = None
+    if isinstance(one.plain, RadialKernel | L1Laplacian):
+        learning = FeatureLearning("diagonal" if one.candidate.metric == "none" else one.candidate.metric)
     return named_fit(
-        one.kernel,
+        one.kernel if learning is None else one.plain,
         one.name,
         base,
         loss=parse_loss("squared"),
         basis=LocalRows(leaf_rows, n_trees=_TREES),
         solver=parse_solver("auto", "local rows"),
         scale=one.candidate.scale,
-        learn_features=None,
+        learn_features=learning,
     )

@@ -193,8 +193,9 @@ class _Search:
             dense = self.log.runner.apply(dense_sample, self.source, *arguments)
             return dense, DrawnSample(dense.sample, self.log.runner.share(dense.sample))
 
-        pairs = [(one, kernel) for one, _, kernel in kernels]
-        return compare_local(self.log, best, pairs, self.settings, self.source.info.n_rows, draw)
+        plain = [one.resolved(sample.scaled(one.scale)) for one, _, _ in kernels]
+        known = [(one, kernel, other) for (one, _, kernel), other in zip(kernels, plain, strict=True)]
+        return compare_local(self.log, best, known, self.settings, self.source.info.n_rows, draw)
 
     def _size(self, n: int) -> tuple[int, int]:
         """Return how many rows fits are compared on, and in how many folds: fewer where time is short."""

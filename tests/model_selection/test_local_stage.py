@@ -7,6 +7,7 @@ from daskkern.arrays import HostArray
 from daskkern.basis import LocalRows
 from daskkern.estimators.array_inputs import array_source
 from daskkern.events import silent
+from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import ScaledDistanceKernel
 from daskkern.model_selection import Budget, LocalRunner
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
@@ -66,7 +67,7 @@ def test_leaves_are_chosen_where_rows_nearby_say_more(kind: str) -> None:
     found = compare_local(
         log,
         FitCandidate("defaults", base, base),
-        [(PLAIN, kernel)],
+        [(PLAIN, kernel, kernel)],
         base,
         N,
         lambda: (dense, DrawnSample(dense.sample, dense.sample)),
@@ -77,3 +78,4 @@ def test_leaves_are_chosen_where_rows_nearby_say_more(kind: str) -> None:
     if found is not None:
         assert found[0].settings.basis == LocalRows(LEAF, n_trees=3)
         assert found[0].settings.kernel == kernel
+        assert found[0].settings.learn_features == FeatureLearning("diagonal")
