@@ -1,0 +1,86 @@
+"""The batch scripts of Slurm with programs in the place of Slurm's, Dask's and daskkern's: keys, signals, requeues."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import wait_until
+from tests.support.deploy_files import DEPLOY
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="apt-get install openssl")
+SCRIPTS = ("fit-cpu.sbatch", "fit-gpu.sbatch")
+_SAYS = 'echo "$(basename "$0") $*" >> "$SAID"\n'
+_FIT = f"""
+[ "$1" = doctor ] && {{ grep -q "^srun" "$SAID" && grep -q "^dask" "$SAID"; exit $?; }}
+for word in "$@"; do case "$last" in --tls-key) stat -c "key %a" "$word" >> "$SAID";
+  openssl verify -CAfile "$(dirname "$word")/cert.pem" "$(dirname "$word")/cert.pem" >> "$SAID";; esac; last=$word; done
+[ "$WAITS" ] || exit 0
+exec {shutil.which("python3") or "python3"} -c '
+import os, signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+open(os.environ["SAID"], "a").write("begun\\n")
+time.sleep(60)'
+"""
+
+
+def job(name: str, folder: Path, *options: str, **more: str) -> tuple[list[str], dict[str, str]]:
+    for program, text in (("dask", ""), ("srun", ""), ("scontrol", ""), ("daskkern", _FIT)):
+        (folder / program).write_text(f"#!/bin/sh\n{_SAYS}{text}")
+        (folder / program).chmod(0o755)
+    given = {"SLURM_SUBMIT_DIR": str(folder), "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "8", "WAITS": ""}
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "SAID": str(folder / "said"), **given, **more}
+    return ["bash", str(DEPLOY / "slurm" / name), "s.zarr", "m.zarr", *options], environment
+
+
+def said(folder: Path, program: str) -> list[str]:
+    lines = (folder / "said").read_text().splitlines() if (folder / "said").exists() else []
+    return [line for line in lines if line.startswith(program)]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_process_of_a_job_is_encrypted_with_a_key_that_only_its_user_can_read(name: str, tmp_path: Path) -> None:
+    words, environment = job(name, tmp_path)
+    subprocess.run(words, env=environment, capture_output=True, check=True)
+    for program in ("dask scheduler", "srun"):
+        (started,) = said(tmp_path, program)
+        assert "--protocol tls" in started
+        assert all(option in started for option in ("--tls-ca-file", "--tls-cert", "--tls-key"))
+    assert "--dashboard-address 127.0.0.1:0" in said(tmp_path, "dask scheduler")[0]
+    for started in (*said(tmp_path, "daskkern doctor"), *said(tmp_path, "daskkern fit")):
+        assert all(option in started for option in ("--tls-ca ", "--tls-cert ", "--tls-key "))
+    assert said(tmp_path, "key") == ["key 600"]
+    assert len(said(tmp_path, "/")) == 1  # what openssl says of a certificate that it accepts
+    assert said(tmp_path, "/")[0].endswith("cert.pem: OK")
+    assert not list(tmp_path.glob("daskkern-7*"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_job_near_its_time_limit_saves_its_progress_and_is_requeued(name: str, tmp_path: Path) -> None:
+    text = (DEPLOY / "slurm" / name).read_text()
+    assert "#SBATCH --signal=B:USR1@180\n" in text
+    assert "#SBATCH --requeue\n" in text
+    words, environment = job(name, tmp_path, "--epochs", "2", WAITS="yes")
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: said(tmp_path, "begun"), 60, "the fit")
+        time.sleep(0.2)
+        process.send_signal(signal.SIGUSR1)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said(tmp_path, "scontrol") == ["scontrol requeue 7"]
+    assert "goes on from its checkpoint" in out
+    assert not list(tmp_path.glob("daskkern-7*"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_requeued_job_resumes(name: str, tmp_path: Path) -> None:
+    words, environment = job(name, tmp_path, "--overwrite", "--epochs", "2", SLURM_RESTART_COUNT="1")
+    subprocess.run(words, env=environment, capture_output=True, check=True)
+    (fit,) = said(tmp_path, "daskkern fit")
+    assert fit.endswith(" --resume --epochs 2")
+    assert "--overwrite" not in fit
+    assert said(tmp_path, "scontrol") == []
