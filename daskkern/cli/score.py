@@ -42,7 +42,7 @@ def score_command(model: str, store: str, as_json: bool, details: bool, device: 
     if as_json:
         say_json(score.as_dict())
     else:
-        say(describe(score))
+        say(describe(score, fitted.n_outputs if fitted.task == "multilabel" else 0))
         if details:
             show_details(score)
 
@@ -75,10 +75,11 @@ def predict_command(model: str, store: str, out: str, overwrite: bool, device: s
     say(f"{n_rows:,} predictions are in {out} ({note})")
 
 
-def describe(score: Score) -> str:
-    """Return the score as one line of text."""
+def describe(score: Score, n_labels: int = 0) -> str:
+    """Return the score as one line of text; of rows that have `n_labels` labels each, where that is not 0."""
     if score.accuracy is not None and score.error is not None:
-        line = f"{score.n_rows:,} rows: accuracy {score.accuracy:.2%}, error {score.error:.2%}"
+        which = f" of all {n_labels} labels of a row" if n_labels else ""
+        line = f"{score.n_rows:,} rows: accuracy{which} {score.accuracy:.2%}, error {score.error:.2%}"
         if score.roc_auc is not None:
             line += f", ROC-AUC {score.roc_auc:.4f}"
         if score.log_loss is not None and score.calibration_error is not None:

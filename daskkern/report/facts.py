@@ -55,7 +55,7 @@ def check_facts(model: KernelModel) -> None:
 def heading(model: KernelModel) -> str:
     """Return one line on the model and its training data."""
     settings, data = model.provenance.get("settings", {}), model.provenance.get("data", {})
-    kind = "Classifier" if model.task == "classification" else "Regressor"
+    kind = {"classification": "Classifier", "multilabel": "Classifier of several labels"}.get(model.task, "Regressor")
     solver = settings.get("solver", {}).get("name")
     words = [kind, f"by {solver}" if solver else "", f"with {model.points.shape[0]:,} columns"]
     if data:

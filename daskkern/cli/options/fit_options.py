@@ -38,20 +38,8 @@ _BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"
 _LOSS_DEFAULT = "[default: squared_hinge; squared for regression, and for solvers of ridge regression]"
 
 OPTIONS = (
-    *(
-        "system",
-        "kernel",
-        "loss",
-        "basis",
-        "landmarks",
-        "features",
-        "feature_kind",
-        "selector",
-        "leaf_rows",
-        "trees",
-        "solver",
-    ),
-    "alpha",
+    *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "trees"),
+    *("multilabel", "solver", "alpha"),
     *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
     *("learn_features", "calibrate", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch"),
     "virtual_shards",
@@ -80,6 +68,12 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--leaf-rows", type=int, help="Rows of a leaf, within which local_rows has its models.  [default: 2000]"
         ),
         click.option("--trees", type=int, help="Trees whose models in leaves local_rows averages.  [default: 1]"),
+        click.option(
+            "--multilabel",
+            is_flag=True,
+            default=None,
+            help="The targets of a row, 0 or 1, are labels that do not exclude each other.",
+        ),
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
         click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
         click.option(
@@ -150,6 +144,8 @@ class FitRequest:
 
     def settings(self, task: str | None, n_rows: int | None = None) -> FitSettings:
         """Return the settings for a store of this task and size. Raises SpecError for an invalid value."""
+        if as_flag("multilabel", self.values.get("multilabel", False)):
+            task = "classification"  # of each label
         named = self.values.get("system")
         settings = self._plain(task, n_rows) if named is None else self._of_system(system(str(named)), task)
         if "kernel" in self.values and not uses_kernel(settings.basis):
@@ -179,6 +175,7 @@ class FitRequest:
             precision=None if get("precision") is None else str(get("precision")),
             device=str(get("device", "auto")),
             class_weight=get("class_weight"),
+            multilabel=as_flag("multilabel", get("multilabel", False)),
             early_stopping=_early_stopping(self.values),
             memory_budget=as_budget(get("memory")),
             keep_blocks=str(get("keep_blocks", "auto")),

@@ -59,7 +59,8 @@ def _decide(table: Table, requested: str) -> Decision:
     if table.task_hint is not None:
         return Decision(_hinted(table, table.task_hint), f"the entry 'task' says {table.task_hint}", guessed=False)
     if table.n_targets > 1:
-        return Decision("regression", f"there are {table.n_targets} targets", guessed=True)
+        labels = "; where they are labels of 0 and 1, fit --multilabel" * (table.target_kind in ("integer", "truth"))
+        return Decision("regression", f"there are {table.n_targets} targets{labels}", guessed=True)
     if table.target_kind == "float":
         n_values = n_few_whole_numbers(table)
         if not n_values:
