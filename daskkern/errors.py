@@ -2,7 +2,8 @@
 
 import re
 
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<rest>[^\s'\"<>`]*)")
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
+_URL = re.compile(rf"(?P<scheme>{_SCHEME})(?P<rest>(?:(?!::{_SCHEME})[^\s'\"<>`])*)")
 _PUNCTUATION = re.compile(r"[).,:;\]}]*$")
 
 

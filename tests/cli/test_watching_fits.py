@@ -1,6 +1,7 @@
 """``fit --log-json``, ``--log-file`` and ``fit --report``, and what the tasks of a fit are called."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -129,11 +130,11 @@ def test_a_fit_has_finished_when_its_model_is_written(
 ) -> None:
     states: list[str] = []
 
-    def save(model: KernelModel, out: str) -> None:
+    def save(model: KernelModel, out: str, *, check: Callable[[], None]) -> None:
         states.append(list_fits(client2)[-1].state)
         if len(states) == 1:
             raise OSError("No space left on device")
-        save_model(model, out)
+        save_model(model, out, check=check)
 
     monkeypatch.setattr(cli_fit, "save_model", save)
     code, out, err = _run(capfd, *_WORDS, "--scheduler", cluster2)

@@ -36,6 +36,8 @@ class CollectivesPlugin(WorkerPlugin):
     protocol = 0
     """Protocol of the client that sent this plugin; the class, pickled by its name, is the worker's own."""
 
+    _clock: PeriodicCallback | None = None
+
     def __init__(self) -> None:
         self.protocol = PROTOCOL
 
@@ -66,7 +68,8 @@ class CollectivesPlugin(WorkerPlugin):
 
     def teardown(self, worker: Worker) -> None:
         del worker
-        self._clock.stop()
+        if self._clock is not None:  # setup may have refused the worker
+            self._clock.stop()
         for fit in list(self.registry.mailboxes):
             self.registry.abort(fit, None, "this worker is closing")
 

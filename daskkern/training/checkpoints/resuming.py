@@ -121,5 +121,7 @@ def _data(source: RowSource) -> dict[str, Any]:
 
 
 def _scaling_sum(scaling: Scaling | None) -> int | None:
-    """Return a checksum of a scaling; without bends it equals that of older versions, which had none."""
-    return None if scaling is None else zlib.crc32(repr(scaling).replace(", bend=()", "").encode())
+    """Return a checksum of a scaling; without bends and ranks it equals that of older versions, which had none."""
+    if scaling is None:
+        return None
+    return zlib.crc32(repr(scaling).replace(", bend=()", "").replace(", ranks=()", "").encode())

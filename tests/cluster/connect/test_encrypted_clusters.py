@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -224,5 +225,5 @@ def test_tasks_of_a_worker_with_a_workers_certificate_only_can_be_clients(files:
         tls_ca_file=files.ca, tls_worker_cert=files.cert, tls_worker_key=files.key, require_encryption=True
     )
     assert security.get_connection_args("client")["ssl_context"] is None
-    CollectivesPlugin().setup(SimpleNamespace(security=security, handlers={}, periodic_callbacks={}))
+    CollectivesPlugin().setup(SimpleNamespace(security=security, handlers={}, periodic_callbacks={}, loop=Mock()))
     assert security.get_connection_args("client")["ssl_context"] is not None
