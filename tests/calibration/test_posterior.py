@@ -81,6 +81,7 @@ def test_of_several_targets_from_dask_stores_and_disk(tmp_path: Path) -> None:
     np.testing.assert_allclose(daskkern.load(tmp_path / "m").predict_std(NEW), std)
 
 
+@pytest.mark.repeated
 def test_more_points_than_the_factor_holds_are_a_sample_of_them() -> None:
     rng = np.random.default_rng(0)
     rows = rng.uniform(-3, 3, (2600, 1))

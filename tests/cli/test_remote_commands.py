@@ -63,6 +63,7 @@ def test_everything_in_a_bucket_is_as_on_disk(
         open_zarr(objects.url("commands/m.checkpoint"))  # removed when the fit ended
 
 
+@pytest.mark.repeated
 def test_a_fit_goes_on_from_a_checkpoint_in_a_bucket(
     objects: ObjectServer, table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

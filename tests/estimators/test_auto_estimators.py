@@ -48,6 +48,7 @@ def fitted() -> AutoKernelClassifier:
     return AutoKernelClassifier(max_seconds=1e6, device="cpu").fit(X, np.array(["a", "b", "c"])[y])
 
 
+@pytest.mark.repeated
 def test_the_parameters_that_were_found_fit_the_same_model_again(fitted: AutoKernelClassifier) -> None:
     X, y = classes_by_one_feature(200)
     again = KernelClassifier(**fitted.best_params_, device="cpu").fit(X, np.array(["a", "b", "c"])[y])
@@ -100,6 +101,7 @@ def test_a_regressor_takes_several_targets_weights_and_absolute_errors() -> None
     assert not hasattr(model, "predict_proba")
 
 
+@pytest.mark.repeated
 def test_stores_frames_dask_arrays_and_sparse_rows_are_taken(tmp_path: Path) -> None:
     X, y = classes_by_one_feature(120)
     auto = AutoKernelClassifier(max_seconds=1e6, device="cpu")
@@ -124,6 +126,7 @@ def test_stores_frames_dask_arrays_and_sparse_rows_are_taken(tmp_path: Path) -> 
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n_classes", [2, 26])
 def test_rare_and_many_classes_and_constant_features(n_classes: int) -> None:
     rng = np.random.default_rng(1)

@@ -33,6 +33,7 @@ def _local(leaf_rows: int = 300, n_trees: int = 1, **parameters: Any) -> KernelC
     return KernelClassifier(basis=LocalRows(leaf_rows, n_trees), loss="squared", **parameters)
 
 
+@pytest.mark.repeated
 def test_many_leaves_say_more_than_few_landmarks(tmp_path: Path) -> None:
     X, y = _rows()
     T, t = _rows(800, 1)
@@ -67,6 +68,7 @@ def test_one_leaf_is_ridge_regression_on_all_rows() -> None:
     np.testing.assert_allclose(one.predict(X), whole.predict(X), atol=1e-8)
 
 
+@pytest.mark.repeated
 def test_the_penalty_is_near_the_best_of_fresh_rows() -> None:
     X, y = _rows()
     rng = np.random.default_rng(5)
@@ -78,6 +80,7 @@ def test_the_penalty_is_near_the_best_of_fresh_rows() -> None:
     assert 1 - chosen.score(T, t) < max(errors) - 0.03
 
 
+@pytest.mark.repeated
 def test_a_learned_metric_cuts_the_leaves_too() -> None:
     X, T = (np.random.default_rng(seed).uniform(0, 1, (N, 8)) for seed in (0, 1))
     y, t = (np.sin(9 * rows[:, 0]) + rows[:, 1] ** 2 for rows in (X, T))

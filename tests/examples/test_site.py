@@ -63,6 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.repeated
 @pytest.mark.timeout(60)
 def test_the_tutorial_runs_from_its_first_block_to_its_last(folder: Path) -> None:
     said = [_run(kind, code) for _, kind, code in _blocks("tutorial.md")]
@@ -73,6 +74,7 @@ def test_the_tutorial_runs_from_its_first_block_to_its_last(folder: Path) -> Non
     assert (folder / "predictions.zarr").is_dir()
 
 
+@pytest.mark.repeated
 @pytest.mark.timeout(60)
 def test_the_blocks_of_other_pages_run(folder: Path) -> None:
     X, y = load_digits(return_X_y=True)

@@ -1,13 +1,12 @@
 """What rules hold while they choose, as NumPy allocates it, stays below what they say."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.kernels import Gaussian
 from daskkern.landmarks import SELECTORS
+from tests.support.traced_memory import traced_peak
 
 N_ROWS, D, N = 12_000, 40, 600
 
@@ -20,12 +19,7 @@ def test_rules_hold_no_more_than_they_say(name: str) -> None:
     rule = SELECTORS[name]()
     rule.select(rows, Gaussian(3.0), 20, 0)  # what is imported and compiled at first use is not counted
     said = rule.working_bytes(N_ROWS, N, D, 4)
-    tracemalloc.start()
-    try:
-        rule.select(rows, Gaussian(3.0), N, 0)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    peak = traced_peak(lambda: rule.select(rows, Gaussian(3.0), N, 0))
     shared = 8 * N_ROWS + 4 * N * D * 4 + (4 << 20)  # the draw, the landmarks, tiles and small things
     assert peak <= said + shared
     assert said < 3 * peak + (8 << 20)

@@ -49,6 +49,7 @@ def test_other_quantiles_are_refused(text: str) -> None:
         parse_loss(text)
 
 
+@pytest.mark.repeated
 def test_quantiles_ascend_and_cover(fitted: KernelRegressor) -> None:
     found = fitted.predict(X[2000:])
     assert found.shape == (1000, 3)

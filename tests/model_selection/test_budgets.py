@@ -36,6 +36,7 @@ def test_no_trial_begins_that_does_not_fit_into_the_time(seconds: float) -> None
     assert found.settings.max_seconds >= seconds - clock.now
 
 
+@pytest.mark.repeated
 def test_more_time_tries_more() -> None:
     runs = [len(_search(seconds, lambda name: 1.0)[1].ran) for seconds in (4.0, 20.0, 1000.0)]
     assert runs[0] < runs[1] < runs[2]

@@ -28,6 +28,7 @@ def _search(source: ArraySource, client: Client | None = None, **parameters: obj
     return replace(found, settings=replace(found.settings, max_seconds=None))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [class_source, number_source])
 def test_the_best_fit_of_all_is_chosen(make) -> None:  # type: ignore[no-untyped-def]
     source = make(240)
@@ -45,6 +46,7 @@ def test_the_best_fit_of_all_is_chosen(make) -> None:  # type: ignore[no-untyped
     assert outcomes[0].held.is_better(outcomes[1].held)
 
 
+@pytest.mark.repeated
 def test_the_same_is_found_on_any_number_of_workers(client2: Client) -> None:
     source = class_source(80)
     here, two = _search(source), _search(source, client2)
@@ -56,6 +58,7 @@ def test_the_same_is_found_on_any_number_of_workers(client2: Client) -> None:
         np.testing.assert_allclose(other.trials["loss"], here.trials["loss"], rtol=1e-4)
 
 
+@pytest.mark.repeated
 def test_labels_without_any_relation_are_left_to_the_defaults() -> None:
     X, _ = classes_by_one_feature(150)
     y = np.random.default_rng(5).integers(0, 2, 150)

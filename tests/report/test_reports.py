@@ -84,6 +84,7 @@ def _alone(page: _Page, text: str) -> None:
         assert name in page.identifiers
 
 
+@pytest.mark.repeated
 def test_a_classifier_is_reported_in_one_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--kernel", "gaussian:1", "--landmarks", 60, "--epochs", 3, "--loss", "multinomial_logistic"]
     assert _run(capfd, "fit", "c.zarr", "--out", "m.zarr", "--validation", "c.zarr", "--workers", 0, *words)[0] == 0

@@ -49,6 +49,7 @@ def _expected_failures(estimator: object) -> dict[str, str]:
     return {f"check_sample_weight_equivalence_on_{kind}_data": _WEIGHTS for kind in ("dense", "sparse")}
 
 
+@pytest.mark.one_in(2)
 @parametrize_with_checks(
     [
         KernelPCA(),

@@ -171,6 +171,7 @@ def blas_now() -> list[int]:
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_busy_worker_is_left_out_and_named(place: int, client2: Client) -> None:
     addresses, events = list(client2.run(lambda: None)), []

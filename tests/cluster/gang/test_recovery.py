@@ -125,6 +125,7 @@ def test_a_worker_that_hangs_before_its_supervisor_begins_is_left_behind(tmp_pat
         client.wait_for_workers(2, timeout=30)
 
 
+@pytest.mark.repeated
 def test_workers_that_join_are_used() -> None:
     with local_cluster(1) as client:
         story = Story(10, lambda: client.cluster.scale(2))

@@ -1,7 +1,6 @@
 """Files that declare far more than they hold are refused before memory is taken."""
 
 import json
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from daskkern.solvers import Shard, Snapshot
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, read_checkpoint
 from daskkern.training.checkpoints.checkpoint_writer import CheckpointWriter
 from daskkern.training.checkpoints.commits import Commit, Position
+from tests.support.traced_memory import traced_peak
 
 HUGE = 600_000_000
 
@@ -50,13 +50,11 @@ def edit(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def peak_of(refused: Callable[[], object], kind: type[Exception]) -> int:
-    tracemalloc.start()
-    try:
+    def attempt() -> None:
         with pytest.raises(kind, match=r"declares|incomplete|has shape|is missing|shapes"):
             refused()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+
+    return traced_peak(attempt)
 
 
 @pytest.mark.parametrize("change", [wide, tall, packed])

@@ -1,6 +1,5 @@
 """The L1 and L_pq Laplacians: against SciPy and scikit-learn, against differences, and what they share with others."""
 
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from daskkern.kernels.formula import PAIR, exp, program
 from daskkern.kernels.norms import Difference
 from tests.support import naive
 from tests.support.covering import pairwise
+from tests.support.traced_memory import traced_peak
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((70, 6)) * (rng.uniform(size=(70, 6)) < 0.6)
@@ -173,10 +173,7 @@ def test_the_plain_engine_holds_two_tiles_more(sort: str) -> None:
     m, p, d = 256, 512, 300
     x, z = rng.standard_normal((m, d)), rng.standard_normal((p, d))
     out = np.empty((m, p))
-    tracemalloc.start()
-    difference_sums(SORTS[sort](x), SORTS[sort](z), Difference(), out)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    peak = traced_peak(lambda: difference_sums(SORTS[sort](x), SORTS[sort](z), Difference(), out))
     np.testing.assert_allclose(out, cdist(x, z, "cityblock"), rtol=1e-12)
     copies = 0 if sort == "dense" else 8 * 4 * (m + p) * d
     assert peak < 2.5 * out.nbytes + copies

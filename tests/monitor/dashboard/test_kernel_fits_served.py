@@ -154,6 +154,7 @@ def _click_stop_twice(address: str, origin: str, **headers: str) -> None:
         session.close()
 
 
+@pytest.mark.repeated
 @pytest.mark.filterwarnings("ignore:reference already known")  # bokeh's client sends whole models
 def test_only_pages_of_this_dashboard_stop_fits(client: Client, address: str) -> None:
     fit = "beef01234567"

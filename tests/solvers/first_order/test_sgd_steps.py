@@ -1,6 +1,5 @@
 """Stochastic gradient descent against a loop that keeps every iterate."""
 
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +15,7 @@ from daskkern.losses import Logistic, SquaredHinge
 from daskkern.solvers import SGD, Batch
 from daskkern.solvers.first_order.iterate import Averaging, Iterate
 from tests.support.solvers.column_bench import Task, hinge_task, run, steps, two_classes
+from tests.support.traced_memory import traced_peak
 
 
 def _reference(task: Task, solver: SGD) -> np.ndarray:
@@ -113,10 +113,7 @@ def test_a_step_on_sparse_rows_touches_their_entries_only() -> None:
     state = steps(task, solver, problem, solver.init(problem, comm), comm, task.order(0))
     rows = task.order(1)[0]
     batch = Batch(X[rows], y[rows], None, rows, None, last=False)
-    tracemalloc.start()
-    solver.step(problem, state, batch, comm)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    peak = traced_peak(lambda: solver.step(problem, state, batch, comm))
     assert peak < p * 10 * 8 / 3
 
 

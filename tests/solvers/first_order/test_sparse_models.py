@@ -67,6 +67,7 @@ def test_it_finds_the_lasso(batch_size: int) -> None:
         assert 0 < np.count_nonzero(found) < 10
 
 
+@pytest.mark.repeated
 def test_it_finds_the_sparse_logistic_model() -> None:
     X, y = _regression()
     labels = (y > 0).astype(int)

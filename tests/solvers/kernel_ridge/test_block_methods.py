@@ -81,6 +81,7 @@ def test_more_epochs_are_nearer_and_larger_blocks_too() -> None:
     assert errors[3, 65] < errors[3, 20]
 
 
+@pytest.mark.repeated
 def test_acceleration_and_rank_help_where_the_system_is_ill_conditioned() -> None:
     def error(solver: ASkotch) -> float:
         fit = _fit(solver, 15, 26, 1e-5)

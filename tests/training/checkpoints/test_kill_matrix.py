@@ -135,14 +135,10 @@ def cover() -> set[tuple[str, str, int]]:
     return {(fault, next(solvers), next(workers)) for fault in FAULTS}
 
 
-ALWAYS = {"the cluster shrinks"}
-"""Faults that the default run has, too; tests of the gang kill and stop workers there."""
-
-
 def _marks(cell: tuple[str, str, int]) -> list[pytest.MarkDecorator]:
     if cell not in cover():
         return [pytest.mark.kill_matrix]
-    return [] if cell[0] in ALWAYS else [pytest.mark.repeated]
+    return [pytest.mark.repeated]
 
 
 CELLS = [

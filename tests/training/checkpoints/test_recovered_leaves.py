@@ -92,6 +92,7 @@ def test_a_killed_worker_does_not_change_the_model(
     _same(found.model, expected)
 
 
+@pytest.mark.repeated
 def test_an_interrupted_fit_goes_on_to_the_same_model(
     source: StoreSource, expected: KernelModel, tmp_path: Path
 ) -> None:

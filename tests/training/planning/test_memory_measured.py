@@ -20,7 +20,7 @@ NAMES = [
     "left_dense_csr",
     "spectrum",
     "factor",
-    "learn_outputs",
+    pytest.param("learn_outputs", marks=pytest.mark.repeated),
     "learn_full",
     "learn_wide",
     "learn_pass",

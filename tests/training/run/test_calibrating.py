@@ -228,6 +228,7 @@ def test_a_logistic_loss_keeps_its_probabilities_where_a_temperature_gains_nothi
     assert scaling.scale == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.repeated
 def test_calibration_is_the_same_on_workers(client2: Client) -> None:
     data = _two()
     for settings in ({}, {"calibrate": 0.2}):

@@ -111,6 +111,7 @@ def test_a_serial_solver_says_so_and_takes_one_worker(store, client2):
     assert "serial: all rows and columns on 1 rank" in [getattr(event, "detail", "") for event in events]
 
 
+@pytest.mark.repeated
 def test_the_hinge_loss_agrees_on_what_it_predicts(store, client2):
     settings = {"kernel": Gaussian(1.5), "loss": "hinge", "basis": Landmarks(300), "max_epochs": 3}
     here = KernelClassifier(**settings).fit(store).predict(store)
@@ -130,6 +131,7 @@ def test_arrays_and_dask_arrays_reach_the_workers(X, client2):
     assert regressor.score(X, X[:, :2].sum(axis=1) + X[:, 20]) > 0.8
 
 
+@pytest.mark.repeated
 def test_persisted_dask_arrays_are_fitted_where_they_are(X, client2):
     y = load_digits(return_X_y=True)[1]
     with current(client2):

@@ -109,6 +109,7 @@ def test_of_rows_that_are_all_sampled_it_is_the_metric_of_the_sample(metric: str
     _agree(sampled, found, X)
 
 
+@pytest.mark.repeated
 def test_more_rows_than_the_sample_change_it_and_a_stage_says_so() -> None:
     X, y = _rows(5000)
     stages: list[StageFinished] = []

@@ -104,6 +104,7 @@ def test_an_interrupted_fit_keeps_its_model_and_says_that_it_is_worse_than_none(
     assert results[0].note == said[0]
 
 
+@pytest.mark.repeated
 def test_a_fit_of_rows_that_say_nothing_of_the_targets_is_not_refused() -> None:
     rng = np.random.default_rng(3)
     X, y = rng.standard_normal((3000, 4)), rng.standard_normal(3000)
