@@ -27,6 +27,7 @@ from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
 from daskkern.data.storage.records import write_records
 from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.whole_arrays import write_whole
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
 from daskkern.errors import SpecError, StoreError
@@ -207,7 +208,7 @@ def _make_arrays(store: Store, path: Path) -> zarr.Group:
         like = store.array(name)
         group.create_array(name, shape=like.shape, chunks=like.chunks, dtype=like.dtype, compressors=None, fill_value=0)
     if STATISTICS in store.group:
-        group.create_array(STATISTICS, data=store.info.statistics.table(), compressors=None)
+        write_whole(group, STATISTICS, store.info.statistics.table())
     return group
 
 

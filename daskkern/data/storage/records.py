@@ -19,6 +19,7 @@ from zarr.core.sync import sync
 from daskkern.arrays import HostArray
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.sizes import check_chunks
+from daskkern.data.storage.whole_arrays import write_whole
 from daskkern.errors import StoreError
 
 RECORDS = "chunk_checksums"
@@ -41,7 +42,7 @@ def write_records(group: zarr.Group, sums: Mapping[str, Checksum], attributes: M
     records = group.create_group(RECORDS)
     for name, of_array in sums.items():
         values = np.asarray(of_array.chunks, np.uint32)
-        records.create_array(name, data=values, chunks=values.shape, compressors=None)
+        write_whole(records, name, values, values.shape)
     records.update_attributes(
         {
             "attributes": {key: attribute_sum(value) for key, value in attributes.items()},

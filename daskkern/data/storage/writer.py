@@ -25,6 +25,7 @@ from daskkern.data.storage.csr_store import CsrWriter, State, part_of
 from daskkern.data.storage.incoming import Incoming
 from daskkern.data.storage.records import write_records
 from daskkern.data.storage.row_statistics import RowStatistics
+from daskkern.data.storage.whole_arrays import write_whole
 from daskkern.data.transactions.resumable import Partial, resumable_group
 from daskkern.errors import DataError, StoreError
 
@@ -239,7 +240,7 @@ class StoreWriter:
             raise DataError("got weights that are all 0; at least one must be positive")
         info = self._info()
         if info.n_features > WIDE:
-            self._group.create_array(STATISTICS, data=info.statistics.table(), compressors=None, overwrite=True)
+            write_whole(self._group, STATISTICS, info.statistics.table(), overwrite=True)
         key = {} if self.resume_key is None else {SOURCE_KEY: self.resume_key}
         attributes = {**info.to_attributes(), **key, "provenance": dict(self._provenance)}
         self._group.update_attributes({**attributes, "records": write_records(self._group, self._sums(), attributes)})

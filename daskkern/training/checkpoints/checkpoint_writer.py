@@ -16,6 +16,7 @@ import zarr
 
 from daskkern.arrays import HostArray
 from daskkern.data.remote.stores import open_zarr
+from daskkern.data.storage.whole_arrays import write_whole
 from daskkern.errors import StoreError, SupersededError, without_secrets
 from daskkern.events import CheckpointFailed, CheckpointWritten
 from daskkern.training.checkpoints.checkpoint import open_checkpoint
@@ -167,5 +168,5 @@ class CheckpointWriter:
 
 def _put(group: zarr.Group, key: str, values: HostArray) -> int:
     values = np.ascontiguousarray(values)
-    group.create_array(key, data=values, compressors=None)
+    write_whole(group, key, values)
     return zlib.crc32(values.data)

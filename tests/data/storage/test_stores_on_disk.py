@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 import zarr
 
 from daskkern.arrays import HostArray
 from daskkern.data.schema.column_statistics import Moments, Scaling
 from daskkern.data.schema.layout import default_chunk_rows, stored_dtype
+from daskkern.data.shuffle.shuffle import shuffle_store
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.data.storage.writer import StoreWriter
@@ -33,6 +35,16 @@ def test_rows_appended_in_uneven_blocks_come_back(make_store: Make, X: HostArray
     assert store.info.class_counts == (35, 34, 34)
     assert store.array("X").chunks == (10, 5)
     store.verify()
+
+
+def test_wide_rows_whose_last_features_are_all_zero_come_back(tmp_path: Path) -> None:
+    X = scipy.sparse.csr_array((np.ones(20, "f4"), (np.arange(20), np.arange(20))), shape=(20, 500_000))
+    with StoreWriter(tmp_path / "s", n_features=500_000, task="regression", sparse=True, chunk_rows=32) as writer:
+        writer.append(X, np.arange(20.0))
+        writer.set_scaling(Scaling())
+    for store in (open_store(tmp_path / "s"), shuffle_store(tmp_path / "s", tmp_path / "shuffled")):
+        assert (store.info.statistics.mean > 0).sum() == 20
+        store.verify()
 
 
 @pytest.mark.parametrize("classes", [("a", "b", "c"), (-1, 5, 2**60), (0.5, 1.5, 1e-300), (False, True)])

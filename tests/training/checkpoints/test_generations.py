@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zarr.storage
 
-from daskkern.errors import SupersededError
+from daskkern.errors import StoreError, SupersededError
 from daskkern.events import CheckpointFailed, CheckpointWritten
 from daskkern.monitor.event_text import line_of
 from daskkern.solvers import Shard, Snapshot
@@ -55,6 +55,27 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
             for name, value in server.environment().items():
                 monkeypatch.setenv(name, value)
             yield server.url("c")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_arrays_of_zeros_come_back(tmp_path: Path, old: bool) -> None:
+    commit = Commit(Snapshot({"coef": Shard(np.arange(9), np.zeros((9, 2)))}, {"before": np.zeros(3)}, {}), Position(1))
+    with CheckpointWriter(begin_checkpoint(str(tmp_path / "c"), "run"), 0, "run", "{}", 0.0) as writer:
+        writer.offer(commit, at_once=True)
+    if old:  # chunks of zeros were not written by earlier versions
+        (chunk,) = (tmp_path / "c").glob("commit-*/whole/before/c/0")
+        chunk.unlink()
+    found = read_checkpoint(str(tmp_path / "c"), "{}")
+    assert found is not None
+    np.testing.assert_array_equal(found.commit.snapshot.whole["before"], np.zeros(3))
+    np.testing.assert_array_equal(found.commit.snapshot.shards["coef"].values, np.zeros((9, 2)))
+
+
+def test_a_missing_chunk_of_other_values_is_refused(tmp_path: Path) -> None:
+    write(begin_checkpoint(str(tmp_path / "c"), "run"), 0, 3)
+    next((tmp_path / "c").glob("commit-*/shard/coef/c/0/0")).unlink()
+    with pytest.raises(StoreError, match=r"damaged|incomplete"):
+        read_checkpoint(str(tmp_path / "c"), "{}")
 
 
 def steps_at(place: str) -> int:
