@@ -16,9 +16,9 @@ from daskkern.backend.namespace import is_sparse, namespace_of
 class Communicator(ABC):
     """Collectives over the `size` ranks of one fit. Every rank calls the same collectives in the same order.
 
-    They take and return arrays, never pickled objects. Inputs are not modified. Sums are taken in
-    rank order, so every rank gets the same bits. A collective whose peer is gone, or whose deadline has
-    passed, raises :class:`daskkern.errors.CommunicatorClosedError`; it never waits for ever.
+    They take and return arrays, never pickled objects. Inputs are not modified. Sums are taken along the tree of
+    :mod:`daskkern.backend.summation`, so every rank gets the same bits. A collective whose peer is gone, or whose
+    deadline has passed, raises :class:`daskkern.errors.CommunicatorClosedError`; it never waits for ever.
     """
 
     rank: int

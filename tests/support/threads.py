@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator, SerialCommunicator
+from daskkern.backend.summation import add_in_order
 from daskkern.errors import CommunicatorClosedError
 
 Result = TypeVar("Result")
@@ -64,11 +65,7 @@ class ThreadedCommunicator(Communicator):
         return [cls(rank, size, board) for rank in range(size)]
 
     def allreduce(self, array: Array) -> Array:
-        parts = self._exchange(array)
-        total = parts[0].copy()
-        for part in parts[1:]:
-            total += part
-        return total
+        return add_in_order(self._exchange(array))
 
     def allgather(self, array: Array) -> Sequence[Array]:
         return [part.copy() for part in self._exchange(array)]

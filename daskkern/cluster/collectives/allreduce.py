@@ -1,47 +1,30 @@
-"""Algorithms for a sum over the ranks of a gang: how one is chosen, and what each of them sends.
+"""Algorithms for a sum over the ranks of a gang: what each of them sends.
 
-All add in rank order, ``((x_0 + x_1) + x_2) + ...``, whatever order the messages arrive in. They therefore give the
-same bits on every rank and in every run, those of the communicators of one process. A ring, or a tree that adds on the
-way, would add in another order; here a tree carries the terms to the root, and the sum back.
+All add along the tree of :mod:`daskkern.backend.summation`, whatever order the messages arrive in. They therefore give
+the same bits on every rank and in every run, those of the communicators of one process. A ring would add in another
+order.
 
-Each function begins a sum and returns the function that finishes it. Those for few ranks send what they can at once.
+Each function begins a sum and returns the function that finishes it. It sends at once what does not depend on others.
+:mod:`daskkern.cluster.collectives.sum_costs` chooses one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.backend.summation import add_in_order, n_pairs
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
 
-Way: TypeAlias = Literal["alone", "mutual", "star", "tree", "segments"]
+Way: TypeAlias = Literal["alone", "mutual", "star", "doubling", "segments", "halving"]
 
 Finish: TypeAlias = Callable[[], HostArray]
 
 _OPERATION = "allreduce"
-_SHARED_BYTES = 2_000_000
-_SHARED_BYTES_FAR = 250_000
-"""From this size on, three or more ranks share the work of a sum; a link between hosts saturates before the memory of
-one host does."""
-
-_TREE_RANKS = 12
-"""From this many ranks on, other ranks forward messages: rank 0 receives and sends 2 log2 W messages, not 2 (W - 1).
-With 8 ranks, a star was measured to be as fast."""
-
-
-def way_of_sum(size: int, nbytes: int, n_hosts: int) -> Way:
-    """Return the algorithm by which `size` ranks on `n_hosts` hosts sum arrays of `nbytes` bytes.
-
-    All ranks make the same choice.
-    """
-    if size < 3:
-        return "mutual" if size == 2 else "alone"
-    if nbytes >= (_SHARED_BYTES if n_hosts == 1 else _SHARED_BYTES_FAR):
-        return "segments"
-    return "tree" if size >= _TREE_RANKS else "star"
 
 
 def alone(transport: PeerTransport, host: HostArray) -> Finish:
@@ -81,14 +64,6 @@ def star(transport: PeerTransport, host: HostArray) -> Finish:
     return finish
 
 
-def tree(transport: PeerTransport, host: HostArray) -> Finish:
-    """Send the terms up a binomial tree to rank 0, which adds them, and the sum back down.
-
-    Rank 0 receives W - 1 arrays in log2 W messages and sends log2 W; a message waits for at most log2 W others.
-    """
-    return lambda: _by_tree(transport, host)
-
-
 def segments(transport: PeerTransport, host: HostArray) -> Finish:
     """Each rank adds one segment of the array, whose terms all others push to it, and pushes the sum to all.
 
@@ -97,30 +72,86 @@ def segments(transport: PeerTransport, host: HostArray) -> Finish:
     return lambda: _by_segments(transport, host)
 
 
-def _by_tree(transport: PeerTransport, host: HostArray) -> HostArray:
+def doubling(transport: PeerTransport, host: HostArray) -> Finish:
+    """Neighbours exchange their sums, then pairs of neighbours, then fours: recursive doubling.
+
+    log2 W crossings, in each of which a rank sends and receives one array. Where W is not a power of two, some ranks
+    give their term to a neighbour first, and get the sum at the end. Thakur, Rabenseifner and Gropp 2005, section 4.3.
+    """
     transport.begin()
-    below, above = children(transport.rank, transport.size), parent(transport.rank)
-    # The ranks below a rank are those that follow it: their terms arrive in the order (rank, rank + 1, ...).
-    terms, height = [host[np.newaxis]], len(below)
-    for child, stack in zip(below, transport.take(below, _OPERATION, patience=height / 20), strict=True):
-        _same_terms(transport, child, stack, host)
-        terms.append(stack)
-    if transport.rank == 0:
-        total = add(transport, [term for stack in terms for term in stack], host)
-    else:
-        transport.push([above], _OPERATION, np.concatenate(terms))
-        (received,) = transport.take([above], _OPERATION, patience=1.0)
-        transport.same(above, received, host, _OPERATION)
-        total = owned(received)
-    transport.push(below, _OPERATION, total)
-    return total
+    place = Place.of(transport.rank, transport.size)
+    first = None if place.folded == "absorbs" else next(place.partners(), place.neighbour)
+    if first is not None:
+        transport.push([first], _OPERATION, host)
+    return lambda: _by_doubling(transport, place, host)
+
+
+def halving(transport: PeerTransport, host: HostArray) -> Finish:
+    """Neighbours exchange halves of the array, then pairs of neighbours quarters, and so on; then the sums back.
+
+    A reduce-scatter by recursive halving and an allgather by recursive doubling: every rank sends and receives
+    ``2 (W - 1) / W`` arrays in 2 log2 W messages, most of them to near ranks, which are on its host. Where W is not a
+    power of two, some ranks send and receive one array more. Thakur, Rabenseifner and Gropp 2005, section 4.3.
+    """
+    return lambda: _by_halving(transport, Place.of(transport.rank, transport.size), host)
+
+
+WAYS: dict[Way, Callable[[PeerTransport, HostArray], Finish]] = {
+    "alone": alone,
+    "mutual": mutual,
+    "star": star,
+    "doubling": doubling,
+    "segments": segments,
+    "halving": halving,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A rank's place in the complete tree of sums, whose leaves are P ranks, a power of two."""
+
+    rank: int
+    size: int
+    leaf: int
+    """Number of the leaf, 0 to P - 1; that of the neighbour for a rank that gives it its term."""
+
+    folded: Literal["no", "gives", "absorbs"]
+    """Whether the rank gives its term to the rank before it, or absorbs that of the rank after it."""
+
+    @classmethod
+    def of(cls, rank: int, size: int) -> "Place":
+        pairs = n_pairs(size)
+        if rank >= 2 * pairs:
+            return cls(rank, size, rank - pairs, "no")
+        return cls(rank, size, rank // 2, "gives" if rank % 2 else "absorbs")
+
+    @property
+    def neighbour(self) -> int | None:
+        """The rank that a folded rank exchanges with."""
+        return {"no": None, "gives": self.rank - 1, "absorbs": self.rank + 1}[self.folded]
+
+    def partners(self) -> Iterator[int]:
+        """Yield the ranks to exchange with, nearest first; none for a rank that gives its term away."""
+        if self.folded == "gives":
+            return
+        pairs, distance = n_pairs(self.size), 1
+        while distance < self.size - pairs:
+            leaf = self.leaf ^ distance
+            yield 2 * leaf if leaf < pairs else leaf + pairs
+            distance *= 2
+
+
+def add(transport: PeerTransport, parts: Sequence[HostArray], mine: HostArray) -> HostArray:
+    """Return the sum of `parts`, one from each rank."""
+    for source, part in enumerate(parts):
+        transport.same(source, part, mine, _OPERATION)
+    return owned(add_in_order(parts))
 
 
 def _by_segments(transport: PeerTransport, host: HostArray) -> HostArray:
-    flat = np.ravel(host)
+    flat, operation = np.ravel(host), _described(host)
     cuts = [flat.size * rank // transport.size for rank in range(transport.size + 1)]
     pieces = [flat[low:high] for low, high in pairwise(cuts)]
-    operation = f"{_OPERATION} of {host.dtype} {host.shape}"  # pieces of different arrays may look alike
     transport.begin()
     for peer in transport.peers:
         transport.push([peer], operation, pieces[peer])
@@ -131,40 +162,64 @@ def _by_segments(transport: PeerTransport, host: HostArray) -> HostArray:
     return np.concatenate(sums).reshape(host.shape)
 
 
-WAYS: dict[Way, Callable[[PeerTransport, HostArray], Finish]] = {
-    "alone": alone,
-    "mutual": mutual,
-    "star": star,
-    "tree": tree,
-    "segments": segments,
-}
-
-
-def add(transport: PeerTransport, parts: Sequence[HostArray], mine: HostArray) -> HostArray:
-    """Return the sum of `parts`, one from each rank, in rank order."""
-    total = owned(parts[0])
-    for source, part in enumerate(parts):
-        transport.same(source, part, mine, _OPERATION)
-        if source > 0:
-            total += part
+def _by_doubling(transport: PeerTransport, place: Place, host: HostArray) -> HostArray:
+    """Finish a sum whose first message was sent."""
+    if place.folded == "gives":
+        assert place.neighbour is not None
+        return owned(_taken(transport, place.neighbour, host, _OPERATION, patience=1.0))
+    total = _absorbed(transport, place, host, _OPERATION)
+    partners = list(place.partners())
+    for number, partner in enumerate(partners):
+        if number or place.folded == "absorbs":
+            transport.push([partner], _OPERATION, total)
+        total += _taken(transport, partner, host, _OPERATION, patience=number / 20)
+    if place.neighbour is not None:
+        transport.push([place.neighbour], _OPERATION, total)
     return total
 
 
-def parent(rank: int) -> int:
-    """Return the rank above `rank` in the binomial tree with root 0."""
-    return rank & (rank - 1)
+def _by_halving(transport: PeerTransport, place: Place, host: HostArray) -> HostArray:
+    operation = _described(host)
+    transport.begin()
+    if place.folded == "gives":
+        assert place.neighbour is not None
+        transport.push([place.neighbour], operation, host)
+        transport.begin()
+        return owned(_taken(transport, place.neighbour, host, operation, patience=1.0))
+    total = _absorbed(transport, place, host, operation)
+    flat, low, high = total.reshape(-1), 0, host.size
+    given: list[tuple[int, slice, slice]] = []  # partner, what it adds, what this rank adds
+    for number, partner in enumerate(place.partners()):
+        middle = (low + high) // 2
+        lower, upper = slice(low, middle), slice(middle, high)
+        theirs, mine = (upper, lower) if partner > place.rank else (lower, upper)
+        transport.push([partner], operation, flat[theirs])
+        flat[mine] += _taken(transport, partner, flat[mine], operation, patience=number / 20)
+        given.append((partner, theirs, mine))
+        low, high = mine.start, mine.stop
+    transport.begin()
+    for partner, theirs, mine in reversed(given):
+        transport.push([partner], operation, flat[mine])
+        flat[theirs] = _taken(transport, partner, flat[theirs], operation, patience=0.5)
+    if place.neighbour is not None:
+        transport.push([place.neighbour], operation, total)
+    return total
 
 
-def children(rank: int, size: int) -> list[int]:
-    """Return the children of `rank`, nearest first. Below `child` are the ranks from it up to the next child."""
-    below, step, span = [], 1, rank & -rank or size
-    while step < span and rank + step < size:
-        below.append(rank + step)
-        step *= 2
-    return below
+def _absorbed(transport: PeerTransport, place: Place, host: HostArray, operation: str) -> HostArray:
+    """Return a copy of this rank's array, with that of a neighbour that gives it."""
+    total = owned(host)
+    if place.neighbour is not None:
+        total += _taken(transport, place.neighbour, host, operation)
+    return total
 
 
-def _same_terms(transport: PeerTransport, child: int, stack: HostArray, mine: HostArray) -> None:
-    span = min(child & -child, transport.size - child)
-    if stack.dtype != mine.dtype or stack.shape != (span, *mine.shape):
-        transport.refuse(_OPERATION, child, stack[0] if stack.ndim and len(stack) else stack, mine)
+def _taken(transport: PeerTransport, source: int, mine: HostArray, operation: str, patience: float = 0.0) -> HostArray:
+    (theirs,) = transport.take([source], operation, patience=patience)
+    transport.same(source, theirs, mine, operation)
+    return theirs
+
+
+def _described(host: HostArray) -> str:
+    """Return a name of the sum that has the array's shape: parts of different arrays may look alike."""
+    return f"{_OPERATION} of {host.dtype} {host.shape}"

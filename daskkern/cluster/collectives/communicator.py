@@ -14,7 +14,10 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
-from daskkern.cluster.collectives.allreduce import WAYS, Way, children, parent, way_of_sum
+from daskkern.cluster.collectives.allgather import gather_parts
+from daskkern.cluster.collectives.allreduce import WAYS, Way
+from daskkern.cluster.collectives.binomial_tree import children, parent
+from daskkern.cluster.collectives.sum_costs import way_of_sum
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
 
@@ -78,11 +81,7 @@ class DaskCommunicator(Communicator):
 
     def allgather(self, array: Array) -> Sequence[Array]:
         self._mailbox.check()
-        host = to_host(array)
-        parts = self._transport.exchange("allgather", host)
-        for source, part in enumerate(parts):
-            if part.dtype != host.dtype or part.ndim != host.ndim or part.shape[1:] != host.shape[1:]:
-                self._transport.refuse("allgather", source, part, host)
+        parts = gather_parts(self._transport, to_host(array))
         return [namespace_of(array).asarray(owned(part)) for part in parts]
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
@@ -110,25 +109,29 @@ class DaskCommunicator(Communicator):
         return namespace_of(array).asarray(whole) if place else array
 
     def barrier(self) -> None:
-        self._meet("barrier", None, "collective_timeout_s")
+        """Wait until every rank has arrived, in log2 W steps: a rank sends to the one 2^k after it."""
+        self._mailbox.check()
+        transport, distance = self._transport, 1
+        transport.begin()
+        while distance < self.size:
+            transport.push([(self.rank + distance) % self.size], "barrier", np.empty(0))
+            transport.take([(self.rank - distance) % self.size], "barrier", patience=distance / self.size)
+            distance *= 2
 
     def start(self, timeout_s: float) -> None:
         """Wait until every rank runs. This has its own deadline: a rank on a busy worker starts later than others."""
-        self._meet("start", timeout_s, "start_timeout_s")
+        self._mailbox.check()
+        transport, nothing = self._transport, np.empty(0)
+        transport.begin()
+        if self.rank == 0:
+            transport.take(transport.peers, "start", 0.0, timeout_s, "start_timeout_s")
+            transport.push(transport.peers, "start", nothing)
+        else:
+            transport.push([0], "start", nothing)
+            transport.take([0], "start", 1.0, timeout_s, "start_timeout_s")
 
     def abort(self, reason: str) -> None:
         self._transport.abort(reason)
 
     def close(self) -> None:
         self._mailbox.abort("this communicator is closed")
-
-    def _meet(self, operation: str, timeout_s: float | None, setting: str) -> None:
-        self._mailbox.check()
-        transport, nothing = self._transport, np.empty(0)
-        transport.begin()
-        if self.rank == 0:
-            transport.take(transport.peers, operation, 0.0, timeout_s, setting)
-            transport.push(transport.peers, operation, nothing)
-        else:
-            transport.push([0], operation, nothing)
-            transport.take([0], operation, 1.0, timeout_s, setting)

@@ -6,8 +6,8 @@ NCCL has no deadlines: an operation whose peer is gone never ends. So this threa
 and waits for its end, an error that NCCL reports, an abort of the gang, or the deadline. In the last three cases the
 NCCL communicator is aborted, which frees the stream.
 
-Sums are taken in rank order, as everywhere: terms are gathered, or scattered in segments, and added here. NCCL's own
-allreduce adds in an order that depends on the machine.
+Sums are taken along the tree of :mod:`daskkern.backend.summation`, as everywhere: terms are gathered, or scattered in
+segments, and added here. NCCL's own allreduce adds in an order that depends on the machine.
 """
 
 import time
@@ -21,6 +21,7 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
+from daskkern.backend.summation import add_in_order
 from daskkern.errors import CommunicatorClosedError
 
 GATHER_BYTES = 8_000_000
@@ -139,7 +140,7 @@ class NcclCommunicator(Communicator):
         return parts
 
     def _sum_in_segments(self, array: Array) -> Array:
-        """Send each rank its segment of the array, which it adds in rank order, and gather the sums."""
+        """Send each rank its segment of the array, which it adds, and gather the sums."""
         xp, nccl, size = self._xp, self._nccl, self.size
         length = -(-array.size // size)
         padded = xp.zeros((size, length), array.dtype)
@@ -200,9 +201,5 @@ def nccl_module() -> Any:
 
 
 def _added(terms: Array) -> Array:
-    """Return the sum over the first axis, added sequentially."""
-    rows = terms.reshape(len(terms), -1)  # one axis, also where a term is a scalar
-    total = rows[0].copy()
-    for row in rows[1:]:
-        total += row
-    return total.reshape(terms.shape[1:])
+    """Return the sum over the first axis."""
+    return add_in_order([terms[rank, ...] for rank in range(len(terms))])

@@ -1,8 +1,9 @@
 """Virtual ranks: a fixed number of ranks, distributed over any number of real ranks, with sums in virtual order.
 
-A sum of floating-point numbers depends on its order, and so on the number of ranks. With virtual ranks it is
-``((x_0 + x_1) + x_2) + ...`` over the terms of all virtual ranks, wherever they were computed: every term is sent,
-where real ranks would add their own first. Any number of real ranks gives the same bits.
+A sum of floating-point numbers depends on its order, and so on the number of ranks. With virtual ranks it is taken
+along the tree of :mod:`daskkern.backend.summation` over the terms of all virtual ranks, wherever they were computed. A
+real rank adds and sends the nodes of the tree that have only terms of its own, at most 2 log2 V of them. Any number of
+real ranks gives the same bits.
 """
 
 import threading
@@ -17,6 +18,7 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
+from daskkern.backend.summation import node_sum, nodes_of
 from daskkern.errors import CommunicatorClosedError
 
 Result = TypeVar("Result")
@@ -25,6 +27,10 @@ Result = TypeVar("Result")
 def virtual_ranks(rank: int, size: int, virtual: int) -> range:
     """Return the consecutive virtual ranks that real rank `rank` of `size` runs."""
     return range(virtual * rank // size, virtual * (rank + 1) // size)
+
+
+def _all_shares(size: int, virtual: int) -> list[range]:
+    return [virtual_ranks(rank, size, virtual) for rank in range(size)]
 
 
 _LONGEST_S = 86_400.0
@@ -89,13 +95,16 @@ class VirtualCommunicator(Communicator):
     def allreduce(self, array: Array) -> Array:
         xp, comm = namespace_of(array), self._table.comm
 
+        size = self.size
+        nodes = [nodes_of(own.start, own.stop, size) for own in _all_shares(comm.size, size)]
+
         def add(terms: list[Array]) -> Array:
-            gathered = comm.allgather(xp.stack([xp.asarray(term) for term in terms]))
-            total = gathered[0][0].copy()
-            for number, part in enumerate(gathered):
-                for term in part[1:] if number == 0 else part:
-                    total += term
-            return total
+            own = {(i, i + 1): xp.asarray(term) for i, term in zip(self._table.own, terms, strict=True)}
+            gathered = comm.allgather(xp.stack([node_sum(node, size, own) for node in nodes[comm.rank]]))
+            parts = {
+                node: sums[i, ...] for found, sums in zip(nodes, gathered, strict=True) for i, node in enumerate(found)
+            }
+            return node_sum((0, size), size, parts)
 
         return xp.array(self._meet(array, add))
 

@@ -1,4 +1,4 @@
-"""Every way to take a sum gives the bits of a loop over the ranks, for any number of them and any order of arrival."""
+"""Every way to take a sum gives the same bits, for any number of them and any order of arrival."""
 
 import threading
 import time
@@ -11,13 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
-from daskkern.cluster.collectives.allreduce import WAYS, Way, children, parent, way_of_sum
+from daskkern.backend.summation import add_in_order
+from daskkern.cluster.collectives.allreduce import WAYS, Way
+from daskkern.cluster.collectives.binomial_tree import children, parent
 from daskkern.cluster.collectives.communicator import DaskCommunicator
 from daskkern.cluster.collectives.mailbox import Mailbox, Membership, Parcel
+from daskkern.cluster.collectives.sum_costs import cost_of_sum, way_of_sum
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.errors import CommunicatorClosedError
 
-MANY: list[Way] = ["mutual", "star", "tree", "segments"]
+MANY: list[Way] = ["mutual", "star", "doubling", "segments", "halving"]
 
 
 class ReorderingTransport(PeerTransport):
@@ -59,12 +62,12 @@ def together(size: int, work: Callable[[int], HostArray]) -> list[HostArray]:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    size=st.integers(2, 9),
+    size=st.integers(2, 17),
     way=st.sampled_from(MANY),
     shape=st.sampled_from([(), (0,), (1,), (5,), (3, 4), (2, 0, 3), (40, 3)]),
     seed=st.integers(0, 1000),
 )
-def test_all_ways_give_the_bits_of_a_loop_in_rank_order(size: int, way: Way, shape: tuple[int, ...], seed: int) -> None:
+def test_all_ways_give_the_bits_of_the_tree(size: int, way: Way, shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
     parts = [np.asarray(10.0 ** rng.integers(-6, 6) * rng.standard_normal(shape), "float32") for _ in range(size)]
     transports = reordering_transports(size, seed=seed)
@@ -74,12 +77,8 @@ def test_all_ways_give_the_bits_of_a_loop_in_rank_order(size: int, way: Way, sha
         assert first.flags.writeable
         return np.stack([first, WAYS[way](transports[rank], first)()])
 
-    expected = parts[0].copy()
-    for part in parts[1:]:
-        expected += part
-    again = expected.copy()
-    for _ in range(size - 1):
-        again += expected
+    expected = add_in_order(parts)
+    again = add_in_order([expected] * size)
     for found in together(size, twice):
         np.testing.assert_array_equal(found, np.stack([expected, again]), strict=True)
 
@@ -109,11 +108,42 @@ def test_a_broadcast_reaches_all_with_few_messages_of_the_root(size: int, root: 
     assert sum(transport.messages for transport in transports) == size - 1
 
 
-def test_rank_0_of_a_tree_sends_to_few() -> None:
-    transports = reordering_transports(8)
-    together(8, lambda rank: WAYS["tree"](transports[rank], np.ones(4))())
-    assert transports[0].messages == 3
-    assert sum(transport.messages for transport in transports) == 14
+@pytest.mark.parametrize("way", ["star", "doubling", "segments", "halving"])
+@pytest.mark.parametrize("size", [3, 4, 8, 11, 16])
+def test_the_busiest_rank_sends_what_the_cost_says(size: int, way: Way) -> None:
+    transports = reordering_transports(size)
+    together(size, lambda rank: WAYS[way](transports[rank], np.ones(240 * size))())
+    cost = cost_of_sum(way, size, 240 * size * 8)
+    sent = max(transport.messages for transport in transports)
+    assert sent <= cost.messages <= 2 * sent + 2
+    n_bytes = max(transport.bytes_sent for transport in transports)
+    assert n_bytes == pytest.approx(cost.n_bytes, rel=0.3)
+
+
+def test_with_many_ranks_nobody_talks_to_more_than_twice_the_logarithm() -> None:
+    transports = reordering_transports(48)
+    together(48, lambda rank: WAYS["doubling"](transports[rank], np.ones(4))())
+    assert max(transport.messages for transport in transports) == 6
+    assert sum(transport.messages for transport in transports) == 32 * 5 + 2 * 16
+
+
+@pytest.mark.parametrize("size", [3, 8, 11, 33])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (4, 3), (2, 0, 3)])
+def test_all_gather_all(size: int, shape: tuple[int, ...]) -> None:
+    transports = reordering_transports(size)
+
+    def gathered(rank: int) -> list[HostArray]:
+        mine = np.full((shape[0] * (rank % 3), *shape[1:]) if shape else (), float(rank))
+        comm = DaskCommunicator(transports[rank])
+        comm.barrier()
+        return [np.asarray(part) for part in comm.allgather(mine)]
+
+    for found in together(size, gathered):  # type: ignore[arg-type]
+        for rank, part in enumerate(found):
+            expected = np.full((shape[0] * (rank % 3), *shape[1:]) if shape else (), float(rank))
+            np.testing.assert_array_equal(part, expected, strict=True)
+            assert part.flags.writeable
+    assert size < 8 or max(transport.messages for transport in transports) <= 3 * np.ceil(np.log2(size))
 
 
 @pytest.mark.one_in(4)
@@ -163,6 +193,6 @@ def test_ranks_that_pass_different_arrays_are_told(way: Way, other: HostArray) -
 
 def test_the_choice_depends_on_ranks_hosts_and_bytes_alone() -> None:
     small, large = 80_000, 8_000_000
-    assert [way_of_sum(n, small, 1) for n in (1, 2, 3, 8, 16)] == ["alone", "mutual", "star", "star", "tree"]
-    assert [way_of_sum(n, large, n) for n in (1, 2, 3, 16)] == ["alone", "mutual", "segments", "segments"]
-    assert [way_of_sum(4, 1_000_000, hosts) for hosts in (1, 2)] == ["star", "segments"]
+    assert [way_of_sum(n, small, 1) for n in (1, 2, 3, 8, 16)] == ["alone", "mutual", "star", "doubling", "doubling"]
+    assert [way_of_sum(n, large, n) for n in (1, 2, 3, 16, 64)] == ["alone", "mutual", "segments", "halving", "halving"]
+    assert [way_of_sum(3, 1_000_000, hosts) for hosts in (1, 2)] == ["star", "segments"]
