@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
 
 Node: TypeAlias = tuple[int, int]
 """The first of the consecutive terms below a node of the tree, and the one after the last."""
@@ -36,7 +35,7 @@ def node_sum(node: Node, size: int, parts: Mapping[Node, Array]) -> Array:
         When a term is in none of the parts.
     """
     total, is_new = _node_sum(node, size, parts)
-    return total if is_new else namespace_of(total).array(total, copy=True)
+    return total if is_new else total.copy()
 
 
 def nodes_of(low: int, high: int, size: int) -> list[Node]:
@@ -71,7 +70,7 @@ def _node_sum(node: Node, size: int, parts: Mapping[Node, Array]) -> tuple[Array
     left, is_new = _node_sum((start, middle), size, parts)
     right, _ = _node_sum((middle, stop), size, parts)
     if not is_new:
-        left = namespace_of(left).array(left, copy=True)
+        left = left.copy()
     left += right
     return left, True
 

@@ -16,6 +16,7 @@ from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.planning.kernel_precision import expected_arithmetic
+from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory
 from daskkern.training.planning.planner import check_before, upper_bound_plan
 from daskkern.training.planning.suggestions import fits, largest_batch
@@ -89,7 +90,7 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
     ranks = _used_ranks(settings, max(1, min(cpu_count(), 4) if workers is None else workers))
     shards, each = settings.shards(ranks), settings.shards_each(ranks)
     threads = max(1, cpu_count() // ranks // each)
-    budget = (settings.memory_budget or available_memory(ranks)) // each
+    budget = budget_of_shard(settings.memory_budget or available_memory(ranks), each)
     device = device_memory(settings.device) if workers is None else None
     device = None if device is None else device // each
     if device is None:

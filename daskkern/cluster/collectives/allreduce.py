@@ -145,7 +145,7 @@ def add(transport: PeerTransport, parts: Sequence[HostArray], mine: HostArray) -
     """Return the sum of `parts`, one from each rank."""
     for source, part in enumerate(parts):
         transport.same(source, part, mine, _OPERATION)
-    return owned(add_in_order(parts))
+    return add_in_order(parts)
 
 
 def _by_segments(transport: PeerTransport, host: HostArray) -> HostArray:

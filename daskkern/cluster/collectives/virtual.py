@@ -29,8 +29,9 @@ def virtual_ranks(rank: int, size: int, virtual: int) -> range:
     return range(virtual * rank // size, virtual * (rank + 1) // size)
 
 
-def _all_shares(size: int, virtual: int) -> list[range]:
-    return [virtual_ranks(rank, size, virtual) for rank in range(size)]
+def _has_tree_of(size: int, virtual: int) -> bool:
+    """Return whether the tree of sums over the real ranks is the upper part of that over the virtual ones."""
+    return size == virtual or not (size & (size - 1) or virtual & (virtual - 1))
 
 
 _LONGEST_S = 86_400.0
@@ -95,14 +96,17 @@ class VirtualCommunicator(Communicator):
     def allreduce(self, array: Array) -> Array:
         xp, comm = namespace_of(array), self._table.comm
 
-        size = self.size
-        nodes = [nodes_of(own.start, own.stop, size) for own in _all_shares(comm.size, size)]
+        size, shares = self.size, [virtual_ranks(rank, comm.size, self.size) for rank in range(comm.size)]
+        nodes = [nodes_of(own.start, own.stop, size) for own in shares]
 
         def add(terms: list[Array]) -> Array:
             own = {(i, i + 1): xp.asarray(term) for i, term in zip(self._table.own, terms, strict=True)}
-            gathered = comm.allgather(xp.stack([node_sum(node, size, own) for node in nodes[comm.rank]]))
+            sums = [node_sum(node, size, own) for node in nodes[comm.rank]]
+            if _has_tree_of(comm.size, size):
+                return comm.allreduce(sums[0])
+            gathered = comm.allgather(xp.stack(sums))
             parts = {
-                node: sums[i, ...] for found, sums in zip(nodes, gathered, strict=True) for i, node in enumerate(found)
+                node: part[i, ...] for found, part in zip(nodes, gathered, strict=True) for i, node in enumerate(found)
             }
             return node_sum((0, size), size, parts)
 

@@ -27,6 +27,11 @@ _UNIT = 16  # a unit vector: its entry, and where that is
 _SPREAD = 128  # sparse columns that are spread at once, and numbers of one line of them
 
 
+def budget_of_shard(budget: int, shards: int) -> int:
+    """Return what each of `shards` virtual ranks of one process may plan with, which each count its interpreter."""
+    return (budget + (shards - 1) * INTERPRETER) // shards
+
+
 def rank_items(z: FitSizes) -> tuple[Items, Items]:
     """Return the items in host memory and those on the device, which are none with device "cpu"."""
     own = z.costs.memory(z)

@@ -14,6 +14,7 @@ from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import is_stored
+from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
 from daskkern.training.run.job import check_settings
 from daskkern.training.run.set_aside import rows_set_aside
@@ -121,7 +122,8 @@ def device_pool(source: RowSource, settings: FitSettings, devices: Sequence[int 
     if settings.device == "cpu" or not most:
         return Pool(0, 0)
     each = settings.shards_each(n)
-    plan = upper_bound_plan(source, settings, settings.shards(n), 1, available_memory(n) // each, most // each)
+    budget = budget_of_shard(available_memory(n), each)
+    plan = upper_bound_plan(source, settings, settings.shards(n), 1, budget, most // each)
     return Pool(min(most, int(_POOL_MARGIN * each * (plan.device_total + plan.kept))), most)
 
 

@@ -11,6 +11,7 @@ from daskkern.errors import ClusterError
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import calibrate_workers
+from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, MemoryPlan, available_memory, device_memory
 from daskkern.training.planning.planner import PreparedSummary, check_before, plan_for
 from daskkern.training.run.settings import FitSettings
@@ -48,7 +49,8 @@ class WorkerResources:
     def shared_by(self, shards: int) -> "WorkerResources":
         """Return what each of `shards` virtual ranks of this worker may plan with."""
         device = None if self.device_budget is None else self.device_budget // shards
-        return WorkerResources(max(1, self.threads // shards), self.budget // shards, device, self.disk // shards)
+        budget = budget_of_shard(self.budget, shards)
+        return WorkerResources(max(1, self.threads // shards), budget, device, self.disk // shards)
 
 
 def resources_of(

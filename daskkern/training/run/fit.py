@@ -35,6 +35,7 @@ from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, ne
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.planning.calibration import calibrate
+from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import available_memory, device_memory
 from daskkern.training.planning.planner import check_before, plan_for, summarise
 from daskkern.training.run.calibrating import calibrated
@@ -163,7 +164,7 @@ def _local(job: FitJob, listener: Listener) -> tuple[list[FitRankResult], Prepar
     settings = job.settings
     namespace_for(settings.device)  # a missing device is refused before any work
     shards = settings.shards(1)
-    threads, budget = cpu_count(), (settings.memory_budget or available_memory()) // shards
+    threads, budget = cpu_count(), budget_of_shard(settings.memory_budget or available_memory(), shards)
     if namespace_for(settings.device) is np:
         check_before(job.source, settings, job.holds_out, shards, max(1, threads // shards), budget)
     prepared = prepare(job.source, settings, job.holds_out, job.before)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from daskkern.backend.communicator import Communicator
+from daskkern.backend.summation import add_in_order
 from daskkern.cluster.collectives.gpus import gpu_collectives
 from daskkern.cluster.collectives.nccl import GATHER_BYTES, NcclCommunicator
 from daskkern.errors import CommunicatorClosedError
@@ -94,9 +95,7 @@ def test_the_numbers_are_those_of_the_host_to_the_bit(
     results = on_gpus(size, cupy, work, gather_bytes=GATHER_BYTES if way == "gathered" else -1)
     for position, shape in enumerate(SHAPES):
         inputs = [contribution(rank, shape, dtype) for rank in range(size)]
-        expected = inputs[0].copy()
-        for part in inputs[1:]:
-            expected += part
+        expected = add_in_order(inputs)
         for total, last, parts, uneven in (found[position] for found in results):
             np.testing.assert_array_equal(total, expected, strict=True)
             np.testing.assert_array_equal(last, inputs[-1], strict=True)

@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 
 from daskkern import KernelClassifier
 from daskkern.backend.communicator import Communicator, SerialCommunicator
+from daskkern.backend.summation import add_in_order
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks
 from daskkern.cluster.collectives.virtual import run_virtual, virtual_ranks
 from daskkern.cluster.gang.gang import GangSettings
@@ -36,33 +37,31 @@ from tests.support.threads import run_threads
 SHARDS = 6
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
-def test_virtual_ranks_agree_with_numpy_and_with_each_other(size: int) -> None:
+@pytest.mark.parametrize(("size", "shards"), [(1, 6), (2, 6), (3, 6), (4, 6), (6, 6), (2, 8), (3, 8), (4, 8)])
+def test_virtual_ranks_agree_with_numpy_and_with_each_other(size: int, shards: int) -> None:
     rng = np.random.default_rng(0)
-    terms = [rng.standard_normal((4, 3)).astype(np.float32) * 10.0**i for i in range(SHARDS)]
-    ragged = [np.arange(i % 3 * 2).reshape(-1, 2) for i in range(SHARDS)]
+    terms = [rng.standard_normal((4, 3)).astype(np.float32) * 10.0**i for i in range(shards)]
+    ragged = [np.arange(i % 3 * 2).reshape(-1, 2) for i in range(shards)]
 
     def work(comm: Communicator, place: int) -> tuple[Any, ...]:
         comm.barrier()
         total = comm.allreduce(terms[comm.rank])
         scalar = comm.allreduce(np.float64(comm.rank)[None])
         parts = comm.allgather(ragged[comm.rank])
-        last = comm.broadcast(terms[comm.rank], root=SHARDS - 2)
+        last = comm.broadcast(terms[comm.rank], root=shards - 2)
         total[0] += place  # nobody else sees what is written
         return comm.rank, comm.size, total[1:], scalar, parts, last
 
-    nested = run_threads(size, lambda comm: run_virtual(comm, SHARDS, work))
+    nested = run_threads(size, lambda comm: run_virtual(comm, shards, work))
     found = [result for results in nested for result in results]
-    want = terms[0]
-    for term in terms[1:]:
-        want = want + term
-    assert [result[:2] for result in found] == [(rank, SHARDS) for rank in range(SHARDS)]
+    want = add_in_order(terms)
+    assert [result[:2] for result in found] == [(rank, shards) for rank in range(shards)]
     for _, _, total, scalar, parts, last in found:
         np.testing.assert_array_equal(total, want[1:])
-        assert scalar == [15.0]
+        assert scalar == [shards * (shards - 1) / 2]
         for part, own in zip(parts, ragged, strict=True):
             np.testing.assert_array_equal(part, own)
-        np.testing.assert_array_equal(last, terms[SHARDS - 2])
+        np.testing.assert_array_equal(last, terms[shards - 2])
 
 
 def test_the_root_may_change_what_it_sent() -> None:
