@@ -14,6 +14,7 @@ from daskkern.cluster.gang.calls import call_workers
 from daskkern.cluster.gang.growth import Prospects
 from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
 from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.cluster.scheduler.hosts import grouped_by_host
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError
 
@@ -105,10 +106,11 @@ class Members:
                 ask_fits(self.client, "drop", address=address, silence_s=self.heartbeats.patience_s)
 
     def pick(self, before: Collection[str]) -> tuple[str, ...]:
-        """Return the addresses for a new gang: those of the previous one first, at most `most`."""
+        """Return the addresses for a new gang: those of the previous one first, at most `most`; then by host."""
         usable = self.usable()
         kept = [address for address in before if address in usable]
-        return tuple([*kept, *(address for address in usable if address not in before)][: self.most])
+        picked = [*kept, *(address for address in usable if address not in before)][: self.most]
+        return tuple(picked) if self.allowed is not None else grouped_by_host(picked)
 
     def joinable(self, members: Collection[str]) -> tuple[str, ...]:
         """Return the addresses that could join a gang of these members, which may be paused meanwhile."""

@@ -19,6 +19,7 @@ from daskkern.cluster.scheduler.demand import WorkerDemand
 from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
 from daskkern.cluster.scheduler.event_topics import TOPIC, EventTopics
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, STARTED, FitMetadata, checked
+from daskkern.cluster.scheduler.hosts import grouped_by_host
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
 from daskkern.cluster.scheduler.worker_changes import worker_changes
@@ -241,8 +242,9 @@ class FitsPlugin(SchedulerPlugin):
 
     def _places(self) -> list[Place]:
         """Return the places for ranks: a worker that is paused for memory starts none, but keeps those that run."""
-        running = [worker for worker in self._alive() if worker.status.name == "running"]
-        return [Place(str(worker.name), int(worker.memory_limit or 0)) for worker in running]
+        running = {worker.address: worker for worker in self._alive() if worker.status.name == "running"}
+        workers = [running[address] for address in grouped_by_host(running)]
+        return [Place(str(worker.name), int(worker.memory_limit or 0)) for worker in workers]
 
     def _addresses(self) -> dict[str, str]:
         return {str(worker.name): worker.address for worker in self._alive()}
