@@ -79,7 +79,7 @@ def doubling(transport: PeerTransport, host: HostArray) -> Finish:
     give their term to a neighbour first, and get the sum at the end. Thakur, Rabenseifner and Gropp 2005, section 4.3.
     """
     transport.begin()
-    place = Place.of(transport.rank, transport.size)
+    place = TreePlace.of(transport.rank, transport.size)
     first = None if place.folded == "absorbs" else next(place.partners(), place.neighbour)
     if first is not None:
         transport.push([first], _OPERATION, host)
@@ -93,7 +93,7 @@ def halving(transport: PeerTransport, host: HostArray) -> Finish:
     ``2 (W - 1) / W`` arrays in 2 log2 W messages, most of them to near ranks, which are on its host. Where W is not a
     power of two, some ranks send and receive one array more. Thakur, Rabenseifner and Gropp 2005, section 4.3.
     """
-    return lambda: _by_halving(transport, Place.of(transport.rank, transport.size), host)
+    return lambda: _by_halving(transport, TreePlace.of(transport.rank, transport.size), host)
 
 
 WAYS: dict[Way, Callable[[PeerTransport, HostArray], Finish]] = {
@@ -107,7 +107,7 @@ WAYS: dict[Way, Callable[[PeerTransport, HostArray], Finish]] = {
 
 
 @dataclass(frozen=True)
-class Place:
+class TreePlace:
     """A rank's place in the complete tree of sums, whose leaves are P ranks, a power of two."""
 
     rank: int
@@ -119,7 +119,7 @@ class Place:
     """Whether the rank gives its term to the rank before it, or absorbs that of the rank after it."""
 
     @classmethod
-    def of(cls, rank: int, size: int) -> "Place":
+    def of(cls, rank: int, size: int) -> "TreePlace":
         pairs = n_pairs(size)
         if rank >= 2 * pairs:
             return cls(rank, size, rank - pairs, "no")
@@ -162,7 +162,7 @@ def _by_segments(transport: PeerTransport, host: HostArray) -> HostArray:
     return np.concatenate(sums).reshape(host.shape)
 
 
-def _by_doubling(transport: PeerTransport, place: Place, host: HostArray) -> HostArray:
+def _by_doubling(transport: PeerTransport, place: TreePlace, host: HostArray) -> HostArray:
     """Finish a sum whose first message was sent."""
     if place.folded == "gives":
         assert place.neighbour is not None
@@ -178,7 +178,7 @@ def _by_doubling(transport: PeerTransport, place: Place, host: HostArray) -> Hos
     return total
 
 
-def _by_halving(transport: PeerTransport, place: Place, host: HostArray) -> HostArray:
+def _by_halving(transport: PeerTransport, place: TreePlace, host: HostArray) -> HostArray:
     operation = _described(host)
     transport.begin()
     if place.folded == "gives":
@@ -206,7 +206,7 @@ def _by_halving(transport: PeerTransport, place: Place, host: HostArray) -> Host
     return total
 
 
-def _absorbed(transport: PeerTransport, place: Place, host: HostArray, operation: str) -> HostArray:
+def _absorbed(transport: PeerTransport, place: TreePlace, host: HostArray, operation: str) -> HostArray:
     """Return a copy of this rank's array, with that of a neighbour that gives it."""
     total = owned(host)
     if place.neighbour is not None:

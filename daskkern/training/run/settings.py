@@ -87,8 +87,8 @@ class FitSettings:
     virtual_shards : int or None
         Number of virtual ranks that columns and rows are distributed to, whatever the number of workers: any number of
         workers up to it gives the same bits. Each virtual rank reads all rows, and a rank sends up to
-        ``2 log2 virtual_shards`` partial sums for every sum instead of one. None distributes to the real ranks: other numbers
-        of ranks then round differently. With all rows as centres, kernel blocks are not cached.
+        ``2 log2 virtual_shards`` partial sums for every sum instead of one. None distributes to the real ranks: other
+        numbers of ranks then round differently. With all rows as centres, kernel blocks are not cached.
     behind : int
         Number of the `max_epochs` epochs that were run before, on other rows.
     rows_follow : bool
