@@ -67,6 +67,28 @@ def local_cluster(
             _settle(cluster)
 
 
+@contextmanager
+def one_process_cluster(n_workers: int) -> Iterator[Client]:
+    """Yield the client of a cluster whose `n_workers` workers share this process, and talk over sockets."""
+    quiet = {"distributed.admin.system-monitor.interval": "1h", "distributed.worker.profile.enabled": False}
+    with (
+        dask.config.set({**_SETTINGS, **quiet}),
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=0,
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, timeout=60, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(n_workers, timeout=60)
+        yield client
+
+
 def fork_workers() -> None:
     """Let Dask fork its workers from a process that has imported what they need, instead of 3 s of imports for each."""
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})

@@ -7,7 +7,7 @@ real ranks gives the same bits.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import pairwise
@@ -92,6 +92,10 @@ class VirtualCommunicator(Communicator):
     def bytes_sent(self) -> int:
         """What the real rank has sent, for its first virtual rank."""
         return 0 if self._place else self._table.comm.bytes_sent
+
+    @property
+    def ways(self) -> Mapping[str, int]:
+        return self._table.comm.ways
 
     def allreduce(self, array: Array) -> Array:
         xp, comm = namespace_of(array), self._table.comm

@@ -1,0 +1,84 @@
+"""Fits on 48 and 64 ranks over sockets: the bits of one process, also when a rank is lost on the way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from distributed import Client
+
+from daskkern.basis import Landmarks
+from daskkern.cluster.gang.gang import GangSettings
+from daskkern.events import BatchFinished, EpochTimed, Event, FitResumed, FitStarted, StageFinished
+from daskkern.kernels import Laplacian
+from daskkern.losses import Squared
+from daskkern.solvers import EigenPro
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import one_process_cluster
+from tests.support.fits import toy_source
+
+pytestmark = [pytest.mark.cluster, pytest.mark.repeated, pytest.mark.timeout(400)]
+
+GB = 1 << 30
+
+
+def _settings(shards: int) -> FitSettings:
+    """Return settings whose memory is enough for all ranks: each counts an interpreter of its own."""
+    rule = Landmarks(2 * shards)
+    return FitSettings(
+        Laplacian(3.0), Squared(), rule, EigenPro(), 1e-3, max_epochs=3, batch_size=64, dtype="float64", device="cpu",
+        virtual_shards=shards, memory_budget=GB,
+    )  # fmt: skip
+
+
+def _coef(settings: FitSettings, client: Client | None, listener: Callable[[Event], None]) -> np.ndarray:
+    if client is None:
+        settings = replace(settings, memory_budget=64 * GB)
+    gang = None if client is None else GangSettings(elastic=False)
+    return fit(toy_source(), settings, client=client, gang=gang, listener=listener).model.coef
+
+
+@pytest.mark.parametrize("n_ranks", [48, 64])
+def test_many_ranks_have_the_bits_of_one(n_ranks: int) -> None:
+    events: list[Event] = []
+    with one_process_cluster(n_ranks) as client:
+        found = _coef(_settings(n_ranks), client, events.append)
+    assert [event.size for event in events if isinstance(event, FitStarted)] == [n_ranks]
+    assert any("doubling" in event.ways for event in events if isinstance(event, EpochTimed))
+    np.testing.assert_array_equal(found, _coef(_settings(n_ranks), None, lambda event: None), strict=True)
+
+
+@dataclass
+class _Loss:
+    """Closes a worker, which has not been warned, at the first event that meets a condition."""
+
+    client: Client
+    meets: Callable[[Event], bool]
+    events: list[Event] = field(default_factory=list)
+    lost: str = ""
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        if not self.lost and self.meets(event):
+            worker = list(self.client.cluster.workers.values())[-5]
+            self.lost = worker.address
+            worker.loop.add_callback(worker.close, timeout=0, executor_wait=False, nanny=False, reason="killed")
+
+
+PHASES: dict[str, Callable[[Event], bool]] = {
+    "set-up": lambda event: isinstance(event, StageFinished) and event.stage == "landmarks",
+    "first epoch": lambda event: isinstance(event, BatchFinished) and event.batch == 2,
+    "later": lambda event: isinstance(event, BatchFinished) and event.epoch == 3,
+}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_one_of_many_ranks_is_lost(phase: str) -> None:
+    with one_process_cluster(24) as client:
+        loss = _Loss(client, PHASES[phase])
+        found = _coef(_settings(32), client, loss)
+    sizes = [event.size for event in loss.events if isinstance(event, FitStarted | FitResumed)]
+    assert loss.lost
+    assert sizes[-1] == 23
+    np.testing.assert_array_equal(found, _coef(_settings(32), None, lambda event: None), strict=True)
