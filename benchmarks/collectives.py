@@ -22,8 +22,9 @@ from distributed import Client
 from figures import Run, add, today
 from products.machine import OthersLoad, describe_machine, versions
 
-from daskkern.cluster.collectives.allreduce import Way, way_of_sum
+from daskkern.cluster.collectives.allreduce import Way
 from daskkern.cluster.collectives.communicator import DaskCommunicator
+from daskkern.cluster.collectives.sum_costs import way_of_sum
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.rank_context import RankContext
 from tests.support.cluster import local_cluster
@@ -31,7 +32,8 @@ from tests.support.network import dask_commands, network
 
 SIZES = {"80 KB": 80_000, "1 MB": 1_000_000, "8 MB": 8_000_000}
 REPEATS = {"80 KB": 300, "1 MB": 100, "8 MB": 30}
-WAYS: dict[int, list[Way]] = {2: ["mutual", "star"], 4: ["star", "tree", "segments"], 8: ["star", "tree", "segments"]}
+_MANY: list[Way] = ["star", "doubling", "segments", "halving"]
+WAYS: dict[int, list[Way]] = {2: ["mutual", "star"], 4: _MANY, 8: _MANY}
 PATIENT = GangSettings(collective_timeout_s=300.0, silence_s=120.0)
 
 

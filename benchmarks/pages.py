@@ -34,6 +34,7 @@ TITLES = {
     "results-tables": "Tables, compared with boosted trees, forests, SVC and xRFM",
     "results-recovery": "Recovery from faults",
     "results-collectives": "Allreduce",
+    "results-many-ranks": "Sums of many ranks",
     "results-threads": "Predictions with all threads relative to one",
     "results-overhead": "Two ranks compared with one process",
     "results-monitoring": "Cost of monitoring",

@@ -23,6 +23,7 @@ LONGER = (
     "overhead",
     "monitoring",
     "collectives",
+    "many_ranks",
     "recovery",
 )
 HERE = ("time_to_error", "reproduce", "scaling", "regressions", "choices", "tables", "threads", "precision")

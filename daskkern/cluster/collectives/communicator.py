@@ -60,6 +60,11 @@ class DaskCommunicator(Communicator):
         return self._transport.bytes_sent
 
     @property
+    def messages_sent(self) -> int:
+        """Number of messages that this rank has sent so far."""
+        return self._transport.messages_sent
+
+    @property
     def ways(self) -> Mapping[str, int]:
         return self._ways
 

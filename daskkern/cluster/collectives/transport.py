@@ -42,7 +42,7 @@ class PeerTransport:
         self.size = mailbox.membership.size
         self.peers = [rank for rank in range(self.size) if rank != self.rank]
         self.timeout_s = timeout_s
-        self.bytes_sent = 0
+        self.bytes_sent = self.messages_sent = 0
         self.mailbox = mailbox
         self._worker = worker
         self._sequence = 0
@@ -65,6 +65,7 @@ class PeerTransport:
             "array": pack(host),
         }
         self.bytes_sent += host.nbytes * len(destinations)
+        self.messages_sent += len(destinations)
         self._worker.loop.add_callback(_begin, self._deliver, destinations, message)
 
     def take(
