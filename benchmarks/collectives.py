@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from distributed import Client
 from figures import Run, add, today
-from products.machine import OthersLoad, describe_machine, versions
+from products.machine import OthersLoad, cpu_count, describe_machine, versions
 
 from daskkern.cluster.collectives.allreduce import Way
 from daskkern.cluster.collectives.communicator import DaskCommunicator
@@ -105,6 +105,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                     for way, seconds in taken.items():
                         order = (way, nbytes, max(1, repeats // 3))
                         seconds += run_gang(client, measure, order, name="sums", settings=PATIENT)[0]
+                hosts = 1 if options.links is None else workers
+                chosen = way_of_sum(workers, nbytes, hosts, cpu_count())
                 for way, seconds in taken.items():
                     records.append(
                         {
@@ -114,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                             "n_sums": len(seconds),
                             "median_ms": round(1e3 * float(np.median(seconds)), 3),
                             "p95_ms": round(1e3 * float(np.percentile(seconds, 95)), 3),
-                            "chosen": way == way_of_sum(workers, nbytes, 1 if options.links is None else workers),
+                            "chosen": way == chosen,
                         }
                     )
                     print(records[-1], flush=True)

@@ -96,7 +96,7 @@ def expected(found: dict[str, float]) -> list[dict[str, Any]]:
     nbytes = int(4 * STEP["m"] * STEP["c"])
     rows = []
     for n in RANKS:
-        way = way_of_sum(n, nbytes, n)
+        way = way_of_sum(n, nbytes, n, n)
         cost, star = cost_of_sum(way, n, nbytes), cost_of_sum("star", n, nbytes)
 
         def seconds(c: Any) -> float:

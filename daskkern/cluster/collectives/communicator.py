@@ -12,6 +12,7 @@ from distributed.comm.addressing import get_address_host
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
+from daskkern.backend.concurrency import cpu_count
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.allgather import gather_parts
@@ -53,6 +54,7 @@ class DaskCommunicator(Communicator):
         self._transport = transport
         self._mailbox = transport.mailbox
         self._n_hosts = len({get_address_host(address) for address in self._mailbox.membership.addresses})
+        self._cores = self.size
         self._ways: Counter[str] = Counter()
 
     @property
@@ -77,7 +79,7 @@ class DaskCommunicator(Communicator):
     def begin_allreduce(self, array: Array) -> Callable[[], Array]:
         self._mailbox.check()
         host = to_host(array)
-        way = self.way or way_of_sum(self.size, host.nbytes, self._n_hosts)
+        way = self.way or way_of_sum(self.size, host.nbytes, self._n_hosts, self._cores)
         if way not in self._ways:
             _LOG.debug("rank %d of %d: sums of %d bytes go by %s", self.rank, self.size, host.nbytes, way)
         self._ways[way] += 1
@@ -124,16 +126,22 @@ class DaskCommunicator(Communicator):
             distance *= 2
 
     def start(self, timeout_s: float) -> None:
-        """Wait until every rank runs. This has its own deadline: a rank on a busy worker starts later than others."""
+        """Wait until every rank runs. This has its own deadline: a rank on a busy worker starts later than others.
+
+        Ranks of one host share its cores, of which rank 0 tells the number: all choose by the same.
+        """
         self._mailbox.check()
-        transport, nothing = self._transport, np.empty(0)
+        transport, shared = self._transport, self.size
         transport.begin()
         if self.rank == 0:
             transport.take(transport.peers, "start", 0.0, timeout_s, "start_timeout_s")
-            transport.push(transport.peers, "start", nothing)
+            shared = cpu_count()
+            transport.push(transport.peers, "start", np.array([shared], np.int64))
         else:
-            transport.push([0], "start", nothing)
-            transport.take([0], "start", 1.0, timeout_s, "start_timeout_s")
+            transport.push([0], "start", np.empty(0))
+            (received,) = transport.take([0], "start", 1.0, timeout_s, "start_timeout_s")
+            shared = int(received[0])
+        self._cores = min(self.size, shared) if self._n_hosts == 1 else self.size
 
     def abort(self, reason: str) -> None:
         self._transport.abort(reason)

@@ -116,6 +116,7 @@ def test_the_busiest_rank_sends_what_the_cost_says(size: int, way: Way) -> None:
     cost = cost_of_sum(way, size, 240 * size * 8)
     sent = max(transport.messages for transport in transports)
     assert sent <= cost.messages <= 2 * sent + 2
+    assert sum(transport.messages for transport in transports) == cost.all_messages
     n_bytes = max(transport.bytes_sent for transport in transports)
     assert n_bytes == pytest.approx(cost.n_bytes, rel=0.3)
 
@@ -191,8 +192,15 @@ def test_ranks_that_pass_different_arrays_are_told(way: Way, other: HostArray) -
     assert any("every rank must" in sentence for sentence in said)
 
 
-def test_the_choice_depends_on_ranks_hosts_and_bytes_alone() -> None:
+def test_the_choice_depends_on_ranks_hosts_cores_and_bytes_alone() -> None:
     small, large = 80_000, 8_000_000
-    assert [way_of_sum(n, small, 1) for n in (1, 2, 3, 8, 16)] == ["alone", "mutual", "star", "doubling", "doubling"]
-    assert [way_of_sum(n, large, n) for n in (1, 2, 3, 16, 64)] == ["alone", "mutual", "segments", "halving", "halving"]
-    assert [way_of_sum(3, 1_000_000, hosts) for hosts in (1, 2)] == ["star", "segments"]
+    assert [way_of_sum(n, small, 1, n) for n in (1, 2, 3, 8, 16)] == ["alone", "mutual", "star", "doubling", "doubling"]
+    assert [way_of_sum(n, large, n, n) for n in (1, 2, 3, 16, 64)] == [
+        "alone",
+        "mutual",
+        "segments",
+        "halving",
+        "halving",
+    ]
+    assert [way_of_sum(3, 1_000_000, hosts, 3) for hosts in (1, 2)] == ["star", "segments"]
+    assert [way_of_sum(8, small, 1, cores) for cores in (2, 8)] == ["star", "doubling"]
