@@ -47,7 +47,7 @@ def interrupted(folder: Path, fit: list[object]) -> None:
     assert "daskkern: error: interrupted; continue with --resume: the progress is in" in rest
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.repeated
 @pytest.mark.cluster
 @pytest.mark.parametrize("there", [False, True], ids=["here", "on a cluster"])
 def test_an_interrupted_fit_goes_on_to_the_same_bits(

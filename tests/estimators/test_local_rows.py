@@ -206,6 +206,7 @@ def test_the_command_line_fits_scores_and_plans(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.cluster
+@pytest.mark.repeated
 @pytest.mark.timeout(240)
 def test_workers_make_the_model_of_this_process(tmp_path: Path) -> None:
     X, y = _rows(1500)

@@ -76,7 +76,7 @@ def table(tmp_path: Path, X: HostArray, codes: HostArray) -> Path:
     return tmp_path / "d.npz"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(2, 1)
 @pytest.mark.parametrize("place", ["s3", "memory"])
 def test_ingested_split_and_shuffled_like_on_disk(
     place: str, objects: ObjectServer, table: Path, tmp_path: Path
