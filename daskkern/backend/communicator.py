@@ -53,6 +53,11 @@ class Communicator(ABC):
     def allgather(self, array: Array) -> Sequence[Array]:
         """Return the arrays of all ranks, in rank order. Shapes may differ in the first axis."""
 
+    def gather_to(self, array: Array, holders: Sequence[int]) -> Sequence[Array] | None:
+        """Return the arrays of all ranks, in rank order, on the ranks `holders`, and None on the others."""
+        parts = self.allgather(array)
+        return parts if self.rank in holders else None
+
     sends_ahead: bool = False
     """Whether the root of a broadcast continues at once: it may then send what others only receive later."""
 

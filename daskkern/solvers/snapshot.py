@@ -1,6 +1,6 @@
 """The state of a run as plain named arrays: what a checkpoint holds, and what is redistributed when ranks change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,10 +37,19 @@ class Snapshot:
     whole: Mapping[str, Array] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
 
+    def gather_to(self, comm: Communicator, holders: Sequence[int]) -> "Snapshot | None":
+        """Return the whole snapshot on the ranks `holders`, in host memory; None on the others. A collective."""
+        shards = {name: _gathered_to(shard, comm, holders) for name, shard in sorted(self.shards.items())}
+        if comm.rank not in holders:
+            return None
+        found = {name: shard for name, shard in shards.items() if shard is not None}
+        return Snapshot(found, {name: np.array(to_host(array)) for name, array in self.whole.items()}, self.numbers)
+
     def gather(self, comm: Communicator) -> "Snapshot":
-        """Return the snapshot of all ranks, on the host; a copy. Every rank must call it."""
-        shards = {name: _gathered(shard, comm) for name, shard in sorted(self.shards.items())}
-        return Snapshot(shards, {name: np.array(to_host(array)) for name, array in self.whole.items()}, self.numbers)
+        """Return the whole snapshot, on every rank, in host memory. A collective."""
+        whole = self.gather_to(comm, range(comm.size))
+        assert whole is not None
+        return whole
 
     def rows(self, name: str, ids: IntArray) -> HostArray:
         """Return the rows (k, ...) of a whole snapshot's array with these global numbers; a copy.
@@ -67,8 +76,12 @@ class Snapshot:
         return values
 
 
-def _gathered(shard: Shard, comm: Communicator) -> Shard:
-    ids = np.concatenate([to_host(part) for part in comm.allgather(np.asarray(shard.ids, np.int64))])
-    values = np.concatenate([to_host(part) for part in comm.allgather(shard.values)])
-    order = np.argsort(ids, kind="stable")
-    return Shard(ids[order], values[order])
+def _gathered_to(shard: Shard, comm: Communicator, holders: Sequence[int]) -> Shard | None:
+    ids = comm.gather_to(np.asarray(shard.ids, np.int64), holders)
+    values = comm.gather_to(shard.values, holders)
+    if ids is None or values is None:
+        return None
+    numbers = np.concatenate([to_host(part) for part in ids])
+    rows = np.concatenate([to_host(part) for part in values])
+    order = np.argsort(numbers, kind="stable")
+    return Shard(numbers[order], rows[order])

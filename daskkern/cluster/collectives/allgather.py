@@ -35,6 +35,22 @@ def gather_parts(transport: PeerTransport, host: HostArray) -> list[HostArray]:
     return [part.reshape(()) for part in parts] if host.ndim == 0 else parts
 
 
+def gather_at(transport: PeerTransport, host: HostArray, holders: Sequence[int]) -> list[HostArray] | None:
+    """Return the arrays of all ranks as :func:`gather_parts` does, on the ranks `holders`; None on the others.
+
+    All push to each of the holders. Only these wait.
+    """
+    transport.begin()
+    transport.push([holder for holder in holders if holder != transport.rank], "gather", host)
+    if transport.rank not in holders:
+        return None
+    parts = transport.take(transport.peers, "gather")
+    parts.insert(transport.rank, host)
+    for source, part in enumerate(parts):
+        _check(transport, source, part, host)
+    return parts
+
+
 def in_log_steps(transport: PeerTransport, mine: HostArray, lengths: Sequence[int]) -> list[HostArray]:
     """Gather arrays of known lengths in log2 W steps.
 

@@ -15,7 +15,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import cpu_count
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
-from daskkern.cluster.collectives.allgather import gather_parts
+from daskkern.cluster.collectives.allgather import gather_at, gather_parts
 from daskkern.cluster.collectives.allreduce import WAYS, Way
 from daskkern.cluster.collectives.binomial_tree import children, parent
 from daskkern.cluster.collectives.sum_costs import way_of_sum
@@ -90,6 +90,11 @@ class DaskCommunicator(Communicator):
         self._mailbox.check()
         parts = gather_parts(self._transport, to_host(array))
         return [namespace_of(array).asarray(owned(part)) for part in parts]
+
+    def gather_to(self, array: Array, holders: Sequence[int]) -> Sequence[Array] | None:
+        self._mailbox.check()
+        parts = gather_at(self._transport, to_host(array), holders)
+        return None if parts is None else [namespace_of(array).asarray(owned(part)) for part in parts]
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
         """Return rank `root`'s array on every rank; on the root, without a copy.

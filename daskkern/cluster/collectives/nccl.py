@@ -20,7 +20,7 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.summation import add_in_order
 from daskkern.errors import CommunicatorClosedError
 
@@ -84,6 +84,10 @@ class NcclCommunicator(Communicator):
         padded[: len(array)] = array
         parts = self._gathered(padded, "allgather")
         return [xp.ascontiguousarray(part[:length]) for part, length in zip(parts, lengths, strict=True)]
+
+    def gather_to(self, array: Array, holders: Sequence[int]) -> Sequence[Array] | None:
+        """As for other ranks, over the host: its holders keep the arrays in host memory."""
+        return self._host.gather_to(to_host(array), holders)
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
         if not self._is_mine(array):

@@ -135,6 +135,9 @@ class TimedCommunicator(Communicator):
     def allgather(self, array: Array) -> Sequence[Array]:
         return self._timed(lambda: self._inner.allgather(array), array)
 
+    def gather_to(self, array: Array, holders: Sequence[int]) -> Sequence[Array] | None:
+        return self._timed(lambda: self._inner.gather_to(array, holders), array)
+
     def broadcast(self, array: Array, root: int = 0) -> Array:
         return self._timed(lambda: self._inner.broadcast(array, root), array)
 

@@ -23,6 +23,7 @@ class _Shared:
     generation: int = 0
     kept: CachedCommit | None = None
     committed: int = -1
+    contributed: bool = False
     lock: Any = field(default_factory=threading.Lock)
 
 
@@ -57,6 +58,15 @@ class CommitCache:
     def committed(self) -> int:
         """Generation of the gang that made the last commit, wherever it is stored; -1 for none."""
         return self._shared.committed
+
+    @property
+    def contributed(self) -> bool:
+        """Whether a rank of this worker was in a gang when it made a commit, whichever ranks hold it."""
+        return self._shared.contributed
+
+    def contribute(self) -> None:
+        """Record that the rank's gang makes a commit."""
+        self._shared.contributed = True
 
     def mark(self) -> None:
         """Record that the running gang has made a commit that outlives it."""

@@ -145,9 +145,20 @@ class Checkpointing:
             for event in self._writer.events():
                 self._emit(event)
 
-    def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
-        """Store a commit that took `seconds` to gather. The next is due once this is `commit_share` of the time."""
+    def keep(self, commit: Commit | None, seconds: float, *, last: bool) -> None:
+        """Store a commit that took `seconds` to gather. The next is due once this is `commit_share` of the time.
+
+        None is a commit that other ranks hold.
+        """
         begun = time.perf_counter()
+        if self._commit_cache is not None:
+            self._commit_cache.contribute()
+        if commit is not None:
+            self._store(commit, last=last)
+        cost = seconds + time.perf_counter() - begun
+        self._next = time.monotonic() + max(self._interval_s, self._pause * cost)
+
+    def _store(self, commit: Commit, *, last: bool) -> None:
         if self._commit_cache is not None:
             self._commit_cache.put(commit.position.steps, commit.to_bytes())
         if self._writer is not None:
@@ -155,8 +166,6 @@ class Checkpointing:
             self._fit_commit_cache.mark()
         if self._hand_back and last:
             self.last = commit.to_bytes()
-        cost = seconds + time.perf_counter() - begun
-        self._next = time.monotonic() + max(self._interval_s, self._pause * cost)
 
 
 @contextmanager

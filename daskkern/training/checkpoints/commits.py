@@ -120,6 +120,14 @@ def snapshot_of(arrays: Mapping[str, HostArray], numbers: Mapping[str, float]) -
     return Snapshot(shards, whole, {name: float(value) for name, value in numbers.items()})
 
 
+def holders_of(size: int) -> tuple[int, ...]:
+    """Return the ranks that hold commits: the first, which writes checkpoints, and two others far from it.
+
+    Ranks of one host follow each other: with several hosts the three are on different ones.
+    """
+    return tuple(sorted({0, size // 3, 2 * size // 3}))
+
+
 def latest_of_all(data: HostArray | None, steps: int, comm: Communicator) -> HostArray | None:
     """Return the latest commit of any rank, on all ranks; None without one. A collective.
 

@@ -16,7 +16,7 @@ from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
 from daskkern.solvers import AnyProblem, Shard, Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Checkpointing
-from daskkern.training.checkpoints.commits import Commit, Position
+from daskkern.training.checkpoints.commits import Commit, Position, holders_of
 from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Patience, Validation, ValidationResult
@@ -275,9 +275,10 @@ class Epochs:
             shards[name] = Shard(self.problem.part.columns.ids, coef)
             if points is not None:
                 arrays[name + _POINTS] = _dense(points)
-        whole = Snapshot(shards, arrays, snapshot.numbers).gather(self.comm)
+        whole = Snapshot(shards, arrays, snapshot.numbers).gather_to(self.comm, holders_of(self.comm.size))
         last = self._signals.stop or self._signals.regroup or bool(position.reason)
-        self.checkpointing.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
+        commit = None if whole is None else Commit(whole, position)
+        self.checkpointing.keep(commit, time.perf_counter() - begun, last=last)
 
     def _model(self, state: Any) -> Model:
         """Return this rank's coefficients of the model of `state`, and points that differ from the problem's.

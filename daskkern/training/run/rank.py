@@ -144,7 +144,7 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     rows = training_rows(job.source.open(settings.dtype), prepared.validation)
     started = time.perf_counter()
     saved = _last_commit(comm, task, context)
-    if context.commit_cache.latest is None:
+    if not context.commit_cache.contributed:
         _announce(task, prepared, rows, comm, context)
     report = RankReporter(context, comm.rank, task.memory, task.threads, xp)
     report()

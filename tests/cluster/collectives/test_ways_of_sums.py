@@ -147,6 +147,23 @@ def test_all_gather_all(size: int, shape: tuple[int, ...]) -> None:
     assert size < 8 or max(transport.messages for transport in transports) <= 3 * np.ceil(np.log2(size))
 
 
+@pytest.mark.parametrize("holders", [(0,), (0, 2, 4), (1, 3, 6)])
+def test_holders_gather_all_and_others_nothing(holders: tuple[int, ...]) -> None:
+    transports = reordering_transports(7)
+
+    def gathered(rank: int) -> list[HostArray] | None:
+        comm = DaskCommunicator(transports[rank])
+        parts = comm.gather_to(np.full((rank % 3, 2), float(rank)), holders)
+        comm.barrier()
+        return None if parts is None else [np.asarray(part) for part in parts]
+
+    for rank, found in enumerate(together(7, gathered)):  # type: ignore[arg-type]
+        assert (found is not None) == (rank in holders)
+        for source, part in enumerate(found if found is not None else ()):
+            np.testing.assert_array_equal(part, np.full((source % 3, 2), float(source)), strict=True)
+    assert sum(transport.messages for transport in transports) == 6 * len(holders) + 7 * 3
+
+
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("way", MANY)
 def test_a_rank_that_does_not_come_is_named_by_all(way: Way) -> None:

@@ -13,13 +13,15 @@ from sklearn.datasets import load_digits
 
 import daskkern
 from daskkern import AllRows, Landmarks
+from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.errors import StoreError
-from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
+from daskkern.events import BatchFinished, Event, FitResumed, FitStarted, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.checkpoints.commits import holders_of
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import FitResult, fit
@@ -68,7 +70,7 @@ def settings_for(case: str, max_epochs: int = EPOCHS) -> FitSettings:
 class Killer:
     """Kills workers once, at the first batch of an epoch."""
 
-    def __init__(self, epoch: int, deed: Callable[[], None]) -> None:
+    def __init__(self, epoch: int, deed: Callable[[], object]) -> None:
         self.events: list[Event] = []
         self._epoch, self._deed, self._done = epoch, deed, False
 
@@ -90,6 +92,27 @@ def killed(
         killer = Killer(3, lambda: os.kill(pids[victim], signal.SIGKILL))
         result = fit(source, settings, client=client, listener=killer, gang=QUICK, **how)
     return result, killer
+
+
+@pytest.mark.repeated
+@pytest.mark.parametrize("victims", [(0,), (0, 2)], ids=["one holder", "two of three holders"])
+def test_a_commit_survives_with_one_of_its_holders(victims: tuple[int, ...], source: StoreSource) -> None:
+    assert holders_of(5) == (0, 1, 3)
+    with local_cluster(5) as client:
+        names = {address: str(worker["name"]) for address, worker in live_workers(client).items()}
+        pids = {names[address]: pid for address, pid in worker_pids(client).items()}
+        order = sorted(pids)  # of the ranks
+        lost = [pids[order[holders_of(5)[victim]]] for victim in victims]
+        killer = Killer(4, lambda: [os.kill(pid, signal.SIGKILL) for pid in lost])
+        gang = replace(QUICK, workers=tuple(order), elastic=False)
+        policy = replace(OFTEN, commit_share=1.0)
+        found = fit(source, settings_for("landmarks"), client=client, listener=killer, gang=gang, policy=policy)
+    assert min(event.epoch for event in killer.kinds(FitResumed)) >= 3
+    assert len(killer.kinds(FitStarted)) == 1
+    with local_cluster(1) as client:
+        expected = fit(source, settings_for("landmarks"), client=client)
+    X = load_digits(return_X_y=True)[0]
+    np.testing.assert_allclose(found.model.scores(X), expected.model.scores(X), atol=1e-4)
 
 
 @pytest.mark.repeated

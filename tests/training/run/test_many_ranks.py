@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, Worker
 
 from daskkern.basis import Landmarks
 from daskkern.cluster.gang.gang import GangSettings
-from daskkern.events import BatchFinished, EpochTimed, Event, FitResumed, FitStarted, StageFinished
+from daskkern.cluster.gang.worker_plugin import registry_of
+from daskkern.events import BatchFinished, EpochTimed, Event, FitResumed, FitStarted
 from daskkern.kernels import Laplacian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
@@ -51,23 +53,38 @@ def test_many_ranks_have_the_bits_of_one(n_ranks: int) -> None:
 
 @dataclass
 class _Loss:
-    """Closes a worker, which has not been warned, at the first event that meets a condition."""
+    """Closes the workers of `n_lost` of the ranks `ranks`, which have not been warned, at an event that meets a
+    condition. That of the supervisor stays."""
 
     client: Client
     meets: Callable[[Event], bool]
+    ranks: tuple[int, ...]
+    n_lost: int = 1
     events: list[Event] = field(default_factory=list)
-    lost: str = ""
+    lost: list[str] = field(default_factory=list)
 
     def __call__(self, event: Event) -> None:
         self.events.append(event)
-        if not self.lost and self.meets(event):
-            worker = list(self.client.cluster.workers.values())[-5]
-            self.lost = worker.address
-            worker.loop.add_callback(worker.close, timeout=0, executor_wait=False, nanny=False, reason="killed")
+        if self.lost or not self.meets(event):
+            return
+        ranks = {rank: worker for worker in self.client.cluster.workers.values() for rank in _ranks_of(worker)}
+        chosen = [ranks[rank] for rank in self.ranks if not _supervises(ranks[rank])]
+        for worker in chosen[: self.n_lost]:
+            self.lost.append(worker.address)
+            leave = partial(worker.close, timeout=0, executor_wait=False, nanny=False, reason="killed")
+            worker.loop.add_callback(leave)
+
+
+def _ranks_of(worker: Worker) -> list[int]:
+    return [mailbox.membership.rank for mailbox in registry_of(worker).mailboxes.values()]
+
+
+def _supervises(worker: Worker) -> bool:
+    return any("supervisor" in str(key) for key in worker.state.tasks)
 
 
 PHASES: dict[str, Callable[[Event], bool]] = {
-    "set-up": lambda event: isinstance(event, StageFinished) and event.stage == "landmarks",
+    "set-up": lambda event: isinstance(event, FitStarted),
     "first epoch": lambda event: isinstance(event, BatchFinished) and event.batch == 2,
     "later": lambda event: isinstance(event, BatchFinished) and event.epoch == 3,
 }
@@ -76,7 +93,7 @@ PHASES: dict[str, Callable[[Event], bool]] = {
 @pytest.mark.parametrize("phase", PHASES)
 def test_one_of_many_ranks_is_lost(phase: str) -> None:
     with one_process_cluster(24) as client:
-        loss = _Loss(client, PHASES[phase])
+        loss = _Loss(client, PHASES[phase], (20, 5))
         found = _coef(_settings(32), client, loss)
     sizes = [event.size for event in loss.events if isinstance(event, FitStarted | FitResumed)]
     assert loss.lost
