@@ -8,7 +8,6 @@ import numpy as np
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError, SpecError
-from daskkern.losses import decode
 from daskkern.models import KernelModel
 
 Sums = Callable[[KernelModel, HostArray, HostArray, FloatArray], FloatArray]
@@ -85,8 +84,7 @@ def values_of(model: KernelModel, y: HostArray) -> FloatArray:
 
 
 def _accuracy(model: KernelModel, scores: HostArray, codes: HostArray, weight: FloatArray) -> FloatArray:
-    del model
-    return np.array([weight.sum(), weight @ (decode(scores) == codes)])
+    return np.array([weight.sum(), weight @ (model.codes(scores) == codes)])
 
 
 def _log_loss(model: KernelModel, scores: HostArray, codes: HostArray, weight: FloatArray) -> FloatArray:
