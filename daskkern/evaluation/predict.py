@@ -66,5 +66,6 @@ def predict_store(
                 progress(start, n)
         classes = None if model.classes is None else list(model.classes)
         group.update_attributes({"version": 1, "task": model.task, "classes": classes, "coded": coded})
-    what = "codes of 'classes' in its attributes" if coded else "labels" if model.task == "classification" else "values"
+    what = {"classification": "labels", "multilabel": "a label of 0 or 1 in each column"}.get(model.task, "values")
+    what = "codes of 'classes' in its attributes" if coded else what
     return f"arrays {', '.join(names)}; prediction holds {what}"
