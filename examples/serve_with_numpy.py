@@ -91,7 +91,8 @@ class Predictor:
         scores = self.scores(X)
         if self.labels is None:
             return scores * (self.target_scale or 1) + (self.target_shift or 0)
-        return self.labels[scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)]
+        single = scores.shape[1] == 1 and len(self.labels) == 2
+        return self.labels[(scores[:, 0] > 0).astype(int) if single else scores.argmax(axis=1)]
 
 
 def server(predictor: Predictor, port: int) -> HTTPServer:

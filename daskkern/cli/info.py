@@ -54,7 +54,11 @@ def model_facts(model: KernelModel) -> list[tuple[str, str]]:
     """Return the one-line facts on a model, as pairs of name and value."""
     n_classes = 0 if model.classes is None else len(model.classes)
     kind = "label" if model.task == "multilabel" else "target"
-    outputs = f"{n_classes:,} classes" if n_classes else f"{model.n_targets} {kind}{'s' * (model.n_targets > 1)}"
+    outputs = (
+        f"{n_classes:,} class{'es' * (n_classes > 1)}"
+        if n_classes
+        else f"{model.n_targets} {kind}{'s' * (model.n_targets > 1)}"
+    )
     trees = f" of {model.kernel.n_trees} trees" if isinstance(model.kernel, TreeAverage) else ""
     return [
         ("task", f"{model.task}, {outputs}"),

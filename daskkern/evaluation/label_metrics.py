@@ -3,6 +3,7 @@
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.data.rows.finite import check_labels
 from daskkern.evaluation.measures import Score
 from daskkern.evaluation.score_bins import Ranking, Trust
 from daskkern.models import KernelModel
@@ -17,8 +18,10 @@ class SeveralLabels:
         self._ranking, self._trust = Ranking(model.n_outputs), Trust(2)
 
     def add(self, scores: HostArray, y: HostArray) -> None:
-        """Add a block of scores (m, c) and labels (m, c)."""
-        truth = np.asarray(y).reshape(len(y), -1) > 0
+        """Add a block of scores (m, c) and labels (m, c); DataError for a label that is neither 0 nor 1."""
+        labels = np.asarray(y).reshape(len(y), -1)
+        check_labels(labels)
+        truth = labels > 0
         self.n_rows += len(truth)
         self._right += int((self._model.labels(scores) == truth).all(axis=1).sum())
         self._ranking.add(scores, truth)

@@ -8,7 +8,6 @@ from daskkern.errors import DataError
 from daskkern.evaluation.label_metrics import SeveralLabels
 from daskkern.evaluation.measures import Score
 from daskkern.evaluation.score_bins import Ranking, Trust
-from daskkern.losses import decode
 from daskkern.models import KernelModel
 
 __all__ = ["MetricAccumulator", "Score"]
@@ -90,7 +89,7 @@ class _Classes:
     def add(self, scores: HostArray, y: HostArray) -> None:
         codes, k = self._codes[y], len(self._confusion)
         known = codes >= 0
-        pairs = codes[known] * k + decode(scores)[known]
+        pairs = codes[known] * k + self._model.codes(scores)[known]
         self.n_rows += len(codes)
         self._unknown += int((~known).sum())
         self._confusion += np.bincount(pairs, minlength=k * k).reshape(k, k)

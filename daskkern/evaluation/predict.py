@@ -8,7 +8,6 @@ from daskkern.data.storage.store import Store
 from daskkern.data.transactions.atomic import atomic_group, check_destination
 from daskkern.errors import ModelError
 from daskkern.evaluation.score import Progress, check_store, raw_blocks
-from daskkern.losses import decode
 from daskkern.models import KernelModel
 
 FORMAT = "daskkern-predictions"
@@ -56,7 +55,7 @@ def predict_store(
         start = 0
         for X in raw_blocks(store):
             scores = model.scores(model.check(X))
-            values = [decode(scores).astype(np.int64) if coded else model.labels(scores), scores]
+            values = [model.codes(scores) if coded else model.labels(scores), scores]
             if probable:
                 values.append(model.probabilities(scores))
             stop = start + X.shape[0]
@@ -67,5 +66,6 @@ def predict_store(
                 progress(start, n)
         classes = None if model.classes is None else list(model.classes)
         group.update_attributes({"version": 1, "task": model.task, "classes": classes, "coded": coded})
-    what = "codes of 'classes' in its attributes" if coded else "labels" if model.task == "classification" else "values"
+    what = {"classification": "labels", "multilabel": "a label of 0 or 1 in each column"}.get(model.task, "values")
+    what = "codes of 'classes' in its attributes" if coded else what
     return f"arrays {', '.join(names)}; prediction holds {what}"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray
+from daskkern.data.rows.finite import check_labels
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError, SpecError
-from daskkern.losses import decode
 from daskkern.models import KernelModel
 
 Sums = Callable[[KernelModel, HostArray, HostArray, FloatArray], FloatArray]
@@ -73,7 +73,10 @@ def codes_of(model: KernelModel, y: HostArray, classes: tuple[ClassLabel, ...] |
 
 
 def values_of(model: KernelModel, y: HostArray) -> FloatArray:
-    """Return targets, or several labels, as (m, t) float64; DataError for another number of them, or NaN."""
+    """Return targets, or several labels, as (m, t) float64.
+
+    DataError for another number of them, NaN, and labels other than 0 and 1.
+    """
     values: FloatArray = y.reshape(len(y), -1).astype(np.float64)
     if values.shape[1] != model.n_targets:
         raise DataError(
@@ -81,12 +84,13 @@ def values_of(model: KernelModel, y: HostArray) -> FloatArray:
         )
     if not np.isfinite(values).all():
         raise DataError("y holds NaN or infinity; remove such rows first")
+    if model.task == "multilabel":
+        check_labels(values)
     return values
 
 
 def _accuracy(model: KernelModel, scores: HostArray, codes: HostArray, weight: FloatArray) -> FloatArray:
-    del model
-    return np.array([weight.sum(), weight @ (decode(scores) == codes)])
+    return np.array([weight.sum(), weight @ (model.codes(scores) == codes)])
 
 
 def _log_loss(model: KernelModel, scores: HostArray, codes: HostArray, weight: FloatArray) -> FloatArray:

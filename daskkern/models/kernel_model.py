@@ -239,7 +239,13 @@ class KernelModel(CalibratedScores):
             return values[:, 0] if self.single_target else values
         if self.task == "multilabel":
             return (scores > 0).astype(np.int64)
-        return self.class_array()[decode(scores)]
+        return self.class_array()[self.codes(scores)]
+
+    def codes(self, scores: HostArray) -> HostArray:
+        """Return the codes (n,) int64 of the predicted classes for scores (n, c)."""
+        one = self.classes is not None and len(self.classes) == 1
+        found: HostArray = np.zeros(len(scores), np.int64) if one else decode(scores).astype(np.int64, copy=False)
+        return found
 
     def class_array(self) -> HostArray:
         """Return the class labels as one array, by code."""

@@ -251,7 +251,7 @@ def _classes(value: Any, where: str) -> tuple[ClassLabel, ...] | None:
     if value is None:
         return None
     kind, labels = _KINDS.get(value["kind"]), value["labels"]
-    if kind is None or not isinstance(labels, list) or len(labels) < 2:
+    if kind is None or not isinstance(labels, list) or not labels:
         raise ModelError(f"the model {where} is damaged: its classes {value!r} cannot be read")
     if kind is float:
         labels = [float(label) for label in labels]

@@ -13,7 +13,6 @@ from daskkern.basis import BasisSpec
 from daskkern.errors import SpecError
 from daskkern.estimators.inputs import is_lazy
 from daskkern.kernels import Kernel
-from daskkern.losses import decode
 from daskkern.models import KernelModel
 from daskkern.unsupervised.base import UnsupervisedEstimator, whole
 from daskkern.unsupervised.feature_map import BLOCK
@@ -126,7 +125,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
 def codes(scores: HostArray) -> HostArray:
     """Return the numbers (m,) int32 of the largest of scores (m, k), one for each cluster."""
-    return decode(scores).astype(np.int32) if scores.shape[1] > 1 else np.zeros(len(scores), np.int32)
+    return scores.argmax(axis=1).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The hyperplane of a one-class SVM: exact on a sample of rows, then Newton's method on the smoothed loss of all rows.
+"""The hyperplane of a one-class SVM: exact on few rows; by working sets, or by Newton's method on a smoothed loss.
 
     min  1/2 |w|^2 - rho + 1/nu  sum_i c_i h(rho - w^T phi_i) ,      h(t) = max(0, t) ,  sum_i c_i = 1
 
@@ -16,21 +16,25 @@ Neural Computation 2007, section 3.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy.linalg
-from sklearn.svm import OneClassSVM as ExactOneClassSVM
 
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.random import generator
-from daskkern.data.rows.array_rows import ArrayRows
-from daskkern.data.rows.rows import Fields, Rows, take
-from daskkern.errors import DataError
+from daskkern.data.rows.rows import Rows
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.unsupervised.feature_map import FeatureMap
 from daskkern.unsupervised.passes import RowPasses, Totals
+from daskkern.unsupervised.working_sets import (
+    Hyperplane,
+    by_working_sets,
+    features_of,
+    solve_exactly,
+    some_rows,
+    sorted_quantile,
+)
 
 SAMPLE = 4000
 """Rows up to which all of them are the sample."""
@@ -38,15 +42,6 @@ _WIDTHS = (0.3, 0.05)  # of the smoothed part of the loss, in standard deviation
 _HALVINGS = 4
 _BINS = 1 << 16
 _DRAW = 92
-
-
-@dataclass(frozen=True, eq=False)
-class Hyperplane:
-    """``w`` (r,), ``rho``, and the number of iterations on the sample, or passes over all rows."""
-
-    w: FloatArray
-    rho: float
-    n_iter: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +57,17 @@ class _SampleSolution:
 def hyperplane(passes: RowPasses, features: FeatureMap, nu: float, max_iter: int, tol: float, seed: int) -> Hyperplane:
     """Return the hyperplane of all rows.
 
-    Newton's method ends when the objective is within `tol` of its minimum, relatively, by the Newton decrement.
+    Where the rows below it are at most half of SAMPLE, it is found by working sets, until the duality gap is at most
+    `tol` of ``|w|^2``; otherwise Newton's method ends when the objective is within `tol` of its minimum, relatively,
+    by the Newton decrement.
     """
     found = passes.once(partial(_of_sample, features=features, dtype=passes.dtype, nu=nu, seed=seed))
     plane = found.plane
     if passes.source.info.n_rows <= SAMPLE:
         return plane
+    few = by_working_sets(passes, features, plane.w, nu, SAMPLE, max_iter, tol)
+    if few is not None:
+        return few
     done = 0
     for width in _WIDTHS:
         value = partial(_newton, passes, features, nu, max(width * found.spread, 1e-12 * (abs(plane.rho) + 1)))
@@ -81,34 +81,12 @@ def _of_sample(source: RowSource, features: FeatureMap, dtype: str, nu: float, s
     rows = source.open(dtype)
     if rows.n_rows > SAMPLE:
         drawn = np.sort(generator(seed, _DRAW).choice(rows.n_rows, SAMPLE, replace=False))
-        block = take(rows, drawn, Fields.X | Fields.weight)
-        assert block.X is not None
-        rows = ArrayRows(block.X, weight=block.weight, dtype=dtype)
-    parts = list(features.blocks(rows, slice(0, rows.n_rows)))
-    phi: FloatArray = np.concatenate([to_host(part[0]).astype(np.float64) for part in parts])
-    weights = [np.ones(part[0].shape[0]) if part[2] is None else part[2] for part in parts]
-    weight: FloatArray = np.concatenate(weights)
-    if not weight.sum() > 0:
-        raise DataError("the sample weights add up to 0; give some rows a positive weight")
-    phi, weight = phi[weight > 0], weight[weight > 0]
-    model: Any = ExactOneClassSVM(kernel="precomputed", nu=nu, tol=1e-5)
-    model.fit(phi @ phi.T, sample_weight=weight / weight.mean())
-    dual = model.dual_coef_[0]
-    w = phi[model.support_].T @ dual / dual.sum()
-    scores = phi @ w
-    plane = Hyperplane(w, _sorted_quantile(scores, weight, nu), max(1, int(np.sum(model.n_iter_))))
+        rows = some_rows(source, drawn, dtype)
+    phi, weight = features_of(rows, features)
+    found = solve_exactly(phi, weight, nu)
+    scores = phi[weight > 0] @ found.w
+    plane = Hyperplane(found.w, sorted_quantile(scores, weight[weight > 0], nu), found.n_iter)
     return _SampleSolution(plane, float(scores.std()), float(scores.min()), float(scores.max()))
-
-
-def _sorted_quantile(scores: FloatArray, weight: FloatArray, nu: float) -> float:
-    """Return a number between two scores, below which is as much as possible of the weight, and at most `nu` of it."""
-    order = np.argsort(scores)
-    ordered, share = scores[order], np.cumsum(weight[order]) / weight.sum()
-    below = int(np.searchsorted(share, nu * (1 + 1e-12), side="right"))
-    if below == 0 or below == ordered.size:
-        edge = ordered[0] if below == 0 else ordered[-1]
-        return float(edge - 1e-9 * abs(edge)) if below == 0 else float(edge + 1e-9 * abs(edge))
-    return float(ordered[below - 1] / 2 + ordered[below] / 2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,10 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     """A function that is positive where most rows are: the one-class SVM of Schoelkopf and others, for novelty.
 
     Up to 4,000 rows are solved exactly, in the features of the basis, by :class:`sklearn.svm.OneClassSVM`, with which
-    scores agree (they are its scores divided by ``nu n``). With more rows, that solution for a sample begins Newton's
-    method on all rows, with a loss that is smoothed by a twentieth of the spread of the scores.
+    scores agree (they are its scores divided by ``nu n``). With more rows, of which at most 2,000 are outliers
+    (``nu n``), that solver is given the support vectors and the rows of the least scores until the duality gap is
+    small. With more outliers, its solution for a sample begins Newton's method on all rows, with a loss that is
+    smoothed by a twentieth of the spread of the scores.
 
     Parameters
     ----------
@@ -28,9 +30,9 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
         that many; at least this share are support vectors.
     kernel : Kernel, str or function of two tables of rows
     max_iter : int
-        Most passes of Newton's method over all rows.
+        Most passes over all rows.
     tol : float
-        Of the objective, relatively, for Newton's method.
+        Of the objective, relatively, where there are passes over all rows.
     basis : Landmarks, AllRows, NystromFeatures, RandomFeatures or "auto"
         "auto" takes all rows up to 2,000, and for more rows 1,000 landmarks by "rp_cholesky", which are near the
         unusual rows, too: an outlier far from all landmarks has no features, and with a `nu` below the share of such
@@ -43,7 +45,7 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     offset_ : float
         ``decision_function = score_samples - offset_``.
     n_iter_ : int
-        Passes of Newton's method, or iterations of the exact solution.
+        Passes over all rows, or iterations of the exact solution.
     model_ : KernelModel
         Its output is the decision function; :meth:`save` writes it.
     kernel_ : Kernel
@@ -61,7 +63,7 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
         nu: float = 0.5,
         kernel: Kernel | str = "gaussian:median",
         max_iter: int = 30,
-        tol: float = 1e-4,
+        tol: float = 1e-5,
         basis: BasisSpec | str = "auto",
         scale: str | None = "auto",
         random_state: Any = 0,

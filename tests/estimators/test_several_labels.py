@@ -11,11 +11,12 @@ from sklearn.datasets import make_multilabel_classification
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 import daskkern
-from daskkern import KernelClassifier, Landmarks
+from daskkern import KernelClassifier, Landmarks, permutation_importance
 from daskkern.calibration import calibration_error
 from daskkern.data.ingest import DaskArrays, ingest
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, ModelError, SpecError
+from daskkern.evaluation.plot_data import observe
 from daskkern.evaluation.score import score_store
 
 X, Y = make_multilabel_classification(1500, 12, n_classes=4, n_labels=2, random_state=0)
@@ -117,5 +118,17 @@ def test_tables_of_other_values_and_sets_are_refused(fitted: KernelClassifier) -
         KernelClassifier(**SETTINGS).fit(X[:50], 1 + Y[:50])
     with pytest.raises(DataError, match="expected 0 and 1 only"):
         KernelClassifier(**SETTINGS).fit(da.from_array(X[:50]), da.from_array(1 + Y[:50]))
+    gap, text = 1.0 * Y[:50], Y[:50].astype(str)
+    gap[3, 1] = np.nan
+    for labels in (gap, text):
+        with pytest.raises(ValueError, match=r"NaN|other values than 0 and 1"):
+            KernelClassifier(**SETTINGS).fit(X[:50], labels)
+    with pytest.raises(DataError, match="label nan in a table of several labels"):
+        KernelClassifier(**SETTINGS).fit(da.from_array(X[:50]), da.from_array(gap))
+    for labels in (2 * Y[TEST], 0.5 * Y[TEST]):
+        with pytest.raises(DataError, match="expected 0 and 1 only"):
+            observe(fitted.model_, X[TEST], labels)
+        with pytest.raises(DataError, match="expected 0 and 1 only"):
+            permutation_importance(fitted, X[TEST], labels, n_repeats=1)
     with pytest.raises(ModelError, match="a model of multilabel has no sets"):
         fitted.predict_set(X[:5])

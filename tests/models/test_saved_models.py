@@ -128,6 +128,8 @@ def _poison(path):
         (lambda path: _attributes(path, kernel=7), "damaged"),
         (lambda path: _attributes(path, loss="mystery"), "mystery"),
         (lambda path: _attributes(path, classes={"kind": "int", "labels": [1, 2]}), "outputs for 2 classes"),
+        (lambda path: _attributes(path, classes={"kind": "int", "labels": [1]}), "outputs for 1 class"),
+        (lambda path: _attributes(path, classes={"kind": "int", "labels": []}), "classes"),
         (lambda path: _attributes(path, classes={"kind": "eval", "labels": ["a"]}), "classes"),
         (lambda path: _attributes(path, scaling={"kind": "standard", "shift": [1], "scale": [1]}), "scaling"),
         (lambda path: _attributes(path, scaling={"kind": "auto", "shift": [1], "scale": [1], "bend": [-1]}), "bends"),

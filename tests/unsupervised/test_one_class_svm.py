@@ -6,7 +6,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import OneClassSVM as SklearnOneClassSVM
 
-from daskkern import Landmarks, OneClassSVM, RandomFeatures
+from daskkern import AllRows, Landmarks, OneClassSVM, RandomFeatures
 from daskkern.unsupervised import margin
 
 
@@ -31,6 +31,32 @@ def test_scores_are_scikit_learns_but_for_a_factor(nu: float) -> None:
     assert nu - 1 / 400 <= (ours.predict(X) == -1).mean() <= nu
     np.testing.assert_allclose(ours.decision_function(new), ours.score_samples(new) - ours.offset_, atol=1e-12)
     np.testing.assert_array_equal(ours.fit_predict(X), ours.predict(X))
+
+
+@pytest.mark.parametrize("nu", [0.1, 0.01, 0.001])
+def test_few_outliers_among_many_rows_are_those_of_scikit_learn(nu: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 1500
+    X, _ = _rows(n)
+    new, _ = _rows(500, 1)
+    theirs = SklearnOneClassSVM(nu=nu, gamma=1 / 8, tol=1e-6).fit(X)
+    monkeypatch.setattr(margin, "SAMPLE", 700)
+    ours = OneClassSVM(nu, "gaussian:2", basis=AllRows(), scale=None).fit(X)
+    assert nu - 1 / n <= (ours.predict(X) == -1).mean() <= nu
+    assert ours.offset_ == pytest.approx(float(theirs.offset_[0]) / (nu * n), rel=1e-3)
+    for rows in (X, new):
+        scores, expected = ours.score_samples(rows), theirs.score_samples(rows)
+        np.testing.assert_allclose(scores * nu * n, expected, rtol=0.01)
+        assert spearmanr(scores, expected).statistic > 0.999
+    assert (ours.predict(new) == theirs.predict(new)).mean() > 0.99
+    assert ours.n_iter_ < 10
+
+
+def test_a_single_pass_ends_with_a_hyperplane_that_flags_the_share_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, _ = _rows(1500)
+    monkeypatch.setattr(margin, "SAMPLE", 700)
+    ours = OneClassSVM(0.05, "gaussian:2", basis=Landmarks(100), max_iter=1).fit(X)
+    assert ours.n_iter_ == 1
+    assert 0.05 - 1 / 1500 <= (ours.predict(X) == -1).mean() <= 0.05
 
 
 @pytest.mark.parametrize("nu", [0.1, 0.3])

@@ -9,7 +9,7 @@ from distributed import Client
 
 import daskkern
 from daskkern import KernelDensity, KernelKMeans, KernelPCA, Landmarks, OneClassSVM, SpectralClustering, mmd_test
-from daskkern.unsupervised import passes
+from daskkern.unsupervised import margin, passes
 
 ROWS = np.concatenate([np.random.default_rng(0).standard_normal((150, 3)) + shift for shift in (-3, 0, 3)])
 SETTINGS = {"basis": Landmarks(40), "scale": None}
@@ -55,3 +55,16 @@ def test_workers_share_the_rows_of_both_samples(client2: Client, monkeypatch: py
     there = mmd_test(da.from_array(ROWS[:200], chunks=(70, 3)), ROWS[200:], basis=Landmarks(40), client=client2)
     assert there.p_value == here.p_value
     assert there.statistic == pytest.approx(here.statistic, rel=1e-10)
+
+
+@pytest.mark.cluster
+def test_workers_solve_working_sets_of_all_rows(client2: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "SHARE", 100)
+    exact = OneClassSVM(0.05, **SETTINGS).fit(ROWS)
+    monkeypatch.setattr(margin, "SAMPLE", 150)
+    here = OneClassSVM(0.05, **SETTINGS).fit(ROWS)
+    there = OneClassSVM(0.05, **SETTINGS, client=client2).fit(da.from_array(ROWS, chunks=(130, 3)))
+    np.testing.assert_allclose(here.score_samples(ROWS), exact.score_samples(ROWS), rtol=1e-3)
+    np.testing.assert_allclose(there.score_samples(ROWS), exact.score_samples(ROWS), rtol=1e-3)
+    for fitted in (exact, here, there):  # which support vectors are below the offset depends on rounding
+        assert (fitted.predict(ROWS) == -1).sum() == 22

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import zarr
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -24,7 +25,10 @@ from daskkern import (
     RandomFeatures,
     SpectralClustering,
 )
+from daskkern.data.storage.store import open_store
 from daskkern.errors import DaskkernError
+from daskkern.evaluation.predict import predict_store
+from daskkern.evaluation.score import score_store
 
 ESTIMATORS = [
     KernelPCA(n_components=3),
@@ -158,14 +162,28 @@ def test_a_saved_model_gives_the_same_without_the_estimator(estimator: Any, X: n
     np.testing.assert_allclose(predicted, ours, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("basis", ["auto", LANDMARKS])
-def test_saved_spectral_clusters_of_any_number(k: int, basis: Any, X: np.ndarray, tmp_path: Path) -> None:
-    fitted = SpectralClustering(k, "gaussian:0.5", basis=basis).fit(X)
+@pytest.mark.parametrize("kind", [SpectralClustering, KernelKMeans])
+def test_saved_clusters_of_any_number(kind: Any, k: int, basis: Any, X: np.ndarray, tmp_path: Path) -> None:
+    fitted = kind(k, "gaussian:0.5", basis=basis).fit(X)
     fitted.save(tmp_path / "model.zarr")
     np.testing.assert_array_equal(fitted.predict(X), fitted.labels_)
-    np.testing.assert_array_equal(daskkern.load(tmp_path / "model.zarr").predict(X), fitted.labels_)
+    np.testing.assert_array_equal(fitted.model_.predict(X), fitted.labels_)
+    loaded = daskkern.load(tmp_path / "model.zarr")
+    np.testing.assert_array_equal(loaded.predict(X), fitted.labels_)
+    np.testing.assert_array_equal(loaded.decision_function(X), fitted.model_.decision_function(X))
     assert len(np.unique(fitted.labels_)) == k
+
+
+def test_a_model_of_one_cluster_predicts_and_is_scored_on_stores(X: np.ndarray, store: str, tmp_path: Path) -> None:
+    KernelKMeans(1, "gaussian:0.5").fit(X).save(tmp_path / "model.zarr")
+    model = daskkern.load(tmp_path / "model.zarr")
+    predict_store(model, open_store(store), tmp_path / "predictions.zarr")
+    group: Any = zarr.open_group(tmp_path / "predictions.zarr", mode="r")
+    np.testing.assert_array_equal(group["prediction"][:], np.zeros(180))
+    score = score_store(model, open_store(store))
+    assert (score.accuracy, score.unknown, score.confusion) == (pytest.approx(1 / 3), 120, ((60,),))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)

@@ -1,9 +1,10 @@
-"""Checks that tables of numbers, dense or sparse, hold neither NaN nor infinity."""
+"""Checks of numbers: that tables, dense or sparse, hold neither NaN nor infinity, and labels nothing but 0 and 1."""
 
 from typing import Any
 
 import numpy as np
 
+from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.csr import FeatureRows
@@ -42,3 +43,10 @@ def check_finite(X: FeatureRows, first_row: int = 0, name: str = "X") -> None:
             f"{name} has {'NaN' if np.isnan(value) else 'infinity'} ({value}) in row {first_row + row}, column "
             f"{column}; remove or fill such rows first"
         )
+
+
+def check_labels(y: HostArray) -> None:
+    """Raise DataError unless all numbers of a table of several labels a row are 0 or 1."""
+    other = y[(y != 0) & (y != 1)]
+    if other.size:
+        raise DataError(f"got the label {other[0]:g} in a table of several labels; expected 0 and 1 only")

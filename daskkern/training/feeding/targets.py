@@ -7,6 +7,7 @@ import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.tiles import slices
+from daskkern.data.rows.finite import check_labels
 from daskkern.data.rows.rows import Fields, RowBlock, Rows
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError, SpecError
@@ -139,7 +140,10 @@ def check_multilabel(settings: FitSettings, task: str | None) -> None:
     if settings.class_weight is not None or settings.sampling == "balanced":
         raise SpecError("got class weights for several labels, which have no classes; pass sample_weight")
     if task != "regression":
-        raise SpecError(f"got several labels to fit on rows for {task}; give a table of labels 0 and 1")
+        raise SpecError(
+            "got several labels to fit on rows of one class each; leave --multilabel out, or give one target of 0 and "
+            "1 for each label"
+        )
 
 
 def check_targets(rows: Rows) -> None:
@@ -194,9 +198,7 @@ def _multilabel(rows: Rows, settings: FitSettings) -> Targets:
     total, ones = 0.0, np.zeros(rows.n_targets)
     for block in _blocks(rows):
         y: FloatArray = np.asarray(block.y, np.float64)
-        other = y[(y != 0) & (y != 1)]
-        if other.size:
-            raise DataError(f"got the label {other[0]:g} in a table of several labels; expected 0 and 1 only")
+        check_labels(y)
         _check_weight(block.weight)
         weight = np.ones(len(y)) if block.weight is None else block.weight
         total += float(weight.sum())

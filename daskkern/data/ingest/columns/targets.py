@@ -40,10 +40,10 @@ def decide(table: Table, requested: str) -> Decision:
             "--task regression"
         )
     if decision.task == "regression" and table.target_kind == "text":
-        raise DataError(
-            f"the task is regression, but the target of {table.source} is text; choose a target of numbers, or "
-            "--task classification"
-        )
+        remedy = "choose a target of numbers, or --task classification"
+        if table.n_targets > 1:
+            remedy = "encode such targets as numbers, several labels of a row as 0 and 1"
+        raise DataError(f"the task is regression, but the target of {table.source} is text; {remedy}")
     return decision
 
 

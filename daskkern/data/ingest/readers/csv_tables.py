@@ -29,7 +29,16 @@ from daskkern.data.ingest.columns.categories import (
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of
-from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
+from daskkern.data.ingest.readers.tables import (
+    Parts,
+    Piece,
+    Request,
+    Table,
+    TargetKind,
+    block_rows,
+    concatenate,
+    kind_of_all,
+)
 from daskkern.errors import DataError
 
 _MISSING = ["", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"]
@@ -159,13 +168,12 @@ class _File:
     names: tuple[str, ...]
 
     def table(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder, n_rows: int | None) -> Table:
-        mixed: TargetKind = "text" if "text" in kinds else "float"
         return Table(
             source=str(self.path),
             n_rows=n_rows,
             n_features=len(encoder.feature_names),
             dtype=np.dtype(np.float32),
-            target_kind=None if not kinds else kinds[0] if len(kinds) == 1 else mixed,
+            target_kind=kind_of_all(kinds),
             n_targets=len(columns.targets),
             has_weight=columns.weight is not None,
             pieces=lambda: self._pieces(columns, kinds, encoder),

@@ -23,7 +23,16 @@ from daskkern.data.ingest.readers.keyed_choice import (
     targets_of,
     weight_of,
 )
-from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, block_rows, kind_of
+from daskkern.data.ingest.readers.tables import (
+    Parts,
+    Piece,
+    Request,
+    Table,
+    TargetKind,
+    block_rows,
+    kind_of,
+    kind_of_all,
+)
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.data.storage.csr_store import CsrReader
@@ -69,7 +78,7 @@ class _Layout:
     is_sparse: bool
     chunk_rows: int
     names: tuple[str, ...] | None
-    target_kinds: tuple[str, ...]
+    target_kinds: tuple[TargetKind, ...]
     n_targets: int
     kept: tuple[int, ...] | None
 
@@ -110,16 +119,12 @@ class _Layout:
         )
 
     def table(self) -> Table:
-        kinds = set(self.target_kinds)
-        kind = (
-            None if not kinds else self.target_kinds[0] if len(kinds) == 1 else "text" if "text" in kinds else "float"
-        )
         return Table(
             source=str(self.file.path),
             n_rows=self.n_rows,
             n_features=self.n_features,
             dtype=stored_dtype(self.dtype),
-            target_kind=kind,  # type: ignore[arg-type]  # kind_of returns them
+            target_kind=kind_of_all(self.target_kinds),
             n_targets=self.n_targets,
             has_weight=self.weight is not None,
             pieces=lambda: self._pieces(0),
@@ -127,7 +132,7 @@ class _Layout:
             target_names=tuple(name.rpartition("/")[2] for name in self.targets) if self.names else None,
             is_sparse=self.is_sparse,
             pieces_from=self._pieces,
-            targets=self._target if kind == "float" and self.n_targets == 1 else None,
+            targets=self._target if self.target_kinds == ("float",) else None,
         )
 
     def _pieces(self, start: int) -> Iterator[Piece]:

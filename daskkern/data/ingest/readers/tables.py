@@ -113,6 +113,13 @@ def kind_of(dtype: np.dtype[np.generic], what: str) -> TargetKind:
     return _KINDS[dtype.kind]
 
 
+def kind_of_all(kinds: Sequence[TargetKind]) -> TargetKind | None:
+    """Return the kind of a table's targets, whose columns have `kinds`; None where there are none."""
+    if len(kinds) < 2:
+        return kinds[0] if kinds else None
+    return "text" if "text" in kinds else "float" if "float" in kinds else "integer"
+
+
 def concatenate(tables: Sequence[Table]) -> Table:
     """Return the rows of `tables`, one after the other. They must agree in everything except rows."""
     first = tables[0]

@@ -18,7 +18,16 @@ from daskkern.data.ingest.columns.categories import (
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
 from daskkern.data.ingest.readers.arrow import is_number, is_text, piece_of
-from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
+from daskkern.data.ingest.readers.tables import (
+    Parts,
+    Piece,
+    Request,
+    Table,
+    TargetKind,
+    block_rows,
+    concatenate,
+    kind_of_all,
+)
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
 
@@ -108,13 +117,12 @@ class _TypedReader:
     def table(self) -> Table:
         self._refuse_types()
         kinds = [self._target_kind(name) for name in self.columns.targets]
-        mixed: TargetKind = "text" if "text" in kinds else "float"
         return Table(
             source=str(self.file.path),
             n_rows=self.file.n_rows,
             n_features=len(self.encoder.feature_names),
             dtype=stored_dtype(self._dtype()),
-            target_kind=None if not kinds else kinds[0] if len(kinds) == 1 else mixed,
+            target_kind=kind_of_all(kinds),
             n_targets=len(self.columns.targets),
             has_weight=self.columns.weight is not None,
             pieces=lambda: self._pieces(0),
