@@ -84,7 +84,8 @@ def test_a_killed_worker_does_not_change_the_model(
     with local_cluster(workers) as client:
         pid = list(worker_pids(client).values())[victim]
         listener = Once(5, lambda: os.kill(pid, signal.SIGKILL))
-        found = fit(source, SETTINGS, client=client, listener=listener, gang=QUICK, policy=CheckpointPolicy(commit_s=0))
+        policy = CheckpointPolicy(commit_s=0, commit_share=1.0, signal_batches=1)
+        found = fit(source, SETTINGS, client=client, listener=listener, gang=QUICK, policy=policy)
     assert listener.kinds(WorkersLost)
     resumed = listener.kinds(FitResumed)
     assert resumed, "it began anew instead of going on"
