@@ -20,7 +20,7 @@ class _Scheduler:
         now = time.time()
         self.workers: dict[str, Any] = {
             address: SimpleNamespace(
-                address=address,
+                address=f"tcp://{address}:1",
                 name=address,
                 last_seen=seen,
                 nanny=None,
