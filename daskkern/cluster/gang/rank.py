@@ -21,7 +21,7 @@ from daskkern.cluster.collectives.mailbox import RUNNING, WAITING, Mailbox
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.cluster.gang.starting import EARLIER_RANK_S
-from daskkern.cluster.gang.worker_plugin import registry_of
+from daskkern.cluster.gang.worker_plugin import await_task, registry_of
 from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 from daskkern.events import BatchFinished, Event, silent, to_message
 
@@ -43,6 +43,7 @@ class RankOrder:
     topic: str
     collective_timeout_s: float
     start_timeout_s: float
+    drain_s: float
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
             ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
             secondary=True,
         )
+    await_task(worker, order.drain_s)
     communicator = DaskCommunicator(PeerTransport(worker, mailbox, order.collective_timeout_s))
     sender = _EventSender(worker, order.topic)
     context = RankContext(

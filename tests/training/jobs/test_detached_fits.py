@@ -19,7 +19,7 @@ import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.errors import ClusterError, DataError, FitCancelledError, SpecError, StoreError
-from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed
+from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
@@ -177,6 +177,10 @@ def test_a_retired_worker_hands_the_fit_over(source: StoreSource, tmp_path: Path
         X = load_digits(return_X_y=True)[0]
         want, got = fit(source, settings).model.scores(X), handle.result(timeout_s=90).scores(X)
         assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
+        events = [timed.event for timed in handle.timed_events()]
+        assert not [event for event in events if isinstance(event, WorkersLost)]
+        assert [event.reason for event in events if isinstance(event, FitFinished)] == ["interrupted", "max_epochs"]
+        assert handle.status().state == "finished"
         assert_nothing_held(client)
 
 
