@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -27,6 +28,7 @@ from daskkern.training.checkpoints.checkpoint import is_checkpoint, remove_check
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place
+from daskkern.training.checkpoints.resumption import resumption_of
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.planning.planner import device_pool
@@ -110,6 +112,20 @@ def fit_command(
     if note is not None:
         say(f"note: {note}")
     policy = CheckpointPolicy(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
+    if not auto:  # what a search has chosen, no command line says
+        policy = replace(
+            policy,
+            record=resumption_of(
+                store,
+                request.values,
+                validation=validation,
+                out=checkpoint and out,
+                name=name,
+                ranks=ranks,
+                share=share,
+                detached=detach,
+            ),
+        )
     job = FitJob(source, settings, watched, policy)
     gang = _gang(job.settings, where, ranks, share)
     if detach:

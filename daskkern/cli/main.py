@@ -54,6 +54,10 @@ _COMMANDS = {
         "daskkern.cli.report:report_command",
         "Write a report on MODEL: scores, curves, spectrum, time, settings and environment.",
     ),
+    "resume": (
+        "daskkern.cli.resume:resume_command",
+        "Continue the fit of a checkpoint PLACE, or --all unfinished fits of a folder or URL.",
+    ),
     "score": (
         "daskkern.cli.score:score_command",
         "Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2.",

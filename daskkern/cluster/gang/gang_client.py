@@ -22,7 +22,7 @@ from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import STARTED, event_of
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, FitCancelledError
-from daskkern.events import INTERRUPTED, BatchFinished, Listener, StopRequested
+from daskkern.events import INTERRUPTED, BatchFinished, FitResumed, Listener, StopRequested, WorkersLeft
 
 _ENDED = "supervisor"  # key of the message that a supervisor's task has ended
 _TICK_S = 0.1
@@ -54,6 +54,8 @@ class GangClient:
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
         self._interrupted = False
+        self._deserted = False
+        """Whether all workers of the gang have left as planned, and the ranks have committed."""
 
     def begin(self, rank_main: RankMain, payload: Any, reform: Reform | None) -> None:
         """Subscribe to the fit's events and submit its supervisor."""
@@ -127,6 +129,8 @@ class GangClient:
                 return
             if isinstance(event, BatchFinished):
                 self._farthest = max(self._farthest, (event.epoch, event.batch))
+            elif isinstance(event, WorkersLeft | FitResumed):
+                self._deserted = event.size == 0
             self._listener(event)
 
     def _look(self) -> None:
@@ -172,14 +176,15 @@ class GangClient:
             raise FitCancelledError(f"fit '{self._order.name}' was cancelled; nothing was written")
         if request in _REQUESTS and self._stop_deadline is None:
             self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
+            self._interrupted = request == "move"
             self._listener(StopRequested(_REQUESTS[request]))
 
     def _look_for_workers(self, any_left: bool) -> None:
+        if self._interrupted and (self._deserted or not any_left):  # it ends with what has been committed
+            raise KeyboardInterrupt
         if any_left:
             self._alone_since = None
             return
-        if self._interrupted:  # it ends with what has been committed
-            raise KeyboardInterrupt
         now = time.monotonic()
         self._alone_since = self._alone_since or now
         if self._settings.retries == 0 or now - self._alone_since > self._settings.idle_s:
