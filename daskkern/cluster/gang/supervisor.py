@@ -22,6 +22,7 @@ from daskkern.cluster.gang.growth import GrowthPolicy
 from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
 from daskkern.cluster.gang.members import Members
 from daskkern.cluster.gang.rank import RankMain
+from daskkern.cluster.gang.worker_logs import LOG, logged_as
 from daskkern.cluster.gang.worker_plugin import await_task
 from daskkern.cluster.scheduler.fits import STARTED
 from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError
@@ -65,6 +66,11 @@ def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Refor
         worker, client, order.fit, order.allowed, order.most, HeartbeatMonitor(order.silence_s, worker.address)
     )
     watch = _Supervision(worker, client, order, members, rank_main, payload, reform)
+    with logged_as(order.fit, "supervisor", worker.address):
+        return _watched(watch)
+
+
+def _watched(watch: "_Supervision") -> GangReport:
     try:
         return watch.run()
     except DaskkernError as error:
@@ -167,6 +173,7 @@ class _Supervision:
     def _one(self, number: int, addresses: tuple[str, ...]) -> tuple[Outcome, bool]:
         """Run one generation; return its outcome, and whether a client still waits for this supervisor."""
         payloads = payloads_for(self._payload, len(addresses))
+        LOG.info("generation %d: ranks on %s", number, ", ".join(addresses))
         generation = Generation(self._worker, self._client, self._order, self._members, addresses, number, self._growth)
         try:
             outcome = generation.start(self._rank_main, payloads)
@@ -222,6 +229,7 @@ class _Supervision:
         return picked
 
     def _publish(self, event: Event) -> None:
+        LOG.info("%s", event)
         self._worker.log_event(self._order.topic, to_message(event))
 
 

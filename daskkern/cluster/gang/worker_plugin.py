@@ -19,6 +19,7 @@ from daskkern.cluster.collectives.mailbox import MailboxRegistry, Membership
 from daskkern.cluster.connect.protocol import PROTOCOL, handler
 from daskkern.cluster.gang.departure import LOST_STATES, Departure
 from daskkern.cluster.gang.nanny_plugin import DeparturePlugin
+from daskkern.cluster.gang.worker_logs import LogEntry, WorkerLogs
 from daskkern.cluster.scheduler.plugin import question
 from daskkern.errors import ClusterError
 
@@ -44,7 +45,7 @@ class CollectivesPlugin(WorkerPlugin):
         self.protocol = PROTOCOL
 
     def setup(self, worker: Worker) -> None:
-        self.registry, self.departure = MailboxRegistry(), Departure(worker)
+        self.registry, self.departure, self.logs = MailboxRegistry(), Departure(worker), WorkerLogs(worker.address)
         if self.protocol != PROTOCOL:
             raise ClusterError(
                 f"worker {worker.address} speaks version {PROTOCOL} of daskkern's messages and this client version "
@@ -69,12 +70,14 @@ class CollectivesPlugin(WorkerPlugin):
         self._clock = PeriodicCallback(partial(forget_abandoned, worker, self.registry), _SWEEP_MS)
         worker.loop.add_callback(self._clock.start)
         self.departure.catch_sigterm()
+        self.logs.attach()
 
     def teardown(self, worker: Worker) -> None:
         del worker
         if self._clock is not None:  # setup may have refused the worker
             self._clock.stop()
         self.departure.restore_sigterm()
+        self.logs.detach()
         for fit in list(self.registry.mailboxes):
             self.registry.abort(fit, None, "this worker is closing")
 
@@ -181,3 +184,9 @@ def await_task(worker: Worker, seconds: float) -> None:
     plugin = worker.plugins.get(PLUGIN_NAME)
     if isinstance(plugin, CollectivesPlugin):
         plugin.departure.expect(str(worker.get_current_task()), seconds)
+
+
+def logs_of(worker: Worker, fit: str, since: int = 0) -> list[LogEntry]:
+    """Return what was logged on `worker` about `fit` after entry number `since`; nothing without the plugin."""
+    plugin = worker.plugins.get(PLUGIN_NAME)
+    return plugin.logs.of(fit, since) if isinstance(plugin, CollectivesPlugin) else []

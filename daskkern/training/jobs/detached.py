@@ -15,12 +15,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from distributed import Client, Reschedule, get_worker, secede
+from distributed import Client, Reschedule, Worker, get_worker, secede
 
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left, live_workers, run_on
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.gang.hanging_workers import equip, usable_workers
+from daskkern.cluster.gang.worker_logs import LOG, logged_as
 from daskkern.cluster.gang.worker_plugin import await_task
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata
@@ -113,6 +114,12 @@ def drive(order: Order) -> None:
     secede()
     worker = get_worker()
     await_task(worker, order.gang.drain_s)
+    with logged_as(order.metadata.fit, "driver", worker.address):
+        LOG.info("the driver has begun; the model will be in %s", order.metadata.out)
+        _drive(worker, order)
+
+
+def _drive(worker: Worker, order: Order) -> None:
     address, security = worker.scheduler.address, worker.security
 
     def connect() -> Client:
@@ -134,6 +141,7 @@ def drive(order: Order) -> None:
 
 def _report(order: Order, client: Client, error: BaseException) -> None:
     """Report why a fit has no model."""
+    LOG.error("the fit has no model", exc_info=error)
     if isinstance(error, FitCancelledError | KeyboardInterrupt):
         _tell(client, order, CANCELLED, "it was cancelled before there was a model")
     else:
