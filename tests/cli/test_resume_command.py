@@ -124,6 +124,7 @@ def test_detached_fits_come_back_after_the_scheduler_has_died(folder: Path, capf
     assert (code, out) == (0, "no checkpoints are in " + str(folder) + "\n")
 
 
+@pytest.mark.repeated
 def test_the_fits_of_a_bucket_go_on(objects: ObjectServer, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     root = objects.url("resumed")
     interrupt(folder, *FIT, "--workers", "0", "--out", f"{root}/m.zarr")

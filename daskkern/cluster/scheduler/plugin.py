@@ -158,6 +158,7 @@ class FitsPlugin(SchedulerPlugin):
         self._demand.forget(str(asker))
         answer = self._registry.ask(metadata, wish, str(asker), self._places())
         known, names = self._addresses(), answer.get("members", ())
+        answer["moves"] = self._drivers.leaves(metadata.fit)
         return {**answer, "members": [known[name] for name in names if name in known], "held": len(names)}
 
     def _take(self, fit: str, addresses: tuple[str, ...]) -> bool:
