@@ -11,8 +11,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, TypeAlias, get_args, get_type_hints
 
-_LARGEST = 2**63
-"""Numbers beyond are no counts, and no float can be made of some of them."""
+_LARGEST = 2**63  # numbers beyond are no counts, and no float can be made of some of them
 
 PARTS_OF_TIME = ("computing", "reading", "checkpointing", "waiting", "exchanging")
 """Fields of :class:`EpochTimed` that add up to its seconds."""
@@ -148,6 +147,14 @@ class WorkersJoined:
 
 
 @dataclass(frozen=True)
+class WorkersLeft:
+    """Workers leave as planned: the gang has committed, and `size` ranks go on without them; `reason` names them."""
+
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class StopRequested:
     """The fit was asked to end early, and has not done so yet; `reason` says in one line by whom and what follows."""
 
@@ -209,6 +216,7 @@ Event: TypeAlias = (
     | FitResumed
     | WorkersLost
     | WorkersJoined
+    | WorkersLeft
     | StopRequested
     | SpectrumFound
     | RankReported

@@ -1,10 +1,13 @@
 """Console output, one-line errors and exit codes, shared by all commands."""
 
 import json
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import click
 from rich.console import Console
@@ -78,10 +81,11 @@ def run(command: Callable[[], object], debug: bool) -> int:
     """Run `command`, report an exception as one line on stderr, and return the exit code.
 
     0 is success, 1 a failed job, 2 a wrong command line, 130 an interrupt, whether or not the job saved its progress.
-    With `debug` the traceback is printed as well.
+    With `debug` the traceback is printed as well. SIGTERM interrupts as Ctrl-C does.
     """
     try:
-        command()
+        with _sigterm_interrupts():
+            command()
         return OK
     except click.exceptions.Exit as end:
         return end.exit_code
@@ -103,6 +107,27 @@ def run(command: Callable[[], object], debug: bool) -> int:
     except Exception as error:  # a bug or an unforeseen input: still one line
         name = type(error).__name__
         return _fail(f"{name}: {error} (run again with --debug for the traceback)", FAILED, debug)
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Handle SIGTERM as SIGINT is handled at that moment, within the context: batch systems end jobs by it."""
+    if threading.current_thread() is not threading.main_thread():  # only that may set handlers
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):  # a job in the background of a script ignores SIGINT
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

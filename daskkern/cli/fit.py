@@ -1,6 +1,8 @@
 """``daskkern fit``: train a model on a store, here, on a cluster, or detached from this process."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -15,17 +17,18 @@ from daskkern.cluster.scheduler.lease import concluded
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
-from daskkern.errors import DataError, ModelError, SpecError, SupersededError
+from daskkern.errors import DataError, ModelError, SpecError, StoreError, SupersededError
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.events import EpochTimed
 from daskkern.model_selection import with_trials
 from daskkern.models import save_model
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.shares import in_words, shares_of
-from daskkern.training.checkpoints.checkpoint import remove_checkpoint
+from daskkern.training.checkpoints.checkpoint import is_checkpoint, remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place
+from daskkern.training.checkpoints.resumption import resumption_of
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.planning.planner import device_pool
@@ -109,6 +112,20 @@ def fit_command(
     if note is not None:
         say(f"note: {note}")
     policy = CheckpointPolicy(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
+    if not auto:  # what a search has chosen, no command line says
+        policy = replace(
+            policy,
+            record=resumption_of(
+                store,
+                request.values,
+                validation=validation,
+                out=checkpoint and out,
+                name=name,
+                ranks=ranks,
+                share=share,
+                detached=detach,
+            ),
+        )
     job = FitJob(source, settings, watched, policy)
     gang = _gang(job.settings, where, ranks, share)
     if detach:
@@ -119,6 +136,7 @@ def fit_command(
         where.client(partial(device_pool, job.source, job.settings)) as client,
         dask_report(client, report),
         concluded(client, metadata),
+        _progress_named(place),
     ):
         trials = None
         with listening(job.settings.max_epochs, log) as listener:
@@ -131,9 +149,25 @@ def fit_command(
         _save(result, out, place, guard)
     finish(result, out)
     if result.finished.reason == "interrupted":
-        raise InterruptedJobError(f"interrupted; continue with --resume: the progress is in {place}")
+        raise InterruptedJobError(_interrupted(place))
     if checkpoint is None:
         remove_checkpoint(place)
+
+
+def _interrupted(place: str) -> str:
+    return f"interrupted; continue with --resume: the progress is in {place}"
+
+
+@contextmanager
+def _progress_named(place: str) -> Iterator[None]:
+    """Turn an interrupt within the context into one that names the checkpoint at `place`, if there is one."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        with suppress(StoreError):
+            if is_checkpoint(place):
+                raise InterruptedJobError(_interrupted(place)) from None
+        raise
 
 
 def _gang(settings: FitSettings, where: ClusterRequest, ranks: int | None, share: bool) -> GangSettings:

@@ -1,4 +1,4 @@
-"""``daskkern status | watch | logs | cancel``: commands on the fits of a cluster, whoever submitted them."""
+"""``daskkern status | watch | cancel``: commands on the fits of a cluster, whoever submitted them."""
 
 import json
 import time
@@ -14,7 +14,6 @@ from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_optio
 from daskkern.cli.watching import LogRequest, listening, log_options
 from daskkern.cluster.scheduler.fits import FitStatus
 from daskkern.errors import ClusterError
-from daskkern.monitor.event_text import line_of
 from daskkern.monitor.formatting import number, ran, seconds
 from daskkern.monitor.shares import in_words
 from daskkern.training.jobs.handle import FitHandle, attach, find_fit, list_fits
@@ -47,7 +46,7 @@ def status_command(fit: str | None, as_json: bool, running: ClusterRequest) -> N
 @scheduler_options
 def watch_command(fit: str | None, log: LogRequest, running: ClusterRequest) -> None:
     """Follow FIT until it ends; Ctrl-C stops following, not the fit. Without FIT: the active one, else the last one."""
-    with _handle(running, fit) as (handle, status):
+    with handle_of(running, fit) as (handle, status):
         try:
             with listening(status.metadata.max_epochs, log) as listener:
                 status = handle.watch(listener)
@@ -59,35 +58,21 @@ def watch_command(fit: str | None, log: LogRequest, running: ClusterRequest) -> 
         raise ClusterError(f"fit {handle.fit} ended as {status.state}{': ' * bool(status.error)}{status.error}")
 
 
-@click.command("logs")
-@click.argument("fit", required=False)
-@scheduler_options
-def logs_command(fit: str | None, running: ClusterRequest) -> None:
-    """Print the events of FIT, one line each, with the time."""
-    with _handle(running, fit) as (handle, status):
-        say(f"{_clock(status.submitted)}  submitted by {status.metadata.owner}")
-        for timed in handle.timed_events():
-            line = line_of(timed.event, status.metadata.max_epochs)
-            if line is not None:
-                say(f"{_clock(timed.time)}  {line}")
-        if not status.active:
-            say(f"{_clock(status.ended)}  {status.state}{': ' * bool(status.error)}{status.error}")
-
-
 @click.command("cancel")
 @click.argument("fit", required=False)
 @click.option("--abort", is_flag=True, help="End it at once, without saving a model.")
 @scheduler_options
 def cancel_command(fit: str | None, abort: bool, running: ClusterRequest) -> None:
     """End FIT after its current step; the model so far is saved, and a checkpoint to --resume from."""
-    with _handle(running, fit) as (handle, status):
+    with handle_of(running, fit) as (handle, status):
         if not handle.cancel(abort=abort):
             raise ClusterError(f"fit {handle.fit} has already ended: {status.state}")
     say(f"fit {handle.fit} will end; see daskkern status {handle.fit} {running.words}")
 
 
 @contextmanager
-def _handle(running: ClusterRequest, fit: str | None) -> Iterator[tuple[FitHandle, FitStatus]]:
+def handle_of(running: ClusterRequest, fit: str | None) -> Iterator[tuple[FitHandle, FitStatus]]:
+    """Yield the handle of a fit of the named cluster, and its status."""
     with running.attached() as client:
         status = find_fit(client, fit)
         yield attach(client, status.metadata.fit), status
@@ -116,7 +101,7 @@ def _row(status: FitStatus) -> tuple[str, ...]:
 def _show(status: FitStatus) -> None:
     metadata = status.metadata
     lines = {
-        "fit": f"{metadata.fit} ({metadata.name}), submitted by {metadata.owner} at {_clock(status.submitted)}",
+        "fit": f"{metadata.fit} ({metadata.name}), submitted by {metadata.owner} at {clock(status.submitted)}",
         "state": status.state,
         "rows from": metadata.source,
         "model": metadata.out,
@@ -154,5 +139,6 @@ def _known(text: str) -> str:
     return "" if text == "-" else text
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Return a time in seconds since 1970 as the date and the time of day here."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -41,7 +41,10 @@ _COMMANDS = {
         "Show what STORE holds: sizes, classes or targets, chunks, statistics and where it came from.",
     ),
     "ingest": ("daskkern.cli.ingest:command", "Convert files to a store, in bounded memory."),
-    "logs": ("daskkern.cli.fits:logs_command", "Print the events of FIT, one line each, with the time."),
+    "logs": (
+        "daskkern.cli.logs:logs_command",
+        "Print the events of FIT and what its workers have logged, with the time, oldest first.",
+    ),
     "plan": (
         "daskkern.cli.plan:plan_command",
         "Show how much memory one rank of a fit would need, and how long the fit would take.",
@@ -53,6 +56,10 @@ _COMMANDS = {
     "report": (
         "daskkern.cli.report:report_command",
         "Write a report on MODEL: scores, curves, spectrum, time, settings and environment.",
+    ),
+    "resume": (
+        "daskkern.cli.resume:resume_command",
+        "Continue the fit of a checkpoint PLACE, or --all unfinished fits of a folder or URL.",
     ),
     "score": (
         "daskkern.cli.score:score_command",

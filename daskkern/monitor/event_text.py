@@ -13,6 +13,7 @@ from daskkern.events import (
     StageFinished,
     StopRequested,
     WorkersJoined,
+    WorkersLeft,
     WorkersLost,
 )
 from daskkern.monitor.shares import in_words, shares_of
@@ -46,6 +47,8 @@ def line_of(event: Event, max_epochs: int) -> str | None:
             return f"  {event.reason}; re-forming the gang (attempt {event.attempt})"
         case WorkersJoined():
             return f"  more workers have joined: continuing with {event.size} ranks"
+        case WorkersLeft():
+            return f"  {event.reason}; committed, and continuing with {event.size} rank{_s(event.size)}"
         case FitFinished():
             note = f"; {event.note}" if event.note else ""
             return f"ended ({event.reason}) after {event.epochs} epoch{_s(event.epochs)}, {event.seconds:.1f} s{note}"

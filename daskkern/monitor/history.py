@@ -16,6 +16,7 @@ from daskkern.events import (
     RankReported,
     SpectrumFound,
     StageFinished,
+    WorkersLeft,
     WorkersLost,
     from_message,
     to_message,
@@ -254,6 +255,8 @@ def _without_places(event: Event) -> Event:
         case WorkersLost():
             ranks = ", ".join(dict.fromkeys(_RANKS.findall(event.reason)))
             return replace(event, reason=f"the gang broke up{f' (rank {ranks})' if ranks else ''}")
+        case WorkersLeft():
+            return replace(event, reason="workers left")
         case RankReported():
             return replace(event, worker=_LEFT_OUT)
         case StageFinished(stage="checkpoint"):

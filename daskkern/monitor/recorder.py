@@ -18,6 +18,7 @@ from daskkern.events import (
     SpectrumFound,
     StageFinished,
     WorkersJoined,
+    WorkersLeft,
     WorkersLost,
 )
 from daskkern.monitor.history import EpochRow, History, Incident
@@ -91,7 +92,7 @@ class Recorder:
                     self._ranks[event.rank] = event
             case CheckpointWritten():
                 self._checkpoints.append(event.seconds)
-            case WorkersLost() | WorkersJoined() | FitResumed():
+            case WorkersLost() | WorkersJoined() | WorkersLeft() | FitResumed():
                 if isinstance(event, FitResumed):
                     self._forget_ranks(event.size)
                 self._incidents.append((self._clock(), event))

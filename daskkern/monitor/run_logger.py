@@ -24,6 +24,7 @@ from daskkern.events import (
     SpectrumFound,
     StageFinished,
     WorkersJoined,
+    WorkersLeft,
     WorkersLost,
 )
 from daskkern.monitor.shares import shares_of
@@ -90,7 +91,7 @@ class RunLogger(ABC):
                 self._log({"seconds": event.seconds})
                 self._runs = False
                 self.end(event.reason)
-            case WorkersJoined():
+            case WorkersJoined() | WorkersLeft():
                 self._gang_is_new = True
             case FitResumed():
                 self._gang_is_new = False

@@ -35,12 +35,12 @@ def run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
     return int(ended.value.code or 0), out + err
 
 
-def interrupted(folder: Path, fit: list[object]) -> None:
-    """Start a fit in a process of its own and press Ctrl-C in its third epoch."""
+def interrupted(folder: Path, fit: list[object], how: int) -> None:
+    """Start a fit in a process of its own and send it a signal in its third epoch."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with started([sys.executable, "-m", "daskkern", *fit], cwd=folder, **pipes) as process:
         seen = read_until(process, "epoch   2/")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         reported, rest = process.communicate(timeout=60)
     assert process.returncode == 130, seen + rest
     assert "interrupted: the model so far is in" in reported
@@ -49,14 +49,15 @@ def interrupted(folder: Path, fit: list[object]) -> None:
 
 @pytest.mark.repeated
 @pytest.mark.cluster
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("there", [False, True], ids=["here", "on a cluster"])
 def test_an_interrupted_fit_goes_on_to_the_same_bits(
-    there: bool, cluster2: str, folder: Path, capfd: pytest.CaptureFixture[str]
+    how: int, there: bool, cluster2: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     where = ["--scheduler", cluster2] if there else ["--workers", 0]
     words = [*WORDS, "--epochs", 25, *where]
     fit = [*words, "--out", "m.zarr"]
-    interrupted(folder, fit)
+    interrupted(folder, fit, how)
     assert (folder / "m.zarr.checkpoint").is_dir()
     code, said = run(capfd, *fit)
     assert code == 1

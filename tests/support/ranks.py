@@ -253,6 +253,29 @@ def counts(comm: Communicator, steps: int, context: RankContext) -> tuple[int, f
     return comm.size, total, start
 
 
+def notes_steps(comm: Communicator, payload: tuple[str, int, int], context: RankContext) -> int | Regroup:
+    """Note each step of rank 0 in a file; commit every so many steps, and when the gang is to be formed again.
+
+    `payload` is the file, the number of steps, and the steps between two commits. Returns the number of ranks.
+    """
+    file, steps, between = payload
+    kept = context.commit_cache.latest
+    start = max(int(part[0]) for part in comm.allgather(np.array([0 if kept is None else kept.steps], np.int64)))
+    for step in range(start + 1, steps + 1):
+        comm.allreduce(np.ones(1))
+        if comm.rank == 0:
+            with open(file, "a") as notes:
+                notes.write(f"{step}\n")
+        context.emit(BatchFinished(1, step, steps, 0.0, 1.0))
+        time.sleep(0.01)
+        regroup = comm.allreduce(np.array([float(context.should_regroup())]))[0] > 0
+        if regroup or step % between == 0:
+            context.commit_cache.put(step, np.zeros(1, np.uint8))
+        if regroup:
+            return Regroup()
+    return comm.size
+
+
 def dies_always(comm: Communicator, payload: Any, context: RankContext) -> None:
     """Die on rank 0 at once, however often it is tried."""
     comm.barrier()

@@ -48,7 +48,7 @@ def run_gang(
 
     When workers are lost, the ranks are aborted, and `rank_main` restarts on the remaining workers and those that
     came back; on each worker that it ran on before, it finds what it put into ``context.commit_cache``. A rank for
-    which ``context.should_regroup()`` is true makes a commit and returns ``Regroup()``: more workers have joined.
+    which ``context.should_regroup()`` is true makes a commit and returns ``Regroup()``: workers have joined or leave.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def run_gang(
         except ClusterError as error:
             raise SpecError(str(error)) from None
         install(client)
-        order = _order(lease, name, settings, settings.elastic and not isinstance(payload, PerRank))
+        order = _order(lease, name, settings, payload)
         gang_client = GangClient(client, order, settings, listener)
         try:
             gang_client.begin(rank_main, payload, reform)
@@ -106,7 +106,8 @@ def _workers(
         yield lease
 
 
-def _order(lease: Lease, name: str, settings: GangSettings, elastic: bool) -> GangOrder:
+def _order(lease: Lease, name: str, settings: GangSettings, payload: Any) -> GangOrder:
+    fixed = isinstance(payload, PerRank)
     return GangOrder(
         lease.metadata.fit,
         name,
@@ -120,6 +121,7 @@ def _order(lease: Lease, name: str, settings: GangSettings, elastic: bool) -> Ga
         settings.rejoin_s,
         settings.idle_s,
         settings.retries,
-        elastic,
+        settings.elastic and not fixed,
+        0.0 if fixed or settings.retries == 0 else settings.drain_s,
         uuid.uuid4().hex[:6],
     )

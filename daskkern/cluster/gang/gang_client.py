@@ -22,12 +22,16 @@ from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import STARTED, event_of
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, FitCancelledError
-from daskkern.events import INTERRUPTED, BatchFinished, Listener, StopRequested
+from daskkern.events import INTERRUPTED, BatchFinished, FitResumed, Listener, StopRequested, WorkersLeft
 
 _ENDED = "supervisor"  # key of the message that a supervisor's task has ended
 _TICK_S = 0.1
 _LOOK_S = 0.5
 _PRIORITY = 10
+_REQUESTS = {
+    "stop": "somebody asked this fit to stop: it ends within a few steps",
+    "move": "the worker that drives this fit leaves: it commits, and continues from another worker",
+}
 
 
 class GangClient:
@@ -49,6 +53,9 @@ class GangClient:
         self._workers = WorkerList(client)
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
+        self._interrupted = False
+        self._deserted = False
+        """Whether all workers of the gang have left as planned, and the ranks have committed."""
 
     def begin(self, rank_main: RankMain, payload: Any, reform: Reform | None) -> None:
         """Subscribe to the fit's events and submit its supervisor."""
@@ -90,7 +97,7 @@ class GangClient:
             except KeyboardInterrupt:
                 if self._stop_deadline is not None:
                     raise
-                self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
+                self._stop_deadline, self._interrupted = time.monotonic() + self._settings.stop_grace_s, True
                 self._listener(INTERRUPTED)
                 self._ask_to_stop()
 
@@ -122,6 +129,8 @@ class GangClient:
                 return
             if isinstance(event, BatchFinished):
                 self._farthest = max(self._farthest, (event.epoch, event.batch))
+            elif isinstance(event, WorkersLeft | FitResumed):
+                self._deserted = event.size == 0
             self._listener(event)
 
     def _look(self) -> None:
@@ -159,14 +168,20 @@ class GangClient:
         return next((address for address in silent if self._future.key in given.get(address, ())), None)
 
     def _follow_request(self, request: str) -> None:
-        """Carry out a request made through the scheduler: "stop" acts as an interrupt, "abort" as the second one."""
+        """Carry out a request made through the scheduler: "stop" acts as an interrupt, "abort" as the second one.
+
+        "move" stops a detached fit, too, whose driver will continue on another worker.
+        """
         if request == "abort":
             raise FitCancelledError(f"fit '{self._order.name}' was cancelled; nothing was written")
-        if request == "stop" and self._stop_deadline is None:
+        if request in _REQUESTS and self._stop_deadline is None:
             self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
-            self._listener(StopRequested("somebody asked this fit to stop: it ends within a few steps"))
+            self._interrupted = request == "move"
+            self._listener(StopRequested(_REQUESTS[request]))
 
     def _look_for_workers(self, any_left: bool) -> None:
+        if self._interrupted and (self._deserted or not any_left):  # it ends with what has been committed
+            raise KeyboardInterrupt
         if any_left:
             self._alone_since = None
             return

@@ -17,6 +17,7 @@ from daskkern.cluster.gang.growth import GrowthPolicy
 from daskkern.cluster.gang.members import Members
 from daskkern.cluster.gang.rank import RankFailure, RankMain, RankOrder, RankResult, run_rank
 from daskkern.cluster.gang.rank_context import Regroup
+from daskkern.cluster.gang.regrouping import Regrouping
 from daskkern.cluster.gang.starting import StartWatch
 from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 
@@ -29,9 +30,6 @@ _CAUSE_S = 3.0
 
 _DRAIN_S = 10.0
 """How long aborted ranks are waited for. One that is deep in a matrix product cannot be interrupted."""
-
-_GROWTH_S = 1.0
-"""Interval between queries for workers that could join."""
 
 _RPC_S = 10.0
 _PRIORITY = 10
@@ -57,6 +55,7 @@ class GangOrder:
     idle_s: float
     retries: int
     elastic: bool
+    drain_s: float
     attempt: str
     """Distinguishes the tasks of this gang from those that another process formed for the same fit."""
 
@@ -71,15 +70,16 @@ class Outcome:
     """How a generation ended: with the ranks' values in rank order, or with an error.
 
     `broken` means that the error lies in the cluster, so that another gang may succeed; `left_out` are the workers that
-    must not belong to it; `grows` means that the ranks committed and returned because more workers are available;
-    `superseded` that another supervisor has begun a later generation.
+    must not belong to it; `regroups` means that the ranks committed and returned, because workers have joined or
+    those of `leaving` are about to leave; `superseded` that another supervisor has begun a later generation.
     """
 
     values: tuple[Any, ...] = ()
     error: DaskkernError | None = None
     broken: bool = False
     left_out: tuple[str, ...] = ()
-    grows: bool = False
+    regroups: bool = False
+    leaving: frozenset[str] = frozenset()
     superseded: bool = False
 
 
@@ -105,8 +105,7 @@ class Generation:
         self._finished: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._task = str(self.worker.get_current_task())
         self._result_s = _RPC_S
-        self._next_growth = 0.0
-        self._growth_requested = False
+        self._regrouping = Regrouping(self.order, self.members, self.addresses, self.worker.address, self.growth)
         self._starts = StartWatch(self.order.start_timeout_s, self.addresses, self._states)
 
     def start(self, rank_main: RankMain, payloads: Sequence[Any]) -> Outcome | None:
@@ -118,7 +117,13 @@ class Generation:
             return hindrance
         for rank, (address, key) in enumerate(zip(self.addresses, keys, strict=True)):
             rank_order = RankOrder(
-                order.fit, self.number, rank, order.topic, order.collective_timeout_s, order.start_timeout_s
+                order.fit,
+                self.number,
+                rank,
+                order.topic,
+                order.collective_timeout_s,
+                order.start_timeout_s,
+                order.drain_s,
             )
             future = self.client.submit(
                 run_rank,
@@ -147,7 +152,8 @@ class Generation:
                 if lost:
                     self.members.drop(lost.values())
                     return self._give_up(self._loss(lost), broken=True)
-                self._look_for_more()
+                if self._regrouping.due():
+                    self._send_to_survivors("regroup")
             late = self._starts.late()
             if late:
                 return self._leave_out(late)
@@ -157,7 +163,8 @@ class Generation:
             error, broken = self._cause()
             return self._give_up(error, broken=broken)
         values = tuple(self.values[rank] for rank in range(len(self.futures)))
-        return Outcome(values, grows=any(isinstance(value, Regroup) for value in values))
+        regroups = any(isinstance(value, Regroup) for value in values)
+        return Outcome(values, regroups=regroups, leaving=self._regrouping.leaving)
 
     def end(self) -> None:
         """Release the ranks and their mailboxes. A rank that still runs is aborted by the release of its task."""
@@ -168,16 +175,6 @@ class Generation:
         """Return whether the future of this supervisor was released, so that no client waits for it any more."""
         task = self.worker.state.tasks.get(self._task)
         return task is None or task.state not in ("executing", "long-running")
-
-    def _look_for_more(self) -> None:
-        """Ask the ranks to regroup once it pays to form a gang with more workers."""
-        if not self.order.elastic or self._growth_requested or time.monotonic() < self._next_growth:
-            return
-        self._next_growth = time.monotonic() + _GROWTH_S
-        joinable = self.members.joinable(self.addresses)
-        if self.growth.pays(joinable, len(self.addresses), self.members.prospects):
-            self._growth_requested = True
-            self._send_to_survivors("regroup")
 
     def _collect(self, timeout_s: float) -> None:
         """Record the outcome of a rank that finishes within `timeout_s`, if any."""
@@ -205,8 +202,8 @@ class Generation:
                 self.failures[rank] = outcome
 
     def _lost(self) -> dict[int, str]:
-        """Return the members, by rank, that are gone or silent and whose rank has not returned."""
-        lost = self.members.lost(self.addresses)
+        """Return the members, by rank, that are gone, silent or not waited for, and whose rank has not returned."""
+        lost = self.members.lost(self.addresses) | self._regrouping.overdue()
         return {rank: address for rank, address in lost.items() if rank not in self.values}
 
     def _cause(self) -> tuple[DaskkernError, bool]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from distributed import Client, Worker
 
+from daskkern.cluster.connect.leaving import LEAVING
 from daskkern.cluster.gang.calls import call_workers
 from daskkern.cluster.gang.growth import Prospects
 from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
@@ -56,12 +57,16 @@ class Members:
     rejected: set[str] = field(default_factory=set)
     """Workers that cannot be used, or did not start their ranks."""
 
+    leaving: frozenset[str] = frozenset()
+    """Workers that are about to leave the cluster, as of the last look."""
+
     def __post_init__(self) -> None:
         self._list = WorkerList(self.client)
 
     def look(self) -> tuple[Mapping[str, Mapping[str, Any]], set[str]]:
         """Return the workers that the scheduler counts as alive, by address, and those of them that are silent."""
         alive = self._list.alive()
+        self.leaving = frozenset(address for address, worker in alive.items() if worker["status"] == LEAVING)
         return alive, self.heartbeats.silent(alive, self._list.interval_s)
 
     def usable(self) -> tuple[str, ...]:
@@ -121,6 +126,15 @@ class Members:
         """Return the prospects of the fit, by the events that the scheduler has received."""
         left_s, cost_s = ask_fits(self.client, "prospects", fit=self.fit)
         return Prospects(float(left_s), float(cost_s))
+
+    def hand_over(self, generation: int, addresses: Sequence[str]) -> None:
+        """Leave it to the next supervisor to go on with these workers after `generation`, which has committed."""
+        ask_fits(self.client, "hand_over", fit=self.fit, generation=generation, addresses=list(addresses))
+
+    def handed_over(self, generation: int) -> tuple[str, ...] | None:
+        """Return the workers of the supervisor before, if it handed over after `generation`; else None."""
+        number, addresses = ask_fits(self.client, "handed_over", fit=self.fit)
+        return tuple(str(address) for address in addresses) if int(number) == generation else None
 
     def progress(self) -> FitProgress:
         """Query the workers for the state of the fit. One that does not answer counts as silent from now on."""

@@ -3,6 +3,7 @@
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
+import logging
 import time
 import traceback
 from collections.abc import Callable
@@ -21,7 +22,8 @@ from daskkern.cluster.collectives.mailbox import RUNNING, WAITING, Mailbox
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.cluster.gang.starting import EARLIER_RANK_S
-from daskkern.cluster.gang.worker_plugin import registry_of
+from daskkern.cluster.gang.worker_logs import LOG, logged_as
+from daskkern.cluster.gang.worker_plugin import await_task, registry_of
 from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 from daskkern.events import BatchFinished, Event, silent, to_message
 
@@ -43,6 +45,7 @@ class RankOrder:
     topic: str
     collective_timeout_s: float
     start_timeout_s: float
+    drain_s: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,22 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
     """
     secede()  # frees the thread for ordinary tasks: a fit takes hours
     worker = get_worker()
+    with logged_as(order.fit, f"rank {order.rank}", worker.address):
+        LOG.info("generation %d: the task of the rank has begun", order.generation)
+        result = _run(worker, rank_main, payload, order)
+        if isinstance(result, RankResult):
+            LOG.info("generation %d: the rank has returned", order.generation)
+        else:
+            level = logging.INFO if result.secondary else logging.ERROR
+            LOG.log(level, "generation %d: %s", order.generation, "\n".join([str(result.error), *_notes(result.error)]))
+        return result
+
+
+def _notes(error: DaskkernError) -> list[str]:
+    return list(getattr(error, "__notes__", ()))
+
+
+def _run(worker: Worker, rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult | RankFailure:
     registry = registry_of(worker)
     mailbox, cache = registry.find(order.fit, order.generation), registry.commit_caches.get(order.fit)
     if mailbox is None or cache is None:
@@ -75,6 +94,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
             ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
             secondary=True,
         )
+    await_task(worker, order.drain_s)
     communicator = DaskCommunicator(PeerTransport(worker, mailbox, order.collective_timeout_s))
     sender = _EventSender(worker, order.topic)
     context = RankContext(

@@ -1,5 +1,6 @@
 """Settings of a gang: how it is formed, and its timeouts."""
 
+import math
 from dataclasses import dataclass
 
 from daskkern.backend.python_numbers import set_python_numbers
@@ -35,6 +36,9 @@ class GangSettings:
         How often in a row, without any progress, a gang that lost workers is formed again; 0 gives up at once.
     elastic
         Whether workers that join the cluster join the gang, as long as there are no more than `n_ranks`.
+    drain_s
+        How long a worker that is about to leave (it was retired, told to end by SIGTERM, or its lifetime ends) waits
+        for the fit to commit and to go on without it. 0 does not wait: the steps since the last commit are repeated.
     share_memory
         Bytes that each rank may use, for a gang that shares its workers with others that declare theirs: on each
         worker, they must fit its memory limit together. None waits for workers of its own.
@@ -51,12 +55,15 @@ class GangSettings:
     retries: int = 5
     elastic: bool = True
     share_memory: int | None = None
+    drain_s: float = 30.0
 
     def __post_init__(self) -> None:
         set_python_numbers(self)
         for name in ("collective_timeout_s", "start_timeout_s", "stop_grace_s", "silence_s", "rejoin_s", "idle_s"):
             if not getattr(self, name) > 0:
                 raise SpecError(f"got {name}={getattr(self, name)!r}; expected a positive number of seconds")
+        if not 0 <= self.drain_s < math.inf:
+            raise SpecError(f"got drain_s={self.drain_s!r}; expected a number of seconds, 0 or more")
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
             raise SpecError(f"got retries={self.retries!r}; expected a whole number of 0 or more")
         if self.share_memory is not None and not self.share_memory > 0:

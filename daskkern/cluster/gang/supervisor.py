@@ -8,12 +8,12 @@ again on another, where it finds out which generation was the last, and continue
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from distributed import Client, Worker, get_client, get_worker, secede
+from distributed import Client, Reschedule, Worker, get_client, get_worker, secede
 
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
@@ -22,9 +22,11 @@ from daskkern.cluster.gang.growth import GrowthPolicy
 from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
 from daskkern.cluster.gang.members import Members
 from daskkern.cluster.gang.rank import RankMain
+from daskkern.cluster.gang.worker_logs import LOG, logged_as
+from daskkern.cluster.gang.worker_plugin import await_task
 from daskkern.cluster.scheduler.fits import STARTED
 from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError
-from daskkern.events import Event, StageFinished, WorkersJoined, WorkersLost, to_message
+from daskkern.events import Event, StageFinished, WorkersJoined, WorkersLeft, WorkersLost, to_message
 
 Reform: TypeAlias = Callable[[Client, tuple[str, ...], Any], Any]
 """``reform(client, addresses, payload) -> payload`` for a gang of other workers; raises DaskkernError when they
@@ -59,15 +61,23 @@ def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Refor
     """Run a fit to its end. The body of the supervisor's task."""
     secede()
     worker, client = get_worker(), connected(get_client)
+    await_task(worker, order.drain_s)
     members = Members(
         worker, client, order.fit, order.allowed, order.most, HeartbeatMonitor(order.silence_s, worker.address)
     )
     watch = _Supervision(worker, client, order, members, rank_main, payload, reform)
+    with logged_as(order.fit, "supervisor", worker.address):
+        return _watched(watch)
+
+
+def _watched(watch: "_Supervision") -> GangReport:
     try:
         return watch.run()
     except DaskkernError as error:
         watch.forget()
         return GangReport(error=error.with_traceback(None))
+    except Reschedule:
+        raise
     except BaseException:
         watch.forget()
         raise
@@ -96,7 +106,10 @@ class _Supervision:
         order = self._order
         number, addresses = self._members.progress().generation + 1, order.addresses
         self._number = number
-        if number > 0:
+        left = self._members.handed_over(number - 1) if number > 0 else None
+        if left is not None:
+            addresses = self._grown(left)
+        elif number > 0:
             name = order.name
             loss = ClusterError(f"the worker that supervised fit '{name}' left the cluster or hangs; see its log")
             self._count(loss, number)
@@ -107,13 +120,11 @@ class _Supervision:
             outcome, wanted = self._one(number, addresses)
             if outcome.superseded:
                 return GangReport(error=ClusterError(f"another supervisor has taken over fit '{order.name}'"))
-            if not wanted or not (outcome.broken or outcome.grows):
+            if not wanted or not (outcome.broken or outcome.regroups):
                 self.forget()
                 return GangReport(outcome.values, outcome.error)
-            if outcome.grows:
-                self._growth.grown()
-                addresses = self._grown(addresses)
-                self._publish(WorkersJoined(len(addresses)))
+            if outcome.regroups:
+                addresses = self._regrouped(addresses, outcome.leaving)
             elif outcome.left_out:
                 addresses = self._without(addresses, outcome)
             else:
@@ -122,6 +133,20 @@ class _Supervision:
                 addresses = self._gather_again(addresses)
             number += 1
             self._number = number
+
+    def _regrouped(self, before: tuple[str, ...], leaving: frozenset[str]) -> tuple[str, ...]:
+        """Return the next gang after one that has committed. Raises Reschedule if this worker itself is `leaving`."""
+        if not leaving:
+            self._growth.grown()
+            addresses = self._grown(before)
+            self._publish(WorkersJoined(len(addresses)))
+            return addresses
+        rest = tuple(address for address in before if address not in leaving)
+        self._publish(WorkersLeft(len(rest), _departure_of(leaving)))
+        if self._worker.address in leaving:
+            self._members.hand_over(self._number, rest)
+            raise Reschedule
+        return self._grown(rest)
 
     @property
     def _may_shrink(self) -> bool:
@@ -148,6 +173,7 @@ class _Supervision:
     def _one(self, number: int, addresses: tuple[str, ...]) -> tuple[Outcome, bool]:
         """Run one generation; return its outcome, and whether a client still waits for this supervisor."""
         payloads = payloads_for(self._payload, len(addresses))
+        LOG.info("generation %d: ranks on %s", number, ", ".join(addresses))
         generation = Generation(self._worker, self._client, self._order, self._members, addresses, number, self._growth)
         try:
             outcome = generation.start(self._rank_main, payloads)
@@ -192,7 +218,7 @@ class _Supervision:
     def _grown(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Return the members with those that joined, or without them if these cannot run the payload."""
         picked = self._members.pick(before)
-        if not self._members.take(picked):
+        if not picked or not self._members.take(picked):
             return self._gather_again(before)
         try:
             if self._reform is not None:
@@ -203,7 +229,15 @@ class _Supervision:
         return picked
 
     def _publish(self, event: Event) -> None:
+        LOG.info("%s", event)
         self._worker.log_event(self._order.topic, to_message(event))
+
+
+def _departure_of(addresses: Collection[str]) -> str:
+    """Return a sentence that names the workers."""
+    if len(addresses) == 1:
+        return f"worker {next(iter(addresses))} is leaving the cluster"
+    return f"workers {', '.join(sorted(addresses))} are leaving the cluster"
 
 
 def _clear_suspicion(client: Client, task: str) -> None:

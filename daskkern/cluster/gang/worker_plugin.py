@@ -7,6 +7,7 @@ can never leave it hanging in a worker's event loop.
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,9 @@ from tornado.ioloop import PeriodicCallback
 
 from daskkern.cluster.collectives.mailbox import MailboxRegistry, Membership
 from daskkern.cluster.connect.protocol import PROTOCOL, handler
+from daskkern.cluster.gang.departure import LOST_STATES, Departure
+from daskkern.cluster.gang.nanny_plugin import DeparturePlugin
+from daskkern.cluster.gang.worker_logs import LogEntry, WorkerLogs
 from daskkern.cluster.scheduler.plugin import question
 from daskkern.errors import ClusterError
 
@@ -24,7 +28,6 @@ PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
 _PROFILE_STEP_MS, _PROFILE_STEPS = 10_000.0, 20
 _TRIES = 4
 _SWEEP_MS = 60_000
-_LOST_STATES = frozenset({"cancelled", "released", "forgotten", "error"})
 
 
 class CollectivesPlugin(WorkerPlugin):
@@ -42,7 +45,7 @@ class CollectivesPlugin(WorkerPlugin):
         self.protocol = PROTOCOL
 
     def setup(self, worker: Worker) -> None:
-        self.registry = MailboxRegistry()
+        self.registry, self.departure, self.logs = MailboxRegistry(), Departure(worker), WorkerLogs(worker.address)
         if self.protocol != PROTOCOL:
             raise ClusterError(
                 f"worker {worker.address} speaks version {PROTOCOL} of daskkern's messages and this client version "
@@ -61,15 +64,20 @@ class CollectivesPlugin(WorkerPlugin):
             "state": self.registry.state,
             "waits_for": self.registry.waits_for,
             "forget": self.registry.forget,
+            "leave": self.departure.leave,
         }
         worker.handlers.update({handler(verb): answer for verb, answer in answers.items()})
         self._clock = PeriodicCallback(partial(forget_abandoned, worker, self.registry), _SWEEP_MS)
         worker.loop.add_callback(self._clock.start)
+        self.departure.catch_sigterm()
+        self.logs.attach()
 
     def teardown(self, worker: Worker) -> None:
         del worker
         if self._clock is not None:  # setup may have refused the worker
             self._clock.stop()
+        self.departure.restore_sigterm()
+        self.logs.detach()
         for fit in list(self.registry.mailboxes):
             self.registry.abort(fit, None, "this worker is closing")
 
@@ -80,7 +88,7 @@ class CollectivesPlugin(WorkerPlugin):
         releases their futures, and calls this hook.
         """
         del start, kwargs
-        if finish in _LOST_STATES and self.registry.mailboxes:
+        if finish in LOST_STATES and self.registry.mailboxes:
             self.registry.abort_where(lambda member: member.task == key, "the task of this rank was released")
 
     def _open(self, fit: str, generation: int, rank: int, addresses: tuple[str, ...], task: str) -> bool:
@@ -153,6 +161,9 @@ def install(client: Client, timeout_s: float = 30.0, pause_s: float = 0.5) -> bo
             time.sleep(pause_s)
         else:
             break
+    with suppress(Exception):  # a nanny without daskkern: its worker has what the nanny leaves it to commit
+        nannies = client._register_nanny_plugin
+        client.sync(nannies, plugin=DeparturePlugin(), name=DeparturePlugin.name, idempotent=True, callback_timeout=5)
     return True
 
 
@@ -166,3 +177,16 @@ def registry_of(worker: Worker) -> MailboxRegistry:
             f"worker {worker.address} has no daskkern plugin; start the fit through run_gang, which installs it"
         )
     return plugin.registry
+
+
+def await_task(worker: Worker, seconds: float) -> None:
+    """Let `worker` wait for the task that calls this, if the worker is told to go; at most `seconds`."""
+    plugin = worker.plugins.get(PLUGIN_NAME)
+    if isinstance(plugin, CollectivesPlugin):
+        plugin.departure.expect(str(worker.get_current_task()), seconds)
+
+
+def logs_of(worker: Worker, fit: str, since: int = 0) -> list[LogEntry]:
+    """Return what was logged on `worker` about `fit` after entry number `since`; nothing without the plugin."""
+    plugin = worker.plugins.get(PLUGIN_NAME)
+    return plugin.logs.of(fit, since) if isinstance(plugin, CollectivesPlugin) else []

@@ -7,6 +7,7 @@ import asyncio
 import time
 from typing import Any
 
+from daskkern.cluster.connect.leaving import LEAVING
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FitMetadata, FitRecord
 from daskkern.cluster.scheduler.registry import FitRegistry
 
@@ -53,6 +54,13 @@ class DetachedDrivers:
             self._registry.admission.release(fit)
             self._settle(self._registry.records[fit], state)
             asyncio.get_running_loop().call_soon(self.release, task)
+
+    def leaves(self, fit: str) -> bool:
+        """Return whether the task of this detached fit runs on a worker that is about to leave."""
+        record = self._registry.records.get(fit)
+        task = self._scheduler.tasks.get(record.task) if record is not None and record.task in self.fits else None
+        worker = None if task is None else task.processing_on
+        return worker is not None and worker.status.name == LEAVING
 
     def release(self, task: str) -> None:
         """Let Dask forget `task`."""

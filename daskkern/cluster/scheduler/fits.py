@@ -197,6 +197,8 @@ class FitRecord:
     reason: str = ""
     score: float = float("nan")
     farthest: tuple[int, int] = (0, 0)
+    handed_over: tuple[int, tuple[str, ...]] = (-1, ())
+    """Of the last supervisor that left: the generation that had committed, and the workers that continue."""
     history: FitHistory = field(default_factory=FitHistory)
 
     @property

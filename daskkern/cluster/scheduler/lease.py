@@ -155,6 +155,8 @@ def _wait(
         whole = len(answer["members"]) >= int(answer["held"]) or waited > settings.rejoin_s
         if answer["members"] and whole:
             return tuple(answer["members"])
+        if answer.get("moves"):
+            raise FitCancelledError(f"fit '{metadata.name}' continues to wait on another worker")
         missing = int(answer.get("missing", 0)) or int(not answer.get("ahead"))  # its workers are being restarted
         enough_at = enough_at if missing else time.monotonic()
         if time.monotonic() - enough_at > settings.idle_s:

@@ -13,6 +13,7 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
+from daskkern.cluster.connect.leaving import LEAVING
 from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.cluster.scheduler.admission import Place
 from daskkern.cluster.scheduler.demand import WorkerDemand
@@ -21,6 +22,7 @@ from daskkern.cluster.scheduler.event_topics import TOPIC, EventTopics
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, STARTED, FitMetadata, checked
 from daskkern.cluster.scheduler.hosts import grouped_by_host
 from daskkern.cluster.scheduler.registry import FitRegistry
+from daskkern.cluster.scheduler.retirement import Retirement
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
 from daskkern.cluster.scheduler.worker_changes import worker_changes
 from daskkern.errors import ClusterError
@@ -71,10 +73,11 @@ class FitsPlugin(SchedulerPlugin):
         self._topics = EventTopics(scheduler, self._registry)
         self._demand = WorkerDemand(scheduler, self._registry.admission, self._places)
         self._demand.install()
+        Retirement(scheduler).install()
         self._names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
         handlers: dict[str, Callable[..., Any]] = {
             "ask": self._ask,
-            "workers": lambda known: worker_changes(self._alive(), known),
+            "workers": lambda known: worker_changes(self._listed(), known),
             "want": self._demand.want,
             "take": self._take,
             "barred": self._barred,
@@ -89,6 +92,8 @@ class FitsPlugin(SchedulerPlugin):
             "fit_history": self.history,
             "hold": self._hold,
             "drop": self._drop,
+            "hand_over": self._registry.hand_over,
+            "handed_over": self._registry.handed_over,
         }
         scheduler.handlers.update({question(verb): handler for verb, handler in handlers.items()})
         self._clocks = [PeriodicCallback(self._sweep, _SWEEP_MS), PeriodicCallback(self._silent.tick, TICK_MS)]
@@ -153,6 +158,7 @@ class FitsPlugin(SchedulerPlugin):
         self._demand.forget(str(asker))
         answer = self._registry.ask(metadata, wish, str(asker), self._places())
         known, names = self._addresses(), answer.get("members", ())
+        answer["moves"] = self._drivers.leaves(metadata.fit)
         return {**answer, "members": [known[name] for name in names if name in known], "held": len(names)}
 
     def _take(self, fit: str, addresses: tuple[str, ...]) -> bool:
@@ -178,14 +184,15 @@ class FitsPlugin(SchedulerPlugin):
             return False
         if state not in ("", FINISHED, CANCELLED, FAILED):
             raise ClusterError(f"got {state!s:.50} as the end of a fit; expected finished, cancelled or failed")
-        self._registry.ended(fit, state, str(error)[:_ERROR])
+        if state == FINISHED or not self._drivers.leaves(fit):  # else it continues, with its place
+            self._registry.ended(fit, state, str(error)[:_ERROR])
         return True
 
     def _stop_request(self, fit: str, asker: str) -> str:
         record = self._registry.records.get(fit)
         if record is None or record.client not in ("", asker):
             return "abort"  # another process drives it now
-        return record.stop
+        return record.stop or ("move" if self._drivers.leaves(fit) else "")
 
     def cancel(self, fit: str, abort: bool = False) -> bool:
         """Ask `fit` to end: after this step with the model so far, or at once with `abort`. False if it has ended."""
@@ -252,6 +259,10 @@ class FitsPlugin(SchedulerPlugin):
     def _alive(self) -> list[Any]:
         workers = self._scheduler.workers.values()
         return [worker for worker in workers if worker.status.name in ("running", "paused")]
+
+    def _listed(self) -> list[Any]:
+        """Return the workers that live, those that are about to leave included."""
+        return [*self._alive(), *(w for w in self._scheduler.workers.values() if w.status.name == LEAVING)]
 
     def _is_supervised(self, fit: str) -> bool:
         """Return whether the task of its supervisor waits or runs."""

@@ -81,6 +81,19 @@ class FitRegistry:
         record.stop = "abort" if abort else record.stop or "stop"
         return True
 
+    def hand_over(self, fit: str, generation: int, addresses: Sequence[str]) -> bool:
+        """Record that a supervisor leaves after `generation` has committed, and the workers to continue with.
+
+        Return False for an unknown fit.
+        """
+        if fit in self.records:
+            self.records[fit].handed_over = int(generation), tuple(str(address) for address in addresses)
+        return fit in self.records
+
+    def handed_over(self, fit: str) -> tuple[int, tuple[str, ...]]:
+        """Return what the last supervisor of `fit` that left has recorded; (-1, ()) for nothing."""
+        return self.records[fit].handed_over if fit in self.records else (-1, ())
+
     def client_left(self, client: str) -> None:
         """Free what the fits of `client` hold. A detached fit will get a new driver, and keeps its place until then;
         others are lost."""

@@ -194,6 +194,12 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
             return "bad", "worker lost", f"{escape(str(m['reason']))}; attempt {int(m['attempt'])} to continue begins"
         case "WorkersJoined":
             return "good", "workers joined", f"continuing with {int(m['size'])} rank{_s(m['size'])}"
+        case "WorkersLeft":
+            return (
+                "plain",
+                "workers left",
+                f"{escape(str(m['reason']))}; continuing with {int(m['size'])} rank{_s(m['size'])}",
+            )
         case "FitResumed":
             where = f"batch {int(m['batch'])} of epoch {int(m['epoch'])}"
             return (

@@ -24,6 +24,7 @@ from daskkern.data.storage.sizes import check_chunks
 from daskkern.errors import StoreError
 from daskkern.training.checkpoints.claims import Claim, CommitGeneration, StoredCommit, claim, commits_of
 from daskkern.training.checkpoints.commits import Commit, Position, snapshot_of
+from daskkern.training.checkpoints.resumption import Resumption, write_resumption
 
 FORMAT = "daskkern-checkpoint"
 VERSION = 3
@@ -41,8 +42,10 @@ class Found:
     generation: CommitGeneration
 
 
-def read_checkpoint(location: str, fingerprint: str) -> Found | None:
+def read_checkpoint(location: str, fingerprint: str | None) -> Found | None:
     """Return the last complete commit at `location`, or None without a checkpoint or a complete commit.
+
+    Without a `fingerprint`, that of any fit.
 
     Raises
     ------
@@ -58,7 +61,8 @@ def read_checkpoint(location: str, fingerprint: str) -> Found | None:
         last = valid[-1]
         try:
             attributes = group[last.stored].attrs.asdict()
-            check_fingerprint(_record(attributes.get("fingerprint")), fingerprint, f"the checkpoint {location}")
+            if fingerprint is not None:
+                check_fingerprint(_record(attributes.get("fingerprint")), fingerprint, f"the checkpoint {location}")
             commit = _read(group, last.stored, location)
             return Found(commit, str(attributes.get("run", "")), last.name.generation)
         except (KeyError, StoreError):
@@ -68,13 +72,19 @@ def read_checkpoint(location: str, fingerprint: str) -> Found | None:
             # Another run, about to end, has replaced it with a later commit meanwhile.
 
 
-def begin_checkpoint(location: str, run: str) -> Claim:
-    """Create the group at `location`, or take it over for `run` with its commits. Raises StoreError."""
+def begin_checkpoint(location: str, run: str, record: Resumption | None = None) -> Claim:
+    """Create the group at `location`, or take it over for `run` with its commits. Raises StoreError.
+
+    With a `record`, the fit can be continued by ``daskkern resume``.
+    """
     open_checkpoint(location)  # raises when something else is at the location
     try:
         group = open_zarr(location, "a")
         group.update_attributes({"format": FORMAT, "version": VERSION, "run": run})
-        return claim(group, location)
+        claimed = claim(group, location)
+        if record is not None:
+            write_resumption(group, record)
+        return claimed
     except StoreError:
         raise
     except Exception as error:  # zarr and object stores raise many types

@@ -16,6 +16,7 @@ from daskkern.training.checkpoints.checkpoint import check_fingerprint, read_che
 from daskkern.training.checkpoints.checkpoint_writer import CheckpointWriter
 from daskkern.training.checkpoints.claims import Claim
 from daskkern.training.checkpoints.commits import Commit
+from daskkern.training.checkpoints.resumption import Resumption
 
 _OTHER_ROWS = "warm_start=True continues on the same rows; set warm_start=False to fit other rows, or call partial_fit"
 
@@ -60,6 +61,8 @@ class CheckpointPolicy:
         The end of an earlier run, in memory, to resume from without a checkpoint.
     hand_back : bool
         Whether the result contains the last commit of this run.
+    record : Resumption or None
+        The command that began the fit, which the checkpoint keeps.
     carry : bool
         Whether the result contains the state for a run on other rows, where memory suffices.
     """
@@ -78,6 +81,7 @@ class CheckpointPolicy:
     earlier: Saved | None = None
     hand_back: bool = False
     carry: bool = False
+    record: Resumption | None = None
 
     def __post_init__(self) -> None:
         set_python_numbers(self)

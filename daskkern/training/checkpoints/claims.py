@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import zarr
-from zarr.core.buffer import default_buffer_prototype
+from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.core.sync import sync
 
 from daskkern.data.remote.stores import open_zarr, public
@@ -129,7 +129,7 @@ def claim(group: zarr.Group, location: str) -> Claim:
 def claims_of(group: zarr.Group) -> dict[int, str]:
     """Return the names of all claims of a checkpoint by their numbers."""
     found = {name: _CLAIM.fullmatch(name) for name in names_in(group)}
-    return {int(match[1]): str(_attributes(group, name).get("name")) for name, match in found.items() if match}
+    return {int(match[1]): str(attributes_in(group, name).get("name")) for name, match in found.items() if match}
 
 
 def commits_of(group: zarr.Group) -> list[StoredCommit]:
@@ -139,7 +139,7 @@ def commits_of(group: zarr.Group) -> list[StoredCommit]:
         name = CommitName.parse(stored)
         if name is None:
             continue
-        attributes, driver = _attributes(group, stored), name.generation.driver
+        attributes, driver = attributes_in(group, stored), name.generation.driver
         counts = driver == 0 or (driver in claims and attributes.get("driver") == claims[driver])
         found.append(StoredCommit(name, stored, attributes.get("complete") is True, counts))
     return sorted(found)
@@ -162,12 +162,20 @@ def remove_name(group: zarr.Group, name: str) -> None:
 
 def _create(group: zarr.Group, name: str, attributes: dict[str, Any]) -> None:
     """Create a group in `group` with these attributes, unless there is one."""
+    sync(group.store.set_if_not_exists(f"{_key(group, name)}/zarr.json", _group_of(attributes)))
+
+
+def put_attributes(group: zarr.Group, name: str, attributes: dict[str, Any]) -> None:
+    """Create or replace the group `name` in `group`, in one piece, with these attributes."""
+    sync(group.store.set(f"{_key(group, name)}/zarr.json", _group_of(attributes)))
+
+
+def _group_of(attributes: dict[str, Any]) -> Buffer:
     text = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": attributes})
-    value = default_buffer_prototype().buffer.from_bytes(text.encode())
-    sync(group.store.set_if_not_exists(f"{_key(group, name)}/zarr.json", value))
+    return default_buffer_prototype().buffer.from_bytes(text.encode())
 
 
-def _attributes(group: zarr.Group, name: str) -> dict[str, Any]:
+def attributes_in(group: zarr.Group, name: str) -> dict[str, Any]:
     """Return the attributes of a group in `group`; none where there is no group, or one that cannot be read."""
     found = sync(group.store.get(f"{_key(group, name)}/zarr.json", default_buffer_prototype()))
     try:

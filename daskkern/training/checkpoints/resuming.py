@@ -50,7 +50,7 @@ def named(job: FitJob) -> FitJob:
     policy = replace(policy, checkpoint=place, run=policy.run or uuid.uuid4().hex, fingerprint=fingerprint(job))
     policy.saved()
     if place is not None:
-        policy = replace(policy, claim=begin_checkpoint(place, policy.run))
+        policy = replace(policy, claim=begin_checkpoint(place, policy.run, policy.record))
     return replace(job, policy=policy)
 
 

@@ -15,12 +15,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from distributed import Client, get_worker, secede
+from distributed import Client, Reschedule, Worker, get_worker, secede
 
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left, live_workers, run_on
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.gang.hanging_workers import equip, usable_workers
+from daskkern.cluster.gang.worker_logs import LOG, logged_as
+from daskkern.cluster.gang.worker_plugin import await_task
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata
 from daskkern.cluster.scheduler.lease import check_alone
@@ -111,6 +113,13 @@ def drive(order: Order) -> None:
     """Run a detached fit to its end, and report how it ended. The body of its task."""
     secede()
     worker = get_worker()
+    await_task(worker, order.gang.drain_s)
+    with logged_as(order.metadata.fit, "driver", worker.address):
+        LOG.info("the driver has begun; the model will be in %s", order.metadata.out)
+        _drive(worker, order)
+
+
+def _drive(worker: Worker, order: Order) -> None:
     address, security = worker.scheduler.address, worker.security
 
     def connect() -> Client:
@@ -122,17 +131,40 @@ def drive(order: Order) -> None:
             return
         try:
             _run(order, client)
-        except (FitCancelledError, KeyboardInterrupt):
-            _tell(client, order, CANCELLED, "it was cancelled before there was a model")
-        except DaskkernError as error:
-            _tell(client, order, FAILED, str(error))
-        except Exception as error:
-            _tell(client, order, FAILED, f"{type(error).__name__}: {error}")
+        except Reschedule:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            if _moves(order, client):
+                raise Reschedule from error
+            _report(order, client, error)
+
+
+def _report(order: Order, client: Client, error: BaseException) -> None:
+    """Report why a fit has no model."""
+    LOG.error("the fit has no model", exc_info=error)
+    if isinstance(error, FitCancelledError | KeyboardInterrupt):
+        _tell(client, order, CANCELLED, "it was cancelled before there was a model")
+    else:
+        _tell(
+            client,
+            order,
+            FAILED,
+            str(error) if isinstance(error, DaskkernError) else f"{type(error).__name__}: {error}",
+        )
+
+
+def _moves(order: Order, client: Client) -> bool:
+    """Return whether the fit continues on another worker, because that of this driver is about to leave."""
+    with suppress(ClusterError):
+        return bool(ask_fits(client, "asked_to_stop", fit=order.metadata.fit, asker=client.id) == "move")
+    return False
 
 
 def _run(order: Order, client: Client) -> None:
     guard = ModelGuard.of(order.out)
     result = fit_job(order.job, client=client, gang=order.gang, metadata=order.metadata)
+    if result.finished.reason == "interrupted" and _moves(order, client):
+        raise Reschedule
     save_model(result.model, order.out, check=partial(guard.check, result.claim))
     _finish(order, client, interrupted=result.finished.reason == "interrupted")
 

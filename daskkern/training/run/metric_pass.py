@@ -61,7 +61,7 @@ def metric_on_cluster(
     KeyboardInterrupt
         When it was interrupted: there is no model so far.
     """
-    settings = replace(gang, n_ranks=gang.n_ranks or task.settings.virtual_shards, elastic=False)
+    settings = replace(gang, n_ranks=gang.n_ranks or task.settings.virtual_shards, elastic=False, drain_s=0.0)
     name = task.settings.solver.name
     results = run_gang(
         client,

@@ -30,6 +30,9 @@ class _Scheduler:
             for address, seen in (("silent", now - silent_s), ("lively", now))
         }
 
+    async def retire_workers(self, **choice: Any) -> dict[str, Any]:
+        return choice
+
     async def remove_worker(self, address: str, stimulus_id: str) -> None:
         del stimulus_id, self.workers[address]
 

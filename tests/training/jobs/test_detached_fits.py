@@ -5,6 +5,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.errors import ClusterError, DataError, FitCancelledError, SpecError, StoreError
-from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed
+from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
@@ -177,7 +178,27 @@ def test_a_retired_worker_hands_the_fit_over(source: StoreSource, tmp_path: Path
         X = load_digits(return_X_y=True)[0]
         want, got = fit(source, settings).model.scores(X), handle.result(timeout_s=90).scores(X)
         assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
+        events = [timed.event for timed in handle.timed_events()]
+        assert not [event for event in events if isinstance(event, WorkersLost)]
+        assert [event.reason for event in events if isinstance(event, FitFinished)] == ["interrupted", "max_epochs"]
+        assert handle.status().state == "finished"
         assert_nothing_held(client)
+
+
+@pytest.mark.repeated
+def test_a_queued_fit_moves_at_once(source: StoreSource, tmp_path: Path) -> None:
+    with local_cluster(3) as client:
+        gang = replace(QUICK, rejoin_s=1.0, elastic=False)
+        first = submit(FitJob(source, LONG), client, str(tmp_path / "a.zarr"), gang=gang)
+        wait_for_batches(first, 1)
+        second = submit(FitJob(source, SETTINGS), client, str(tmp_path / "b.zarr"), gang=replace(gang, drain_s=60.0))
+        wait_until(lambda: second.status().state == "queued", what="a fit that waits")
+        begun = time.monotonic()
+        client.retire_workers([worker_of(client, f"daskkern_fit-{second.fit}")])
+        assert time.monotonic() - begun < 45
+        assert second.status().active
+        first.cancel(abort=True)
+        second.result(timeout_s=60)
 
 
 @pytest.mark.repeated

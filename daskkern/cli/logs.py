@@ -1,0 +1,89 @@
+"""``daskkern logs``: the events of a fit, and what its ranks, its supervisor and its driver have logged."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+import click
+from distributed import Client
+
+from daskkern.cli.console import say
+from daskkern.cli.fits import clock
+from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
+from daskkern.cluster.scheduler.fits import FitStatus
+from daskkern.monitor.event_text import line_of
+from daskkern.training.jobs.handle import attach, find_fit
+from daskkern.training.jobs.logs import LogLine, read_logs
+
+_POLL_S = 1.0
+_INDENT = " " * 21
+
+
+@click.command("logs")
+@click.argument("fit", required=False)
+@click.option("--follow", is_flag=True, help="Go on until the fit has ended, or Ctrl-C.")
+@scheduler_options
+def logs_command(fit: str | None, follow: bool, running: ClusterRequest) -> None:
+    """Print the events of FIT and what its workers have logged, with the time, oldest first."""
+    with running.attached() as client:
+        log = _Log(client, find_fit(client, fit))
+        log.show()
+        with suppress(KeyboardInterrupt):
+            while follow and log.status.active:
+                time.sleep(_POLL_S)
+                log.show()
+
+
+class _Log:
+    """What is known of one fit, printed as it comes."""
+
+    def __init__(self, client: Client, status: FitStatus) -> None:
+        self.status = status
+        self._client, self._handle = client, attach(client, status.metadata.fit)
+        self._read: Mapping[str, int] = {}
+        self._events = 0
+        self._begun = False
+        self._silent: tuple[str, ...] = ()
+
+    def show(self) -> None:
+        """Print what has come since the last call, and whether the fit has ended by now."""
+        fit = self.status.metadata.fit
+        self.status = find_fit(self._client, fit)
+        page = read_logs(self._client, fit, self._read)
+        self._read = page.read
+        told = [*self._new_events(), *((line.time, _worded(line)) for line in page.lines)]
+        if not self._begun:
+            told.append((self.status.submitted, f"submitted by {self.status.metadata.owner}"))
+            self._begun = True
+        for at, text in sorted(told):
+            _print(at, text)
+        if page.silent and page.silent != self._silent:
+            say(f"no log came from {', '.join(map(plain, page.silent))}, which did not answer")
+        self._silent = page.silent
+        if not self.status.active:
+            _print(self.status.ended, f"{self.status.state}{': ' * bool(self.status.error)}{self.status.error}")
+
+    def _new_events(self) -> Iterator[tuple[float, str]]:
+        events = self._handle.timed_events()
+        for timed in events[self._events :]:
+            line = line_of(timed.event, self.status.metadata.max_epochs)
+            if line is not None:
+                yield timed.time, line
+        self._events = len(events)
+
+
+def _worded(line: LogLine) -> str:
+    where = f"{line.role} on {line.worker}" if line.role else line.worker
+    return f"{line.level.lower():<8}{where}: {line.text}"
+
+
+def _print(at: float, text: str) -> None:
+    first, *others = text.splitlines() or [""]
+    say(f"{clock(at)}  {plain(first)}")
+    for other in others:
+        say(f"{_INDENT}{plain(other)}")
+
+
+def plain(text: str) -> str:
+    """Return a text that others have written without what would control the terminal: it is shown escaped."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
