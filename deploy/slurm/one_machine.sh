@@ -18,13 +18,15 @@ fail() {
 
 stop() {
   local daemon pid
-  for daemon in slurmd slurmctld; do
+  for daemon in slurmd slurmctld munged; do # munged only if it was started here
     pid=$(cat "$folder/$daemon.pid" 2>/dev/null || true)
     # After a restart of the machine the number may be another program's.
     if [[ -n $pid && $(cat "/proc/$pid/comm" 2>/dev/null) == "$daemon" ]]; then
       kill "$pid"
+      rm -f "$folder/$daemon.pid"
       for _ in {1..100}; do
-        if [[ ! -d /proc/$pid ]]; then break; fi
+        # Where nothing reaps processes, one that has ended stays in the table, as Z.
+        if ! grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$pid/status" 2>/dev/null; then break; fi
         sleep 0.1
       done
     fi
@@ -37,6 +39,7 @@ start_munge() {
   # In a container nothing has made the folder that systemd makes, and Debian starts no service.
   install -d -o munge -g munge -m 0755 /run/munge
   runuser -u munge -- munged || fail "munged did not start; expected a key in /etc/munge; run mungekey --create, or see /var/log/munge"
+  cp /run/munge/munged.pid "$folder/munged.pid"
   munge -n | unmunge >/dev/null || fail "munged runs, but its credentials are refused; see /var/log/munge"
 }
 
@@ -45,7 +48,7 @@ write_settings() {
   host=$(hostname -s)
   install -d "$folder/state" "$folder/spool"
   # slurmd measures the processors and the memory. proctrack/linuxproc and task/none: a container may write no cgroups.
-  # cred_expire: a requeued job waits until its old credential has expired, two minutes by default.
+  # cred_expire and sched_interval: else a requeued job waits two to three minutes, until its old credential has expired.
   cat >"$settings" <<END
 ClusterName=one-machine
 SlurmctldHost=$host(127.0.0.1)
@@ -69,6 +72,7 @@ JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=sched_interval=5
 ReturnToService=2
 $(slurmd -C | grep -o '^NodeName=[^ ]*') NodeAddr=127.0.0.1 $(slurmd -C | grep -o '^NodeName=.*' | grep -oE '\b(CPUs|RealMemory)=[0-9]+' | tr '\n' ' ') State=UNKNOWN
 PartitionName=all Nodes=$host Default=YES MaxTime=INFINITE State=UP
@@ -99,7 +103,7 @@ case $action in
     if [[ $folder == /var/lib/slurm/one-machine ]]; then
       ln -sf "$settings" "$default"
     else
-      echo "export SLURM_CONF=$settings"
+      echo "for this Slurm: export SLURM_CONF=$settings"
     fi
     sinfo --Node --format '%N %t: %c processors, %m MB'
     ;;

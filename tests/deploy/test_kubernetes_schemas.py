@@ -2,15 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
-from tests.support.deploy_files import DEPLOY, KUBERNETES, containers, load, package_folder
-from tests.support.kubernetes_schemas import (
+from tests.support.deploy.kubernetes_schemas import (
     VALUES,
     kind_validator,
     kubernetes_versions,
@@ -18,9 +16,9 @@ from tests.support.kubernetes_schemas import (
     operator_validator,
     values_validator,
 )
+from tests.support.deploy_files import DEPLOY, KUBERNETES, containers, load, package_folder
 
 POLICIES = ("network-policy.yaml", "network-policy-store.yaml")
-Find = Callable[[str], jsonschema.Draft202012Validator]
 
 
 def documents(name: str) -> list[Any]:

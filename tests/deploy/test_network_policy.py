@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.deploy.network_policies import Peer, allows
 from tests.support.deploy_files import DEPLOY, KUBERNETES, load, package_folder
-from tests.support.network_policies import Peer, allows
 
 FOLDER = DEPLOY / "kubernetes"
 LABELS = {"operator": ("dask.org/cluster-name", "dask.org/component"), "chart": ("release", "component")}

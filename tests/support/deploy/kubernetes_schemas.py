@@ -25,7 +25,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _DEFINITIONS = "/api/_definitions.json"
 _CRDS = "operator/deployment/helm/dask-kubernetes-operator/crds"
 _FREE = {"matchLabels", "labels", "requests", "limits", "selector"}  # their keys are names that users choose
-VALUES = Path(__file__).parents[1] / "deploy" / "helm-values.schema.json"
+VALUES = Path(__file__).parents[2] / "deploy" / "helm-values.schema.json"
 
 
 def kubernetes_versions() -> list[str]:
