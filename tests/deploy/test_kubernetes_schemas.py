@@ -16,7 +16,7 @@ from tests.support.deploy.kubernetes_schemas import (
     operator_validator,
     values_validator,
 )
-from tests.support.deploy_files import DEPLOY, KUBERNETES, containers, load, package_folder
+from tests.support.deploy_files import DEPLOY, KUBERNETES, chart_folder, containers, load
 
 POLICIES = ("network-policy.yaml", "network-policy-store.yaml")
 
@@ -85,8 +85,7 @@ def test_helm_values_name_one_image_and_no_notebook() -> None:
 
 
 def test_the_schema_of_the_values_has_the_fields_that_the_chart_reads() -> None:
-    chart = package_folder("dask-helm-chart") / "dask"
-    text = "".join(path.read_text() for path in (chart / "templates").glob("*.yaml"))
+    text = "".join(path.read_text() for path in (chart_folder() / "templates").glob("*.yaml"))
     read = set(re.findall(r"\.Values\.((?:scheduler|worker|webUI)\.\w+)", text))
     schema = json.loads(VALUES.read_text())["properties"]
     ours = {f"{role}.{field}" for role in ("scheduler", "worker", "webUI") for field in schema[role]["properties"]}

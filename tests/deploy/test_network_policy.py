@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.deploy.network_policies import Peer, allows
-from tests.support.deploy_files import DEPLOY, KUBERNETES, load, package_folder
+from tests.support.deploy_files import DEPLOY, KUBERNETES, chart_folder, load, package_folder
 
 FOLDER = DEPLOY / "kubernetes"
 LABELS = {"operator": ("dask.org/cluster-name", "dask.org/component"), "chart": ("release", "component")}
@@ -131,7 +131,7 @@ def test_labels_are_those_that_the_operator_and_the_chart_give() -> None:
 
 
 def test_labels_are_those_of_the_chart() -> None:
-    templates = package_folder("dask-helm-chart") / "dask" / "templates"
+    templates = chart_folder() / "templates"
     for component in ("scheduler", "worker"):
         pods = (templates / f"dask-{component}-deployment.yaml").read_text().split("template:\n    metadata:")[1]
         assert re.search(rf"release: {{{{ \.Release\.Name \| quote }}}}\n +component: {component}\n", pods)

@@ -18,8 +18,6 @@ from tests.support.deploy_files import package_folder
 _KINDS = {
     "Pod": "io.k8s.api.core.v1.Pod",
     "NetworkPolicy": "io.k8s.api.networking.v1.NetworkPolicy",
-    "Deployment": "io.k8s.api.apps.v1.Deployment",
-    "Service": "io.k8s.api.core.v1.Service",
 }
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _DEFINITIONS = "/api/_definitions.json"
