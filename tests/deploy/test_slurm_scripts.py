@@ -22,19 +22,24 @@ for word in "$@"; do case "$last" in --tls-key) stat -c "key %a" "$word" >> "$SA
 [ "$WAITS" ] || exit 0
 exec {shutil.which("python3") or "python3"} -c '
 import os, signal, sys, time
-signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+def end(*_):
+    if os.environ["WAITS"] == "saves":
+        os.mkdir(sys.argv[1])
+    sys.exit(130)
+signal.signal(signal.SIGINT, end)
 open(os.environ["SAID"], "a").write("begun\\n")
-time.sleep(60)'
+time.sleep(60)' "$4"
 """
+_KILLED = 'echo left "$SLURM_SUBMIT_DIR"/* >> "$SAID"; kill -KILL $PPID\n'  # as Slurm does it to a job that is requeued
 
 
 def job(name: str, folder: Path, *options: str, **more: str) -> tuple[list[str], dict[str, str]]:
-    for program, text in (("dask", ""), ("srun", ""), ("scontrol", ""), ("daskkern", _FIT)):
+    for program, text in (("dask", ""), ("srun", ""), ("scontrol", more.get("REQUEUE", "")), ("daskkern", _FIT)):
         (folder / program).write_text(f"#!/bin/sh\n{_SAYS}{text}")
         (folder / program).chmod(0o755)
     given = {"SLURM_SUBMIT_DIR": str(folder), "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "8", "WAITS": ""}
     environment = {"PATH": f"{folder}:{os.environ['PATH']}", "SAID": str(folder / "said"), **given, **more}
-    return ["bash", str(DEPLOY / "slurm" / name), "s.zarr", "m.zarr", *options], environment
+    return ["bash", str(DEPLOY / "slurm" / name), "s.zarr", str(folder / "m.zarr"), *options], environment
 
 
 def said(folder: Path, program: str) -> list[str]:
@@ -59,20 +64,62 @@ def test_every_process_of_a_job_is_encrypted_with_a_key_that_only_its_user_can_r
     assert not list(tmp_path.glob("daskkern-7*"))
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_a_job_near_its_time_limit_saves_its_progress_and_is_requeued(name: str, tmp_path: Path) -> None:
-    text = (DEPLOY / "slurm" / name).read_text()
-    assert "#SBATCH --signal=B:USR1@180\n" in text
-    assert "#SBATCH --requeue\n" in text
-    words, environment = job(name, tmp_path, "--epochs", "2", WAITS="yes")
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: said(tmp_path, "begun"), 60, "the fit")
+def until_its_time_limit(name: str, folder: Path, **more: str) -> tuple[int, str]:
+    """Run a job until Slurm's signal before the time limit; return its exit code and its output."""
+    words, environment = job(name, folder, "--epochs", "2", **more)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(words, env=environment, text=True, **pipes) as process:
+        wait_until(lambda: said(folder, "begun"), 60, "the fit")
         time.sleep(0.2)
         process.send_signal(signal.SIGUSR1)
         out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
+    return process.returncode, out
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_job_near_its_time_limit_saves_its_progress_and_is_requeued_without_its_key(
+    name: str, tmp_path: Path
+) -> None:
+    text = (DEPLOY / "slurm" / name).read_text()
+    assert "#SBATCH --signal=B:USR1@180\n" in text
+    assert "#SBATCH --requeue\n" in text
+    status, out = until_its_time_limit(name, tmp_path, WAITS="saves", REQUEUE=_KILLED)
+    assert status == -signal.SIGKILL
     assert said(tmp_path, "scontrol") == ["scontrol requeue 7"]
     assert "goes on from its checkpoint" in out
+    (left,) = said(tmp_path, "left")
+    assert "daskkern-7" not in left  # the key was gone before
+    assert not list(tmp_path.glob("daskkern-7*"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_job_that_saved_nothing_is_not_requeued_forever(name: str, tmp_path: Path) -> None:
+    status, out = until_its_time_limit(name, tmp_path, WAITS="yes")
+    assert status == 130
+    assert said(tmp_path, "scontrol") == []
+    assert "nothing was saved in this run: the job is not requeued; give it more --time" in out
+    assert not list(tmp_path.glob("daskkern-7*"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_time_limit_that_comes_before_the_workers(name: str, tmp_path: Path) -> None:
+    words, environment = job(name, tmp_path, WAITS="yes")
+    (tmp_path / "srun").write_text("#!/bin/sh\necho queued >> $SAID\n")  # doctor finds no worker
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(words, env=environment, text=True, **pipes) as process:
+        wait_until(lambda: said(tmp_path, "daskkern doctor"), 60, "the first question")
+        process.send_signal(signal.SIGUSR1)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "nothing was saved in this run" in out
+    assert not list(tmp_path.glob("daskkern-7*"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_partition_without_requeues_is_reported(name: str, tmp_path: Path) -> None:
+    status, out = until_its_time_limit(name, tmp_path, WAITS="saves", REQUEUE="exit 1\n")
+    assert status == 130
+    assert "it could not be requeued: submit it again, with --resume" in out
     assert not list(tmp_path.glob("daskkern-7*"))
 
 

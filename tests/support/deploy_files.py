@@ -31,6 +31,15 @@ def package_folder(name: str) -> Path:
     return Path(found.origin).parent
 
 
+def chart_folder() -> Path:
+    """Return the folder of the Helm chart dask/dask, which is no package; skip where it is missing."""
+    folder = Path(os.environ.get("DASKKERN_TEST_PACKAGES", "/nowhere")) / "dask_helm_chart" / "dask"
+    if not folder.is_dir():
+        url = "https://github.com/dask/helm-chart"
+        pytest.skip(f"git clone {url} FOLDER/dask_helm_chart, and set DASKKERN_TEST_PACKAGES=FOLDER")
+    return folder
+
+
 def containers(document: Any) -> list[Any]:
     """Return the containers of a Kubernetes document, wherever they are in it."""
     if isinstance(document, list):
