@@ -42,7 +42,7 @@ OPTIONS = (
     *("multilabel", "solver", "alpha"),
     *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
     *("learn_features", "calibrate", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch"),
-    "virtual_shards",
+    *("virtual_shards", "reading"),
 )
 """Names of the options of a fit."""
 
@@ -107,6 +107,9 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=int,
             metavar="N",
             help="Give bitwise the same model on any number of workers up to N.",
+        ),
+        click.option(
+            "--reading", help="Workers read all rows 'each', or 'once' for all.  [default: auto, as measured]"
         ),
         click.option("--max-seconds", type=float, help="Stop after this time, with the model so far."),
         click.option(
@@ -188,6 +191,7 @@ class FitRequest:
             learn_features=_feature_learning(self.values),
             calibrate=as_calibrate(get("calibrate", "auto")),
             virtual_shards=None if get("virtual_shards") is None else as_whole("virtual_shards", get("virtual_shards")),
+            reading=str(get("reading", "auto")),
         )
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:
