@@ -94,9 +94,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Record what scores mean, for probabilities and intervals: auto, none, or the share of the rows that "
             "is set aside for it.  [default: auto]",
         ),
-        click.option(
-            "--class-weight", help="'balanced' weights classes by inverse frequency.  [default: equal weights]"
-        ),
+        click.option("--class-weight", help="'balanced' weights classes by inverse frequency.  [default: all equal]"),
         click.option("--sampling", help="How batches sample rows: uniform, weighted or balanced.  [default: uniform]"),
         click.option(
             "--early-stopping", is_flag=True, default=None, help="Stop when the validation measure no longer improves."

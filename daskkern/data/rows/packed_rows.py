@@ -15,7 +15,7 @@ _ALIGNMENT = 8  # of the arrays in a message
 
 
 @dataclass(frozen=True)
-class RowFormat:
+class PackedRows:
     """The arrays of a block of rows, which sender and receiver know without being told.
 
     Attributes
@@ -39,7 +39,7 @@ class RowFormat:
     fields: Fields
 
     @classmethod
-    def of(cls, rows: Rows, fields: Fields) -> "RowFormat":
+    def of(cls, rows: Rows, fields: Fields) -> "PackedRows":
         """Return the format of blocks of `rows`."""
         there = fields if rows.has_weight else fields & ~Fields.weight
         if rows.task is None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from daskkern.backend.communicator import Channel
 from daskkern.data.rows.batch_plan import BatchPlan, window_positions
 from daskkern.data.rows.batches import RowBatch, Visit, cut_window, read_window, visits_of
-from daskkern.data.rows.packed_rows import RowFormat
+from daskkern.data.rows.packed_rows import PackedRows
 from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
 from daskkern.errors import SpecError
 
@@ -92,7 +92,7 @@ class _Exchange:
     def __init__(self, channel: Channel, rows: Rows, plan: BatchPlan, fields: Fields, visits: list[Visit]) -> None:
         self._channel, self._plan, self._fields = channel, plan, fields
         self._rows, self._encoded = rows, rows.encoded()
-        self._format = RowFormat.of(self._encoded, fields)
+        self._format = PackedRows.of(self._encoded, fields)
         row_bytes = rows.n_features * self._encoded.dtype.itemsize if not rows.is_sparse else rows.row_bytes
         self._visits = [messages_of(plan, visit, row_bytes) for visit in visits]
         self._mine = iter(visits[channel.rank :: channel.size])

@@ -10,7 +10,7 @@ from daskkern.arrays import HostArray
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.batches import RowBatch, iter_batches
-from daskkern.data.rows.packed_rows import RowFormat
+from daskkern.data.rows.packed_rows import PackedRows
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.rows.shared_batches import shared_batches
 from daskkern.events import Listener, StageFinished
@@ -109,7 +109,7 @@ def reading_times(
         count = max(1, SAMPLE_BYTES // (plan.part_rows * rows.row_bytes))
         take(encoded, _rows_of(plan, parts[:1])[:1], fields)  # opens files
         positions = _rows_of(plan, parts[1 : 1 + count] if parts.size > 1 else parts)
-        shape = RowFormat.of(encoded, fields)
+        shape = PackedRows.of(encoded, fields)
         comm.barrier()
         with comm.reading():
             begun = time.perf_counter()

@@ -15,7 +15,7 @@ from daskkern.backend.communicator import Channel, Communicator
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.batches import RowBatch, Visit, iter_batches
-from daskkern.data.rows.packed_rows import RowFormat
+from daskkern.data.rows.packed_rows import PackedRows
 from daskkern.data.rows.resampled import ResampledRows, chunk_masses
 from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
 from daskkern.data.rows.shared_batches import AHEAD, messages_of, shared_batches
@@ -168,7 +168,7 @@ def test_stored_bytes_are_sent_and_scaled_where_they_arrive(store: Path, dtype: 
     alone = _collected(iter_batches(rows, plan, 1))
     assert all(mine == alone for mine in _all_ranks(3, rows, plan, 1))
     block = RowBlock(rows.encoded().read(0, 5).X, rows.read(0, 5).y, None)
-    assert sum(part.nbytes for part in RowFormat.of(rows.encoded(), ALL).pack(block)) == 5 * D + 5
+    assert sum(part.nbytes for part in PackedRows.of(rows.encoded(), ALL).pack(block)) == 5 * D + 5
 
 
 def test_bent_columns_are_scaled_by_the_rank_that_reads(store: Path) -> None:
