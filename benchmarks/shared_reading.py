@@ -44,7 +44,7 @@ from tests.support.cluster import local_cluster
 
 PATIENT = GangSettings(collective_timeout_s=300.0, silence_s=120.0)
 _NO_CACHE = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
-_CHUNK = 2000
+_CHUNK = 160  # rows: a window has whole chunks, which are decompressed once an epoch
 
 
 def measure(comm: Communicator, task: RankTask, context: RankContext) -> list[tuple[float, float, int]]:
