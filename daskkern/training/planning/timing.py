@@ -16,7 +16,7 @@ _COLLECTIVE_S = 1e-3  # two ranks on one host that compute in between: not measu
 _CALLS = 10  # products of a step that are too small to take any time but that of the call
 _GAIN = 0.8  # blocks go to disk when reading back costs less than this share of computing again
 _READERS = 2
-_SENT_S = 1.5e-9  # a byte of a row that a rank receives and passes on
+_SENT_S = 3e-9  # a byte of a row that is received, passed on and scaled; not measured, the ranks do not run yet
 _WIDE = 2.0  # a kernel value in float64, in units of one in float32
 
 
