@@ -18,7 +18,7 @@ from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import BYTES, pack, unpack
 from daskkern.errors import CommunicatorClosedError, SpecError
-from tests.cluster.collectives.test_ways_of_sums import reordering_transports
+from tests.support.collectives.reordering import reordering_transports
 
 
 @settings(max_examples=30, deadline=None)

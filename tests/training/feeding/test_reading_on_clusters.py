@@ -21,8 +21,8 @@ from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.rank import RankTask
-from tests.support import shared_fits
 from tests.support.cluster import local_cluster
+from tests.support.collectives import shared_fits
 from tests.support.fits import IN_MEMORY, Fit, toy_settings
 from tests.support.left_over import assert_nothing_left
 
