@@ -55,6 +55,7 @@ BENCHMARKS = (
     Benchmark("monitoring", "a fit unmonitored, with the dashboard's page, and with open pages", "10 min"),
     Benchmark("collectives", "an allreduce, by ranks, size and algorithm", "3 min"),
     Benchmark("many_ranks", "messages, bytes and times of sums of up to 32 ranks, and what follows for 1,000", "5 min"),
+    Benchmark("shared_reading", "an epoch whose workers each read all rows, or read them once", "4 min"),
     Benchmark("recovery", "time from a fault to its detection and to the next step", "8 min"),
     Benchmark("soak", "fits while workers die: nothing lost, every result correct", "20 min"),
     Benchmark("many_fits", "a burst of fits by several processes: all end, with correct results", "4 min"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_of
 
 
@@ -69,6 +69,13 @@ class Communicator(ABC):
     def barrier(self) -> None:
         """Wait until every rank has arrived."""
 
+    def channel(self) -> "Channel | None":
+        """Return a new channel between the ranks, None where there is none. Not a collective.
+
+        Every rank makes the same channels in the same order.
+        """
+        return None
+
     @abstractmethod
     def abort(self, reason: str) -> None:
         """Make every pending and later collective of this fit raise, here and on the peers, with `reason`."""
@@ -80,6 +87,39 @@ class Communicator(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release what the communicator holds. Idempotent."""
+
+
+class Channel(ABC):
+    """A sequence of messages from one rank to all others, apart from the collectives, for one thread of each rank.
+
+    Every rank takes part in the same messages in the same order: one sends, and the others receive. Neither waits for
+    collectives, nor do they wait for messages. When the communicator is aborted, both raise.
+    """
+
+    rank: int
+    size: int
+
+    @abstractmethod
+    def send(self, parts: Sequence[HostArray]) -> None:
+        """Send the bytes of contiguous arrays to all other ranks, one after the other. Does not wait for them."""
+
+    @abstractmethod
+    def receive(self, root: int) -> HostArray:
+        """Return the bytes (n,), uint8, that rank `root` sends; each array begins at a multiple of 8 bytes.
+
+        Raises
+        ------
+        CommunicatorClosedError
+            When the channel was closed, the communicator was aborted, or the rank that sends has ended.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the channel on this rank: what waits in :meth:`receive` raises. Idempotent, from any thread."""
+
+    def starving(self, starving: bool) -> None:
+        """Say whether the rank's own thread waits for what the channel brings: it then computes nothing."""
+        del starving
 
 
 class SerialCommunicator(Communicator):

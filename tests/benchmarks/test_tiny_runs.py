@@ -24,6 +24,7 @@ LONGER = (
     "monitoring",
     "collectives",
     "many_ranks",
+    "shared_reading",
     "recovery",
 )
 HERE = ("time_to_error", "reproduce", "scaling", "regressions", "choices", "tables", "threads", "precision")

@@ -10,6 +10,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.basis import BasisSpec
 from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
+from daskkern.data.rows.rows import Fields
 from daskkern.data.schema.schema import Scaling
 from daskkern.events import BatchFinished, Event, silent
 from daskkern.kernels import Laplacian
@@ -18,7 +19,7 @@ from daskkern.solvers import Solver
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
-from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
@@ -58,13 +59,13 @@ def toy_settings(
 class Fit:
     """One prepared fit that can be run on any number of ranks."""
 
-    source: ArraySource
+    source: ArraySource | StoreSource
     settings: FitSettings
     prepared: Prepared
     features: str | None = None
 
     @classmethod
-    def of(cls, source: ArraySource, settings: FitSettings) -> "Fit":
+    def of(cls, source: ArraySource | StoreSource, settings: FitSettings) -> "Fit":
         return cls(source, settings, prepare(source, settings, settings.early_stopping is not None))
 
     def results(
@@ -83,13 +84,13 @@ class Fit:
             assert isinstance(result, FitRankResult)
             return result
 
-        return run_threads(ranks, work)
+        return run_threads(ranks, work, channels=self.settings.reading == "once")
 
     def scores(self, results: list[FitRankResult]) -> HostArray:
         """Return the values at all rows of the model that the ranks made together."""
         ids = np.concatenate([result.ids for result in results])
         assert sorted(ids) == list(range(self.prepared.basis.n_columns))
-        X = self.source.X.astype(self.settings.dtype)
+        X = self.source.open(self.settings.dtype).read(0, self.prepared.plan.n_rows, Fields.X).X
         kernel = self.prepared.basis.kernel
         return sum(kernel.block(X, result.points) @ result.coef for result in results)
 
@@ -130,7 +131,7 @@ class Runs:
             task = RankTask(job, fit.prepared, memory, 1, fit.features)
             return run_rank(comm, task, context)
 
-        return run_threads(ranks, work)
+        return run_threads(ranks, work, channels=self.fit.settings.reading == "once")
 
     def scores(self, ranks: int, **how: object) -> HostArray:
         """Return the values at all rows of the model after the last of the runs."""

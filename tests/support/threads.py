@@ -1,13 +1,17 @@
 """A communicator between threads of one process: the cheapest proof that distributed equals local."""
 
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator, SerialCommunicator
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.communicator import Channel, Communicator, SerialCommunicator
 from daskkern.backend.summation import add_in_order
+from daskkern.cluster.collectives.channel import framed
 from daskkern.errors import CommunicatorClosedError
 
 Result = TypeVar("Result")
@@ -21,6 +25,8 @@ class _Board:
         self.timeout_s = timeout_s
         self.reason: str | None = None
         self._gate = threading.Barrier(size)
+        self.messages: defaultdict[tuple[int, int], deque[HostArray]] = defaultdict(deque)  # by channel and rank
+        self.changed = threading.Condition()
 
     def exchange(self, rank: int, array: Array) -> list[Array]:
         """Put `array` in this rank's slot and return what all ranks put in theirs."""
@@ -40,14 +46,45 @@ class _Board:
     def stop(self, reason: str) -> None:
         self.reason = self.reason or reason
         self._gate.abort()
+        with self.changed:
+            self.changed.notify_all()
+
+
+class ThreadedChannel(Channel):
+    """One rank's end of a channel between threads."""
+
+    def __init__(self, rank: int, size: int, board: _Board, number: int) -> None:
+        self.rank, self.size = rank, size
+        self._board, self._number, self._closed = board, number, False
+
+    def send(self, parts: Sequence[HostArray]) -> None:
+        whole = np.concatenate(framed(parts))[8:]
+        with self._board.changed:
+            for rank in set(range(self.size)) - {self.rank}:
+                self._board.messages[self._number, rank].append(whole.copy())
+            self._board.changed.notify_all()
+
+    def receive(self, root: int) -> HostArray:
+        board, mine = self._board, self._board.messages[self._number, self.rank]
+        with board.changed:
+            board.changed.wait_for(lambda: mine or self._closed or board.reason, board.timeout_s)
+            if self._closed or board.reason or not mine:
+                raise CommunicatorClosedError(f"the message was given up: {board.reason or 'closed, or late'}")
+            return mine.popleft()
+
+    def close(self) -> None:
+        with self._board.changed:
+            self._closed = True
+            self._board.changed.notify_all()
 
 
 class ThreadedCommunicator(Communicator):
     """One rank of a group of threads; make the whole group with :meth:`group`."""
 
-    def __init__(self, rank: int, size: int, board: _Board) -> None:
+    def __init__(self, rank: int, size: int, board: _Board, channels: bool = False) -> None:
         self.rank = rank
         self.size = size
+        self._channels = 0 if channels else None
         self.timeout_s = board.timeout_s
         self._board = board
         self._bytes_sent = 0
@@ -59,10 +96,16 @@ class ThreadedCommunicator(Communicator):
         return self._bytes_sent
 
     @classmethod
-    def group(cls, size: int, timeout_s: float = 60.0) -> list["ThreadedCommunicator"]:
+    def group(cls, size: int, timeout_s: float = 60.0, channels: bool = False) -> list["ThreadedCommunicator"]:
         """Return the `size` communicators of a new group, one for each thread."""
         board = _Board(size, timeout_s)
-        return [cls(rank, size, board) for rank in range(size)]
+        return [cls(rank, size, board, channels) for rank in range(size)]
+
+    def channel(self) -> Channel | None:
+        if self._channels is None:
+            return None
+        self._channels += 1
+        return ThreadedChannel(self.rank, self.size, self._board, self._channels)
 
     def allreduce(self, array: Array) -> Array:
         return add_in_order(self._exchange(array))
@@ -92,10 +135,12 @@ class ThreadedCommunicator(Communicator):
         return self._board.exchange(self.rank, array.copy())
 
 
-def run_threads(size: int, work: Callable[[Communicator], Result], timeout_s: float = 60.0) -> list[Result]:
+def run_threads(
+    size: int, work: Callable[[Communicator], Result], timeout_s: float = 60.0, channels: bool = False
+) -> list[Result]:
     """Run `work(communicator)` on `size` threads and return the results in rank order.
 
-    The first exception stops the other ranks and is raised here.
+    Their communicators have channels only if requested. The first exception stops the other ranks and is raised here.
     """
     if size == 1:
         return [work(SerialCommunicator())]
@@ -108,7 +153,8 @@ def run_threads(size: int, work: Callable[[Communicator], Result], timeout_s: fl
             raise
 
     with ThreadPoolExecutor(size) as pool:
-        futures = [pool.submit(guarded, communicator) for communicator in ThreadedCommunicator.group(size, timeout_s)]
+        group = ThreadedCommunicator.group(size, timeout_s, channels)
+        futures = [pool.submit(guarded, communicator) for communicator in group]
         errors = [error for future in futures if (error := future.exception()) is not None]
     if errors:
         raise next((e for e in errors if not isinstance(e, CommunicatorClosedError)), errors[0])

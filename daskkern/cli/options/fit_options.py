@@ -42,7 +42,7 @@ OPTIONS = (
     *("multilabel", "solver", "alpha"),
     *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
     *("learn_features", "calibrate", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch"),
-    "virtual_shards",
+    *("virtual_shards", "reading"),
 )
 """Names of the options of a fit."""
 
@@ -94,9 +94,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Record what scores mean, for probabilities and intervals: auto, none, or the share of the rows that "
             "is set aside for it.  [default: auto]",
         ),
-        click.option(
-            "--class-weight", help="'balanced' weights classes by inverse frequency.  [default: equal weights]"
-        ),
+        click.option("--class-weight", help="'balanced' weights classes by inverse frequency.  [default: all equal]"),
         click.option("--sampling", help="How batches sample rows: uniform, weighted or balanced.  [default: uniform]"),
         click.option(
             "--early-stopping", is_flag=True, default=None, help="Stop when the validation measure no longer improves."
@@ -107,6 +105,9 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=int,
             metavar="N",
             help="Give bitwise the same model on any number of workers up to N.",
+        ),
+        click.option(
+            "--reading", help="Workers read all rows 'each', or 'once' for all.  [default: auto, as measured]"
         ),
         click.option("--max-seconds", type=float, help="Stop after this time, with the model so far."),
         click.option(
@@ -188,6 +189,7 @@ class FitRequest:
             learn_features=_feature_learning(self.values),
             calibrate=as_calibrate(get("calibrate", "auto")),
             virtual_shards=None if get("virtual_shards") is None else as_whole("virtual_shards", get("virtual_shards")),
+            reading=str(get("reading", "auto")),
         )
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:

@@ -11,13 +11,14 @@ import numpy as np
 from distributed.comm.addressing import get_address_host
 
 from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator
+from daskkern.backend.communicator import Channel, Communicator
 from daskkern.backend.concurrency import cpu_count
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.allgather import gather_at, gather_parts
 from daskkern.cluster.collectives.allreduce import WAYS, Way
 from daskkern.cluster.collectives.binomial_tree import children, parent
+from daskkern.cluster.collectives.channel import PeerChannel
 from daskkern.cluster.collectives.sum_costs import way_of_sum
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
@@ -56,10 +57,17 @@ class DaskCommunicator(Communicator):
         self._n_hosts = len({get_address_host(address) for address in self._mailbox.membership.addresses})
         self._cores = self.size
         self._ways: Counter[str] = Counter()
+        self._channels: list[PeerTransport] = []
 
     @property
     def bytes_sent(self) -> int:
-        return self._transport.bytes_sent
+        return self._transport.bytes_sent + sum(channel.bytes_sent for channel in self._channels)
+
+    def channel(self) -> Channel | None:
+        if self.size == 1:
+            return None
+        self._channels.append(self._transport.of_channel(len(self._channels) + 1))
+        return PeerChannel(self._channels[-1])
 
     @property
     def messages_sent(self) -> int:

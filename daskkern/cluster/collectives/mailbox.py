@@ -1,8 +1,8 @@
 """Mailboxes for the messages of a fit on a worker: filled by the event loop, emptied by the rank's thread.
 
-Every message carries a fencing token, (fit, generation, sequence, operation). The supervisor opens a generation on
-every member before any rank starts, so a message for a fit or a generation that is not open here is stale and is
-dropped.
+Every message carries a fencing token, (fit, generation, channel, sequence, operation). Channel 0 is that of the
+collectives. The supervisor opens a generation on every member before any rank starts, so a message for a fit or a
+generation that is not open here is stale and is dropped.
 """
 
 import threading
@@ -55,10 +55,12 @@ class Mailbox:
         self.stop_requested = False
         self.regroup_requested = False
         self.state = OPENED
-        self.waits_for: tuple[int, ...] = ()
-        """The ranks that this one waits for in a collective, when it began to wait; empty while it computes."""
+        self.starving: int | None = None
+        """The channel whose next message the rank itself waits for, and computes nothing."""
+        self._waits: dict[int, tuple[int, ...]] = {}  # by channel
+        self._closed: set[int] = set()
         self._reason: str | None = None
-        self._parcels: dict[tuple[int, int], Parcel] = {}  # (sequence, source)
+        self._parcels: dict[tuple[int, int, int], Parcel] = {}  # (channel, sequence, source)
         self._changed = threading.Condition()
 
     @property
@@ -66,10 +68,16 @@ class Mailbox:
         """Why the generation was aborted, or None if it was not."""
         return self._reason
 
-    def put(self, sequence: int, source: int, parcel: Parcel) -> None:
+    @property
+    def waits_for(self) -> tuple[int, ...]:
+        """The ranks that this one waits for, when it began to wait; empty while it computes."""
+        return self._waits.get(0) or (() if self.starving is None else self._waits.get(self.starving, ()))
+
+    def put(self, sequence: int, source: int, parcel: Parcel, channel: int = 0) -> None:
         with self._changed:
-            self._parcels[sequence, source] = parcel
-            self._changed.notify_all()
+            if channel not in self._closed:
+                self._parcels[channel, sequence, source] = parcel
+                self._changed.notify_all()
 
     def take(
         self,
@@ -79,8 +87,9 @@ class Mailbox:
         timeout_s: float,
         setting: str = "collective_timeout_s",
         still_at_work: Callable[[Sequence[int]], bool] | None = None,
+        channel: int = 0,
     ) -> list[HostArray]:
-        """Return what `sources` sent in step `sequence`, in their order.
+        """Return what `sources` sent in step `sequence` of a channel, in their order.
 
         Parameters
         ----------
@@ -95,18 +104,18 @@ class Mailbox:
         Raises
         ------
         CommunicatorClosedError
-            When the generation is aborted, the deadline passes, or a peer is in another operation.
+            When the generation is aborted, the channel closed, the deadline passes, or a peer is in another operation.
         """
-        wanted = [(sequence, source) for source in sources]
-        missing = self._wait_for(sequence, sources, timeout_s)
+        wanted = [(channel, sequence, source) for source in sources]
+        missing = self._wait_for(wanted, timeout_s)
         while missing and still_at_work is not None and still_at_work(missing):
-            missing = self._wait_for(sequence, sources, timeout_s)
-        missing = missing and self._wait_for(sequence, sources, 0.0)  # it may have come during the last question
+            missing = self._wait_for(wanted, timeout_s)
+        missing = missing and self._wait_for(wanted, 0.0)  # it may have come during the last question
         if missing:
             raise CommunicatorClosedError(self._late(operation, missing, timeout_s, setting))
         with self._changed:
-            self.check()
-            parcels, self.waits_for = [self._parcels.pop(key) for key in wanted], ()
+            self.check(channel)
+            parcels, self._waits[channel] = [self._parcels.pop(key) for key in wanted], ()
         for source, parcel in zip(sources, parcels, strict=True):
             if parcel.operation != operation:
                 raise CommunicatorClosedError(
@@ -115,22 +124,36 @@ class Mailbox:
                 )
         return [parcel.array for parcel in parcels]
 
-    def _wait_for(self, sequence: int, sources: Sequence[int], timeout_s: float) -> tuple[int, ...]:
-        """Wait, and return those of `sources` from which nothing has come in time. Raises when it is aborted."""
+    def _wait_for(self, wanted: Sequence[tuple[int, int, int]], timeout_s: float) -> tuple[int, ...]:
+        """Wait, and return the sources from which nothing has come in time. Raises when it is aborted."""
+        channel = wanted[0][0] if wanted else 0
 
         def missing() -> tuple[int, ...]:
-            return tuple(source for source in sources if (sequence, source) not in self._parcels)
+            return tuple(key[2] for key in wanted if key not in self._parcels)
+
+        def ended() -> bool:
+            return self._reason is not None or channel in self._closed or not missing()
 
         with self._changed:
-            self.waits_for = missing()
-            self._changed.wait_for(lambda: self._reason is not None or not missing(), timeout_s)
-            self.check()
+            self._waits[channel] = missing()
+            self._changed.wait_for(ended, timeout_s)
+            self.check(channel)
             return missing()
 
-    def check(self) -> None:
-        """Raise CommunicatorClosedError when the generation was aborted."""
+    def check(self, channel: int = 0) -> None:
+        """Raise CommunicatorClosedError when the generation was aborted, or the channel closed."""
         if self._reason is not None:
             raise CommunicatorClosedError(f"the collective was given up: {self._reason}")
+        if channel in self._closed:
+            raise CommunicatorClosedError(f"channel {channel} is closed on rank {self.membership.rank}")
+
+    def close_channel(self, channel: int) -> None:
+        """Drop the messages of a channel, now and later, and make a `take` from it raise."""
+        with self._changed:
+            self._closed.add(channel)
+            self._waits.pop(channel, None)
+            self._parcels = {key: parcel for key, parcel in self._parcels.items() if key[0] != channel}
+            self._changed.notify_all()
 
     def abort(self, reason: str) -> None:
         """Make every pending and later `take` raise with `reason`. The first reason stays."""
@@ -181,7 +204,14 @@ class MailboxRegistry:
         return mailbox if mailbox is not None and mailbox.membership.generation == generation else None
 
     def deliver(
-        self, fit: str, generation: int, sequence: int, operation: str, source: int, array: Mapping[str, Any]
+        self,
+        fit: str,
+        generation: int,
+        sequence: int,
+        operation: str,
+        source: int,
+        array: Mapping[str, Any],
+        channel: int = 0,
     ) -> None:
         """Put an array into the mailbox that it is addressed to; drop it if there is none."""
         mailbox = self.find(fit, generation)
@@ -192,7 +222,7 @@ class MailboxRegistry:
         except (TypeError, ValueError) as error:
             mailbox.abort(f"rank {source} sent what cannot be read: {error}")
         else:
-            mailbox.put(sequence, source, parcel)
+            mailbox.put(sequence, source, parcel, channel)
 
     def state(self, fit: str, generation: int) -> str:
         """Return the state of the rank of this generation, "" where it has ended."""

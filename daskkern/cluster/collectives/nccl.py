@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator
+from daskkern.backend.communicator import Channel, Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.summation import add_in_order
 from daskkern.errors import CommunicatorClosedError
@@ -62,6 +62,9 @@ class NcclCommunicator(Communicator):
     @property
     def ways(self) -> Mapping[str, int]:
         return {**self._host.ways, **self._ways}
+
+    def channel(self) -> Channel | None:
+        return self._host.channel()
 
     def check(self) -> None:
         self._host.check()

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator
+from daskkern.backend.communicator import Channel, Communicator
 from daskkern.backend.namespace import settle
 
 Result = TypeVar("Result")
@@ -143,6 +143,9 @@ class TimedCommunicator(Communicator):
 
     def barrier(self) -> None:
         self._timed(self._inner.barrier)
+
+    def channel(self) -> Channel | None:
+        return self._inner.channel()
 
     def check(self) -> None:
         self._inner.check()

@@ -11,7 +11,7 @@ from distributed import Worker
 
 from daskkern.arrays import HostArray
 from daskkern.cluster.collectives.mailbox import Mailbox
-from daskkern.cluster.collectives.wire import pack
+from daskkern.cluster.collectives.wire import BYTES, DTYPES, pack
 from daskkern.cluster.connect.protocol import handler
 from daskkern.errors import CommunicatorClosedError
 
@@ -24,7 +24,7 @@ class PeerTransport:
     """One rank's outgoing messages and its mailbox, called from the rank's own thread.
 
     A message is pushed into the peer's mailbox and is not answered, and no handler anywhere waits for a peer. Every
-    message carries fit, generation, the number of the collective and its name; every wait has a deadline.
+    message carries fit, generation, channel, the number of the collective and its name; every wait has a deadline.
 
     Parameters
     ----------
@@ -35,17 +35,25 @@ class PeerTransport:
     timeout_s
         How long a collective waits for its peers before it asks their workers whether they are still at work. A peer
         in a long step is waited for; one that is silent, has ended, or waits in a circle is given up.
+    channel
+        0 for the collectives. Others carry bytes, and each has a thread of its own on every rank.
     """
 
-    def __init__(self, worker: Worker, mailbox: Mailbox, timeout_s: float) -> None:
+    def __init__(self, worker: Worker, mailbox: Mailbox, timeout_s: float, channel: int = 0) -> None:
         self.rank = mailbox.membership.rank
         self.size = mailbox.membership.size
         self.peers = [rank for rank in range(self.size) if rank != self.rank]
         self.timeout_s = timeout_s
         self.bytes_sent = self.messages_sent = 0
         self.mailbox = mailbox
+        self.channel = channel
         self._worker = worker
         self._sequence = 0
+        self._dtypes = BYTES if channel else DTYPES
+
+    def of_channel(self, channel: int) -> "PeerTransport":
+        """Return the transport of another channel of this rank."""
+        return PeerTransport(self._worker, self.mailbox, self.timeout_s, channel)
 
     def begin(self) -> None:
         """Begin the next round: messages pushed and taken from now on belong to the same collective on all ranks."""
@@ -59,10 +67,11 @@ class PeerTransport:
             "reply": False,
             "fit": member.fit,
             "generation": member.generation,
+            "channel": self.channel,
             "sequence": self._sequence,
             "operation": operation,
             "source": self.rank,
-            "array": pack(host),
+            "array": pack(host, self._dtypes),
         }
         self.bytes_sent += host.nbytes * len(destinations)
         self.messages_sent += len(destinations)
@@ -91,7 +100,7 @@ class PeerTransport:
         wait = self.timeout_s if timeout_s is None else timeout_s
         wait += patience * min(1.0, wait / 2)
         patient = self.still_at_work if setting == _COLLECTIVE else None  # the supervisor watches the start
-        return self.mailbox.take(self._sequence, operation, sources, wait, setting, patient)
+        return self.mailbox.take(self._sequence, operation, sources, wait, setting, patient, self.channel)
 
     def exchange(self, operation: str, host: HostArray) -> list[HostArray]:
         """Push `host` to every peer and return the arrays of all ranks, in rank order, in a round of its own."""
@@ -129,7 +138,8 @@ class PeerTransport:
             return False
 
     async def _somebody_computes(self, missing: Sequence[int]) -> bool:
-        queried, asking = {self.rank}, set(missing)
+        # A thread that waits in the channel of the collectives is the rank's own: others do not say what it does.
+        queried, asking = set() if self.channel else {self.rank}, set(missing)
         while asking:
             answers = await asyncio.gather(*(self._waits_for(rank) for rank in sorted(asking)))
             if any(answer is None for answer in answers):
@@ -143,6 +153,8 @@ class PeerTransport:
     async def _waits_for(self, rank: int) -> list[int] | None:
         """Return the ranks that `rank` waits for, [] if it computes; None if it has ended, or its worker is silent."""
         member = self.mailbox.membership
+        if rank == self.rank:
+            return list(self.mailbox.waits_for)
         call = getattr(self._worker.rpc(member.addresses[rank]), handler("waits_for"))
         try:
             answer = await asyncio.wait_for(call(fit=member.fit, generation=member.generation), _ANSWER_S)

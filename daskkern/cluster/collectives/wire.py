@@ -20,6 +20,9 @@ from daskkern.errors import SpecError
 DTYPES = ("float32", "float64", "int64")
 """Dtypes that a collective accepts."""
 
+BYTES = ("uint8",)
+"""Dtype of the messages of a channel, which carries bytes."""
+
 _FAMILY = "daskkern-bytes"
 
 
@@ -37,7 +40,7 @@ def _load(header: Mapping[str, Any], frames: Sequence[Any]) -> memoryview:
 register_serialization_family(_FAMILY, _dump, _load)
 
 
-def pack(array: HostArray) -> dict[str, Any]:
+def pack(array: HostArray, dtypes: Sequence[str] = DTYPES) -> dict[str, Any]:
     """Return the fields of a message that carries a snapshot of `array`.
 
     The bytes are copied: Dask queues a message and returns, and the caller may write into `array` meanwhile.
@@ -45,10 +48,10 @@ def pack(array: HostArray) -> dict[str, Any]:
     Raises
     ------
     SpecError
-        When the dtype is not one of :data:`DTYPES`.
+        When the dtype is not one of `dtypes`.
     """
-    if array.dtype.name not in DTYPES:
-        raise SpecError(f"got a {array.dtype} array in a collective; expected one of {', '.join(DTYPES)}")
+    if array.dtype.name not in dtypes:
+        raise SpecError(f"got a {array.dtype} array in a collective; expected one of {', '.join(dtypes)}")
     header, frames = _dump(array.tobytes())
     return {"dtype": array.dtype.name, "shape": array.shape, "data": Serialized(header, frames)}
 
@@ -61,7 +64,7 @@ def unpack(dtype: str, shape: Sequence[int], data: Any) -> HostArray:
     ValueError
         When the fields do not describe an array, or the number of bytes does not match.
     """
-    if dtype not in DTYPES:
+    if dtype not in (*DTYPES, *BYTES):
         raise ValueError(f"a message carries the dtype {dtype!r}, which no collective sends")
     if not all(isinstance(n, int) and n >= 0 for n in shape):
         raise ValueError(f"a message carries the shape {tuple(shape)!r}")

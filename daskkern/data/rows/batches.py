@@ -15,7 +15,7 @@ from daskkern.data.rows.batch_plan import BatchPlan, window_positions
 from daskkern.data.rows.rows import ALL, Fields, Gathering, RowBlock, Rows
 from daskkern.errors import SpecError
 
-__all__ = ["BatchPlan", "RowBatch", "iter_batches"]
+__all__ = ["BatchPlan", "RowBatch", "Visit", "cut_window", "iter_batches", "read_window", "visits_of"]
 
 _THREADS = 2  # measured: two threads hide the decoding of compressed chunks behind the step; more bring no gain
 
@@ -33,13 +33,32 @@ class RowBatch:
 
 
 @dataclass(frozen=True)
-class _Visit:
+class Visit:
     """One window of an epoch: its remaining batches, in order, and those whose X is needed."""
 
     epoch: int
     window: int
     batches: tuple[int, ...]
     with_features: frozenset[int]
+
+
+def visits_of(
+    plan: BatchPlan, epoch: int, fields: Fields, start: int = 0, wanted_X: Callable[[int], bool] | None = None
+) -> Iterator[Visit]:
+    """Yield the windows of an epoch from batch number `start` of its order on; `wanted_X` as in :func:`iter_batches`.
+
+    Raises
+    ------
+    SpecError
+        At the first of them, when `start` is not a number of batches.
+    """
+    if not 0 <= start <= plan.n_batches:
+        raise SpecError(f"got start {start} of {plan.n_batches} batches; expected 0 or more, and at most all")
+    order = plan.order(epoch)[start:].tolist()
+    for window, group in groupby(order, plan.window_of):
+        batches = tuple(group)
+        wanted = [b for b in batches if wanted_X is None or wanted_X(b)] if Fields.X in fields else []
+        yield Visit(epoch, window, batches, frozenset(wanted))
 
 
 def iter_batches(
@@ -77,32 +96,25 @@ def iter_batches(
         raise SpecError(f"the batch plan is for {plan.n_rows} rows, but there are {rows.n_rows}")
     if prefetch < 0 or not 0 <= start <= plan.n_batches:
         raise SpecError(f"got prefetch {prefetch} and start {start} of {plan.n_batches} batches; expected 0 or more")
-    order = plan.order(epoch)[start:].tolist()
-    grouped = [(window, tuple(batches)) for window, batches in groupby(order, plan.window_of)]
-
-    def visits() -> Iterator[_Visit]:
-        for window, batches in grouped:
-            wanted = [b for b in batches if wanted_X is None or wanted_X(b)] if Fields.X in fields else []
-            yield _Visit(epoch, window, batches, frozenset(wanted))
-
-    return _serial(rows, plan, visits(), fields) if prefetch == 0 else _ahead(rows, plan, visits(), fields, prefetch)
+    visits = visits_of(plan, epoch, fields, start, wanted_X)
+    return _serial(rows, plan, visits, fields) if prefetch == 0 else _ahead(rows, plan, visits, fields, prefetch)
 
 
-def _serial(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields) -> Iterator[RowBatch]:
+def _serial(rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields) -> Iterator[RowBatch]:
     running = threading.Event()
     for visit in visits:
-        yield from _cut(plan, visit, _load(rows, plan, visit, fields, running))
+        yield from cut_window(plan, visit, read_window(rows, plan, visit, fields, running))
 
 
-def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields, prefetch: int) -> Iterator[RowBatch]:
+def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields, prefetch: int) -> Iterator[RowBatch]:
     stop = threading.Event()
-    pending: deque[tuple[_Visit, Future[RowBlock]]] = deque()
+    pending: deque[tuple[Visit, Future[RowBlock]]] = deque()
     pool = ThreadPoolExecutor(min(prefetch, _THREADS), thread_name_prefix="daskkern-read")
 
     def fill(limit: int) -> None:
         while len(pending) < limit and (visit := next(visits, None)) is not None:
             # Rows may belong to a worker, which its threads identify by their context.
-            reading = pool.submit(copy_context().run, _load, rows, plan, visit, fields, stop)
+            reading = pool.submit(copy_context().run, read_window, rows, plan, visit, fields, stop)
             pending.append((visit, reading))
 
     try:
@@ -112,15 +124,18 @@ def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields
             block = future.result()
             del future  # holds the block, too
             fill(prefetch)
-            yield from _cut(plan, visit, block)
+            yield from cut_window(plan, visit, block)
             del block
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _load(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields, stop: threading.Event) -> RowBlock:
-    """Read a window part by part, each row straight to its place in the permuted window."""
+def read_window(rows: Rows, plan: BatchPlan, visit: Visit, fields: Fields, stop: threading.Event) -> RowBlock:
+    """Read a window part by part, each row straight to its place in the permuted window.
+
+    The block is incomplete when `stop` was set meanwhile.
+    """
     if not visit.with_features:
         fields &= ~Fields.X
     positions = window_positions(plan, visit.window, visit.epoch)
@@ -134,7 +149,7 @@ def _load(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields, stop: thre
     return gathering.block()
 
 
-def _chunks(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields) -> Iterator[tuple[slice, RowBlock]]:
+def _chunks(rows: Rows, plan: BatchPlan, visit: Visit, fields: Fields) -> Iterator[tuple[slice, RowBlock]]:
     """Yield places in storage order and the rows there, chunk by chunk."""
     done = 0
     for chunk in plan.parts_of(visit.window, visit.epoch).tolist():
@@ -144,7 +159,8 @@ def _chunks(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields) -> Itera
         done += last - first
 
 
-def _cut(plan: BatchPlan, visit: _Visit, block: RowBlock) -> Iterator[RowBatch]:
+def cut_window(plan: BatchPlan, visit: Visit, block: RowBlock) -> Iterator[RowBatch]:
+    """Yield the batches of a visit from the block of its window."""
     positions = window_positions(plan, visit.window, visit.epoch)
     for batch in visit.batches:
         part = plan.slice_in_window(batch)

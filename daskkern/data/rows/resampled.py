@@ -10,6 +10,7 @@ W. G. Madow, "On the theory of systematic sampling, II", Annals of Mathematical 
 """
 
 from collections.abc import Callable
+from copy import copy
 
 import numpy as np
 
@@ -55,6 +56,15 @@ class ResampledRows(Rows):
         self.n_rows, self.n_features, self.n_targets = rows.n_rows, rows.n_features, rows.n_targets
         self.chunk_rows, self.task, self.classes = rows.chunk_rows, rows.task, rows.classes
         self.has_weight, self.dtype, self.n_stored = rows.has_weight, rows.dtype, rows.n_stored
+
+    def encoded(self) -> "ResampledRows":
+        same = copy(self)
+        same._rows = self._rows.encoded()
+        same.dtype = same._rows.dtype
+        return same
+
+    def decoded(self, X: FeatureRows) -> FeatureRows:
+        return self._rows.decoded(X)
 
     def originals(self, draws: IntArray) -> IntArray:
         """Return the row numbers of the draws (k,), which are ascending."""

@@ -99,6 +99,14 @@ class Rows(ABC):
             weight=self._read_weight(start, stop) if Fields.weight in fields and self.has_weight else None,
         )
 
+    def encoded(self) -> "Rows":
+        """Return the same rows with blocks of ``X`` as they are stored, where that takes fewer bytes; else itself."""
+        return self
+
+    def decoded(self, X: FeatureRows) -> FeatureRows:
+        """Return ``X`` of a block of :meth:`encoded` rows as a block of these rows has it, bit for bit."""
+        return X
+
     def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
         """Yield slices and the rows at ``positions[slice]``, for ascending `positions` (k,); reads each chunk once."""
         cuts = np.flatnonzero(np.diff(positions // self.chunk_rows)) + 1  # where the next chunk begins

@@ -25,6 +25,12 @@ class RowsWithout(Rows):
         if rows.n_stored is not None:
             self.n_stored = rows.n_stored * self.n_rows // rows.n_rows
 
+    def encoded(self) -> "RowsWithout":
+        return RowsWithout(self._rows.encoded(), self._excluded)
+
+    def decoded(self, X: FeatureRows) -> FeatureRows:
+        return self._rows.decoded(X)
+
     def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
         """Yield slices of positions and their rows, read as by the underlying rows."""
         return self._rows.parts_at(original_numbers(positions, self._excluded), fields)

@@ -1,6 +1,7 @@
 """Rows of an open store."""
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,21 @@ class StoreRows(Rows):
             Fields.y: store.array("y") if info.task is not None else None,
             Fields.weight: store.array("weight") if info.has_weight else None,
         }
+
+    def encoded(self) -> "StoreRows":
+        stored = self._arrays[Fields.X]
+        # Other scalings may round a number in one way among its neighbours, and in another alone.
+        if stored is None or not self._scaling.is_affine or stored.dtype.kind not in "iuf":
+            return self
+        if stored.dtype.itemsize >= self.dtype.itemsize:
+            return self
+        same = copy(self)
+        same.dtype, same._scaling = stored.dtype.newbyteorder("="), Scaling()
+        return same
+
+    def decoded(self, X: FeatureRows) -> FeatureRows:
+        # Bytes that were sent cannot be overwritten.
+        return self._scaling.apply(X, self.dtype) if X.dtype != self.dtype else X
 
     def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
         """Yield slices of positions and their rows; uncompressed chunks are read only at and close to these rows."""

@@ -161,6 +161,10 @@ class FitSizes:
         Batches hold other rows in every epoch.
     leaf_rows : int
         Rows of a leaf of a partition, whose leaves have nothing to do with each other; 0 without one.
+    reading : "auto", "once" or "each"
+        Whether one rank reads a window of rows and sends it to the others; "auto" is the faster way.
+    sent_row_bytes : int
+        Bytes of a row that is sent.
     """
 
     n: int
@@ -194,6 +198,8 @@ class FitSizes:
     penalty: int = 0
     reshuffle: bool = False
     leaf_rows: int = 0
+    reading: str = "each"
+    sent_row_bytes: int = 0
 
     @property
     def within(self) -> int:

@@ -8,13 +8,14 @@ from typing import Any
 from daskkern.arrays import Array
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.cluster.collectives.timed import TimedCommunicator
-from daskkern.data.rows import batches as data_batches
 from daskkern.data.rows.batch_plan import BatchPlan
+from daskkern.data.rows.batches import RowBatch, iter_batches
 from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.events import Listener, StageFinished
 from daskkern.solvers import AnyProblem, Batch
 from daskkern.training.feeding.block_cache import keep_blocks
 from daskkern.training.feeding.row_cache import RowCache
+from daskkern.training.feeding.shared_reading import SharedReading
 from daskkern.training.feeding.stored_features import FeatureRows
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
@@ -39,7 +40,7 @@ class Feed:
     features : str or None
         Path of the stored eigenfeatures of Nystrom-SGD, which take the place of rows.
     comm : TimedCommunicator
-        Measures the time spent waiting for rows.
+        Measures the time spent waiting for rows, and has the channel by which ranks send rows to each other.
     emit : callable
     xp : module
     """
@@ -60,6 +61,7 @@ class Feed:
         self.plan = prepared.plan
         self._prepared, self._problem, self._emit, self._xp = prepared, problem, emit, xp
         self._reading = comm.reading
+        self._shared = SharedReading(comm, settings, bool(memory.kept or memory.disk), emit)
         self._stored = features is not None
         self._rows = rows
         if features is not None and problem.extra.stored_columns is not None:
@@ -134,7 +136,10 @@ class Feed:
         keeping = self._kept_rows
         if keeping is not None:
             rows = keeping.begin(whole=start == 0)
-        stream = data_batches.iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
+        if self._stored or (keeping is not None and keeping.is_full):  # a rank's own columns, or memory
+            stream = iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
+        else:
+            stream = self._shared.batches(rows, self.plan, sweep, fields, start, wanted)
         count = start
         try:
             for (item, excess), arrived in begun_ahead(map(self._encode, self._timed(stream)), self._uploads.ahead):
@@ -150,7 +155,7 @@ class Feed:
         finally:
             close(stream)
 
-    def _timed(self, stream: Iterator[data_batches.RowBatch]) -> Iterator[data_batches.RowBatch]:
+    def _timed(self, stream: Iterator[RowBatch]) -> Iterator[RowBatch]:
         """Yield from the stream; the time spent waiting for it counts as reading."""
         while True:
             with self._reading():
@@ -160,7 +165,7 @@ class Feed:
             yield item
             del item
 
-    def _encode(self, item: data_batches.RowBatch) -> tuple[tuple[data_batches.RowBatch, float], Arrived]:
+    def _encode(self, item: RowBatch) -> tuple[tuple[RowBatch, float], Arrived]:
         """Return rows as read, their excess over the rows that step sizes were measured on, and their upload.
 
         The upload brings X, targets and weights in the form of the solver.
@@ -173,7 +178,7 @@ class Feed:
         excess = self.extremes.observe(item.index, rows, weight, item.positions if sampling is None else None)
         return (item, excess), self._uploads.begin(block.X, targets.encode(block.y), weight)
 
-    def _batch(self, item: data_batches.RowBatch, excess: float, arrived: Arrived, last: bool) -> Batch:
+    def _batch(self, item: RowBatch, excess: float, arrived: Arrived, last: bool) -> Batch:
         """Return rows in the form of the solver, without a kernel block."""
         X, y, weight = arrived()
         return Batch(X=X, y=y, weight=weight, positions=item.positions, phi=None, last=last, excess=excess)

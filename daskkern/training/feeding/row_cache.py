@@ -20,6 +20,11 @@ class RowCache:
         self._gathering: Gathering | None = None
         self._seen = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether passes read the cache."""
+        return self._kept is not None
+
     def begin(self, *, whole: bool) -> Rows:
         """Return the rows for a pass to read. Only a `whole` pass, from its first batch on, can fill the cache."""
         self._gathering, self._seen = None, 0

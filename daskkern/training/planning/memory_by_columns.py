@@ -4,6 +4,7 @@ What a fit holds is what lives as long as the rank, and on top the largest of it
 the columns, the steps. The method adds its own; see :meth:`daskkern.solvers.Solver.costs`.
 """
 
+from daskkern.data.rows.shared_batches import AHEAD, MESSAGE_BYTES
 from daskkern.kernels.columns.drawn import KEPT_BYTES
 from daskkern.kernels.engines.block_products import SHORT
 from daskkern.kernels.points import BLOCK_COLUMNS
@@ -43,7 +44,7 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     if z.mapped:  # of all on every rank's host, and its own twice more
         host["eigenvectors M"] = (z.p + 2 * z.own) * z.p * z.itemsize
         device["precomputed column data"] = points_bytes(z.p, z.d, z.within) + z.own * z.p * z.itemsize
-    host["rows read ahead"] = read_bytes(min(z.window_rows, z.n), min(z.chunk_rows, z.n), z.d, z.itemsize)
+    host["rows read ahead"] = _read_ahead(z)
     if device is not host:
         host["pinned buffers"] = 2 * z.m * (z.d + z.c + 1) * z.itemsize
     if z.moving:
@@ -67,6 +68,19 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     device["set-up peak above training peak"] = max(0, own.before_device - passing)
     host["set-up peak above training peak"] = max(host.get("set-up peak above training peak", 0), beyond)
     return tuple(host.items()), () if device is host else tuple(device.items())
+
+
+def _read_ahead(z: FitSizes) -> int:
+    """Return the bytes of rows on their way: read by this rank, and sent or received where one reads for all."""
+    window, chunk = min(z.window_rows, z.n), min(z.chunk_rows, z.n)
+    each = read_bytes(window, chunk, z.d, z.itemsize)
+    if z.ranks == 1 or z.reading == "each":
+        return each
+    windows = (2 + (z.entries > 0)) * window + 3 * chunk  # sparse rows are put in order once more
+    messages = (AHEAD + 2) * max(z.m * z.d * z.itemsize, MESSAGE_BYTES)  # as the solver takes them
+    messages += (AHEAD + 3) * max(z.m * z.sent_row_bytes, MESSAGE_BYTES)  # received, and to be passed on
+    once = windows * z.d * z.itemsize + messages
+    return once if z.reading == "once" else max(each, once)
 
 
 _PASSING = ("one batch", "temporary centres", "tiles")

@@ -217,6 +217,13 @@ def _deciding_bytes(source: RowSource, settings: FitSettings, summary: PreparedS
     return max(chosen, costs.sample_bytes(threads), costs.pass_bytes(block, itemsize, threads))
 
 
+def _sent_row_bytes(source: RowSource, settings: FitSettings) -> int:
+    """Return the bytes of a row that one rank sends to another: features as they are stored, targets and weight."""
+    rows = source.open(settings.dtype).encoded()
+    features = rows.row_bytes if rows.is_sparse else rows.n_features * rows.dtype.itemsize
+    return int(features) + 8 * (rows.n_targets + rows.has_weight)
+
+
 def most_window_rows(plan: BatchPlan | SweepPlan) -> int:
     """Return the most rows of a window, in whole parts; of a batch where there are no windows."""
     if isinstance(plan, SweepPlan):
@@ -268,6 +275,8 @@ def plan_for(
             penalty=_deciding_bytes(source, settings, summary, threads),
             reshuffle=summary.reshuffle,
             leaf_rows=settings.basis.leaf_size or 0,
+            reading="each" if summary.stored or settings.virtual_shards is not None else settings.reading,
+            sent_row_bytes=_sent_row_bytes(source, settings),
         ),
         solver,
         budget,

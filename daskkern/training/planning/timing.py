@@ -16,6 +16,7 @@ _COLLECTIVE_S = 1e-3  # two ranks on one host that compute in between: not measu
 _CALLS = 10  # products of a step that are too small to take any time but that of the call
 _GAIN = 0.8  # blocks go to disk when reading back costs less than this share of computing again
 _READERS = 2
+_SENT_S = 3e-9  # a byte of a row that is received, passed on and scaled; not measured, the ranks do not run yet
 _WIDE = 2.0  # a kernel value in float64, in units of one in float32
 
 
@@ -162,7 +163,16 @@ def _epoch(name: str, z: FitSizes, rates: Rates, *, fresh: bool, rows: bool, dis
     parts.append(("calls", steps * _CALLS * rates.call_s))
     if z.ranks > 1:
         parts.append(("collectives", (2 * steps + (4 * group_count(z.p) - 3) * projections) * _COLLECTIVE_S))
-    return _stage(name, parts, z.n * rates.row_s * rows, disk, z.threads)
+    row_s, reading = _reading(z, rates)
+    return _stage(name, parts, z.n * row_s * rows, disk, z.threads, reading)
+
+
+def _reading(z: FitSizes, rates: Rates) -> tuple[float, str]:
+    """Return the seconds of a row in one thread of a rank, and what they are spent on."""
+    once = rates.row_s / z.ranks + z.sent_row_bytes * _SENT_S
+    if z.ranks == 1 or z.reading == "each" or (z.reading == "auto" and rates.row_s <= once):
+        return rates.row_s, "reading"
+    return once, "reading and sending"
 
 
 def _with_new_memory(stage: Stage, seconds: float) -> Stage:
@@ -171,12 +181,19 @@ def _with_new_memory(stage: Stage, seconds: float) -> Stage:
     return Stage(stage.name, stage.seconds + seconds, parts)
 
 
-def _stage(name: str, parts: list[tuple[str, float]], rows: float = 0.0, disk: float = 0.0, threads: int = 1) -> Stage:
-    """Return the stage; `rows` seconds of reading share the threads, `disk` seconds run in parallel with everything."""
+def _stage(
+    name: str,
+    parts: list[tuple[str, float]],
+    rows: float = 0.0,
+    disk: float = 0.0,
+    threads: int = 1,
+    reading: str = "reading",
+) -> Stage:
+    """Return the stage; `rows` seconds of `reading` share the threads, `disk` seconds run in parallel with all else."""
     computing = sum(seconds for _, seconds in parts)
     together = max(computing + rows / threads, rows / _READERS, disk)
     if rows:
-        parts.append(("reading", rows / threads))
+        parts.append((reading, rows / threads))
     if disk:
         parts.append(("waiting for the disk", max(0.0, disk - computing - rows / threads)))
     return Stage(name, together, tuple(parts))

@@ -25,6 +25,7 @@ thus the model, does not depend on the machine or the number of workers."""
 MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
 SCALES = ("auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", "unit_variance")
+READING_WAYS = ("auto", "once", "each")
 SAMPLING_WAYS = ("uniform", "weighted", "balanced")
 
 
@@ -89,6 +90,11 @@ class FitSettings:
         workers up to it gives the same bits. Each virtual rank reads all rows, and a rank sends up to
         ``2 log2 virtual_shards`` partial sums for every sum instead of one. None distributes to the real ranks: other
         numbers of ranks then round differently. With all rows as centres, kernel blocks are not cached.
+    reading : "auto", "once" or "each"
+        Whether each rank reads all rows, or every window of rows is read by one rank, which sends its batches to the
+        others. "auto" measures both at the beginning of the first epoch that reads several windows. The results do not
+        depend on it. Nothing changes with one rank, where ranks have rows of their own, and with stored eigenfeatures,
+        of which each rank reads its own columns; virtual ranks each read for themselves.
     behind : int
         Number of the `max_epochs` epochs that were run before, on other rows.
     rows_follow : bool
@@ -125,6 +131,7 @@ class FitSettings:
     learn_features: FeatureLearning | None = None
     calibrate: bool | float = False
     multilabel: bool = False
+    reading: str = "auto"
 
     def __post_init__(self) -> None:
         set_python_numbers(self)
@@ -167,6 +174,8 @@ class FitSettings:
             object.__setattr__(self, "keep_blocks", "never")
         if self.scale is not None and self.scale not in SCALES:
             raise SpecError(f"got scale={self.scale!r}; expected one of {', '.join(SCALES)}, or None")
+        if self.reading not in READING_WAYS:
+            raise SpecError(f"got reading={self.reading!r}; expected one of {', '.join(READING_WAYS)}")
         if self.sampling not in SAMPLING_WAYS:
             raise SpecError(f"got sampling={self.sampling!r}; expected one of {', '.join(SAMPLING_WAYS)}")
         if self.sampling != "uniform" and self.basis.all_rows:
@@ -187,6 +196,11 @@ class FitSettings:
             raise SpecError(
                 f"got virtual_shards={shards} with solver {self.solver.name}, which runs on one rank and "
                 "gives the same bits anyway; leave it out"
+            )
+        if self.reading == "once":
+            raise SpecError(
+                f"got reading='once' with virtual_shards={shards}, of which each reads all rows for itself; choose "
+                "'each', or leave one of them out"
             )
         if self.basis.all_rows:
             if self.keep_blocks not in ("auto", "never"):

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,44 +15,11 @@ from daskkern.backend.summation import add_in_order
 from daskkern.cluster.collectives.allreduce import WAYS, Way
 from daskkern.cluster.collectives.binomial_tree import children, parent
 from daskkern.cluster.collectives.communicator import DaskCommunicator
-from daskkern.cluster.collectives.mailbox import Mailbox, Membership, Parcel
 from daskkern.cluster.collectives.sum_costs import cost_of_sum, way_of_sum
-from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.errors import CommunicatorClosedError
+from tests.support.collectives.reordering import reordering_transports
 
 MANY: list[Way] = ["mutual", "star", "doubling", "segments", "halving"]
-
-
-class ReorderingTransport(PeerTransport):
-    """A peer transport between threads of this process, which delivers in an order of its own."""
-
-    def __init__(self, mailboxes: Sequence[Mailbox], rank: int, timeout_s: float = 60.0, seed: int = 0) -> None:
-        super().__init__(None, mailboxes[rank], timeout_s)  # type: ignore[arg-type]
-        self._mailboxes, self._rng = mailboxes, np.random.default_rng([seed, rank])
-        self.messages = 0
-
-    def push(self, destinations: Sequence[int], operation: str, host: HostArray) -> None:
-        self.bytes_sent += host.nbytes * len(destinations)
-        self.messages += len(destinations)
-        copy = host.copy()
-        copy.flags.writeable = False  # as a receive buffer is
-        for rank in self._rng.permutation(np.asarray(destinations, int)):
-            if self._rng.random() < 0.3:
-                time.sleep(0.001)
-            self._mailboxes[rank].put(self._sequence, self.rank, Parcel(operation, copy))
-
-    def still_at_work(self, missing: Sequence[int]) -> bool:
-        return False
-
-    def abort(self, reason: str) -> None:
-        for mailbox in self._mailboxes:
-            mailbox.abort(reason)
-
-
-def reordering_transports(size: int, timeout_s: float = 60.0, seed: int = 0) -> list[ReorderingTransport]:
-    addresses = tuple(f"tcp://host{rank}:1" for rank in range(size))
-    mailboxes = [Mailbox(Membership("fit", 0, rank, addresses, "task")) for rank in range(size)]
-    return [ReorderingTransport(mailboxes, rank, timeout_s, seed) for rank in range(size)]
 
 
 def together(size: int, work: Callable[[int], HostArray]) -> list[HostArray]:
