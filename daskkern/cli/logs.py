@@ -51,11 +51,11 @@ class _Log:
         self.status = find_fit(self._client, fit)
         page = read_logs(self._client, fit, self._read)
         self._read = page.read
-        told = [*self._new_events(), *((line.time, _worded(line)) for line in page.lines)]
+        lines = [*self._new_events(), *((line.time, _worded(line)) for line in page.lines)]
         if not self._begun:
-            told.append((self.status.submitted, f"submitted by {self.status.metadata.owner}"))
+            lines.append((self.status.submitted, f"submitted by {self.status.metadata.owner}"))
             self._begun = True
-        for at, text in sorted(told):
+        for at, text in sorted(lines):
             _print(at, text)
         if page.silent and page.silent != self._silent:
             say(f"no log came from {', '.join(map(plain, page.silent))}, which did not answer")
