@@ -93,6 +93,14 @@ def test_a_job_near_its_time_limit_saves_its_progress_and_is_requeued_without_it
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
+def test_a_fit_that_ends_at_once_after_the_signal(name: str, tmp_path: Path) -> None:
+    (tmp_path / "slow").write_text('kill() { builtin kill "$@"; local status=$?; sleep 0.5; return "$status"; }\n')
+    status, _ = until_its_time_limit(name, tmp_path, WAITS="saves", BASH_ENV=str(tmp_path / "slow"))
+    assert status == 130
+    assert said(tmp_path, "scontrol") == ["scontrol requeue 7"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_a_job_that_saved_nothing_is_not_requeued_forever(name: str, tmp_path: Path) -> None:
     status, out = until_its_time_limit(name, tmp_path, WAITS="yes")
     assert status == 130
