@@ -57,6 +57,8 @@ class Mailbox:
         self.state = OPENED
         self.starving: int | None = None
         """The channel whose next message the rank itself waits for, and computes nothing."""
+        self.n_taken = 0
+        """Rounds of collectives that the rank has ended."""
         self._waits: dict[int, tuple[int, ...]] = {}  # by channel
         self._closed: set[int] = set()
         self._reason: str | None = None
@@ -116,6 +118,7 @@ class Mailbox:
         with self._changed:
             self.check(channel)
             parcels, self._waits[channel] = [self._parcels.pop(key) for key in wanted], ()
+            self.n_taken += channel == 0
         for source, parcel in zip(sources, parcels, strict=True):
             if parcel.operation != operation:
                 raise CommunicatorClosedError(

@@ -50,6 +50,7 @@ class PeerTransport:
         self._worker = worker
         self._sequence = 0
         self._dtypes = BYTES if channel else DTYPES
+        self._n_taken = -1  # at the last question
 
     def of_channel(self, channel: int) -> "PeerTransport":
         """Return the transport of another channel of this rank."""
@@ -128,11 +129,17 @@ class PeerTransport:
         self._worker.loop.add_callback(_begin, self._send_abort, reason)
 
     def still_at_work(self, missing: Sequence[int]) -> bool:
-        """Return whether the ranks `missing` are alive, and one of them computes, or a rank that they wait for."""
+        """Return whether the ranks `missing` are alive, and one of them computes, or a rank that they wait for.
+
+        Or, for a channel, whether the rank has ended a collective since the last question: in each of them, ranks wait
+        for each other for a moment, which looks like a circle.
+        """
+        before, self._n_taken = self._n_taken, self.mailbox.n_taken
+        going_on = self.channel > 0 and before != self._n_taken
         loop: Any = self._worker.loop
         question = asyncio.run_coroutine_threadsafe(self._somebody_computes(missing), loop.asyncio_loop)
         try:
-            return question.result(_ANSWER_S * (self.size + 1))
+            return question.result(_ANSWER_S * (self.size + 1)) or going_on
         except TimeoutError:
             question.cancel()
             return False
