@@ -90,7 +90,7 @@ class Fit:
         """Return the values at all rows of the model that the ranks made together."""
         ids = np.concatenate([result.ids for result in results])
         assert sorted(ids) == list(range(self.prepared.basis.n_columns))
-        X = self.source.open(self.settings.dtype).read(0, self.prepared.plan.n_rows, Fields.X).X
+        X = self.source.open(self.settings.dtype).read(0, self.source.info.n_rows, Fields.X).X
         kernel = self.prepared.basis.kernel
         return sum(kernel.block(X, result.points) @ result.coef for result in results)
 

@@ -9,8 +9,6 @@ from daskkern.backend.communicator import Channel
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.transport import PeerTransport
 
-_PIECE = 1 << 20
-"""Bytes that travel together: a rank passes a piece on while the next one is in transit."""
 _ALIGNMENT = 8
 _OPERATION = "message"
 
@@ -26,14 +24,17 @@ class PeerChannel(Channel):
     ----------
     transport : PeerTransport
         One of a channel of its own.
+    piece_bytes : int
+        Bytes that travel together: a rank passes a piece on while the next one is in transit.
     """
 
-    def __init__(self, transport: PeerTransport) -> None:
+    def __init__(self, transport: PeerTransport, piece_bytes: int = 1 << 20) -> None:
         self.rank, self.size = transport.rank, transport.size
+        self._piece_bytes = piece_bytes
         self._transport = transport
 
     def send(self, parts: Sequence[HostArray]) -> None:
-        for piece in framed(parts):
+        for piece in framed(parts, self._piece_bytes):
             self._transport.begin()
             self._transport.push(self._below(self.rank), _OPERATION, piece)
 
@@ -65,7 +66,7 @@ class PeerChannel(Channel):
         return [(child + root) % self.size for child in (2 * place + 1, 2 * place + 2) if child < self.size]
 
 
-def framed(parts: Sequence[HostArray]) -> list[HostArray]:
+def framed(parts: Sequence[HostArray], piece_bytes: int) -> list[HostArray]:
     """Return the pieces of a message: its number of bytes, and each of the arrays at a multiple of 8 bytes."""
     sizes = [-(-part.nbytes // _ALIGNMENT) * _ALIGNMENT for part in parts]
     whole = np.empty(_ALIGNMENT + sum(sizes), np.uint8)
@@ -75,4 +76,4 @@ def framed(parts: Sequence[HostArray]) -> list[HostArray]:
         whole[at : at + part.nbytes] = part.reshape(-1).view(np.uint8)
         whole[at + part.nbytes : at + size] = 0
         at += size
-    return [whole[piece] for piece in slices(whole.size, _PIECE)]
+    return [whole[piece] for piece in slices(whole.size, piece_bytes)]

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.backend.communicator import SerialCommunicator
-from daskkern.cluster.collectives import channel as channels
 from daskkern.cluster.collectives.channel import PeerChannel, framed
 from daskkern.cluster.collectives.communicator import DaskCommunicator
 from daskkern.cluster.collectives.mailbox import Mailbox, MailboxRegistry, Membership, Parcel
@@ -31,17 +30,16 @@ def test_every_rank_gets_the_bytes_of_every_message(size: int, seed: int, piece:
     transports = reordering_transports(size, seed=seed)
 
     def take_part(rank: int) -> list[np.ndarray]:
-        mine, found = PeerChannel(transports[rank]), []
+        mine, found = PeerChannel(transports[rank], piece), []
         for root, parts in zip(roots, sent, strict=True):
             if rank == root:
                 mine.send(parts)
-                found.append(np.concatenate(framed(parts))[8:])
+                found.append(np.concatenate(framed(parts, piece))[8:])
             else:
                 found.append(mine.receive(root))
         return found
 
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(size) as pool:
-        patch.setattr(channels, "_PIECE", piece)
+    with ThreadPoolExecutor(size) as pool:
         found = list(pool.map(take_part, range(size)))
     for number, parts in enumerate(sent):
         for mine in found:

@@ -1,4 +1,5 @@
-"""A cluster with TLS stays encrypted from end to end, and whoever has no part in it is told so in one sentence."""
+"""A cluster with TLS stays encrypted from concurrent.futures import ThreadPoolExecutor
+from end to end, and whoever has no part in it is told so in one sentence."""
 
 import re
 from collections.abc import Iterator
@@ -225,5 +226,9 @@ def test_tasks_of_a_worker_with_a_workers_certificate_only_can_be_clients(files:
         tls_ca_file=files.ca, tls_worker_cert=files.cert, tls_worker_key=files.key, require_encryption=True
     )
     assert security.get_connection_args("client")["ssl_context"] is None
-    CollectivesPlugin().setup(SimpleNamespace(security=security, handlers={}, periodic_callbacks={}, loop=Mock()))
+    worker = SimpleNamespace(
+        address="tls://127.0.0.1:1", security=security, handlers={}, periodic_callbacks={}, loop=Mock()
+    )
+    with ThreadPoolExecutor(1) as pool:  # a worker's thread, where no signals are handled
+        pool.submit(CollectivesPlugin().setup, worker).result()
     assert security.get_connection_args("client")["ssl_context"] is not None

@@ -16,6 +16,7 @@ from daskkern.solvers import EigenPro
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning import worker_resources
+from daskkern.training.planning.memory_by_columns import INTERPRETER
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import check_before, upper_bound_plan
 from daskkern.training.run.fit import fit
@@ -46,7 +47,7 @@ def test_virtual_shards_share_a_worker() -> None:
     plain = _here(2, _SOURCE, replace(settings, memory_budget=8 << 30))
     sharded = _here(2, _SOURCE, replace(settings, memory_budget=8 << 30, virtual_shards=8))
     assert (plain.ranks, sharded.ranks) == ("one rank of 2", "one virtual rank of 8, 4 in a worker")
-    assert sharded.plan.budget == plain.plan.budget // 4
+    assert sharded.plan.budget == (plain.plan.budget + 3 * INTERPRETER) // 4  # which they share
     assert sharded.plan.sizes is not None
     assert sharded.plan.sizes.ranks == 8
     with pytest.raises(MemoryBudgetError):  # a fit refuses it as well: each of them has a share of the worker
@@ -61,7 +62,7 @@ def test_a_plan_for_a_cluster_has_the_room_that_a_fit_there_has(
     settings = replace(_SETTINGS, batch_size=500, basis=Landmarks(200))
     sharded = _on_cluster(client2, _SOURCE, replace(settings, memory_budget=6 << 30, virtual_shards=6))
     assert sharded.ranks == "one virtual rank of 6, 3 in a worker"
-    assert sharded.plan.budget == 2 << 30
+    assert sharded.plan.budget == ((6 << 30) + 2 * INTERPRETER) // 3
     assert sharded.rates is not None
     monkeypatch.setattr(worker_resources, "available_memory", lambda: 20_000_000)  # of a host that others use as well
     refused: list[str] = []
