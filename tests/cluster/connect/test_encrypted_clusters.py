@@ -1,8 +1,8 @@
-"""A cluster with TLS stays encrypted from concurrent.futures import ThreadPoolExecutor
-from end to end, and whoever has no part in it is told so in one sentence."""
+"""A cluster with TLS stays encrypted from end to end, and whoever has no part in it is told so in one sentence."""
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
