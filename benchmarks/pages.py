@@ -19,7 +19,8 @@ NOTES = {
     "results-scaling": "GB are those of one process, minus its resident size before the fit.",
     "results-cpu-2-cores": "`train.zarr` is Fashion-MNIST, 60,000 x 784, `ctrain.zarr` covtype, 464,809 x 54, scaled.",
     "results-tables": "Wrong labels of held-out rows, or the variance that is not explained, as means over the "
-    "seeds; a dash is a mean that lacks a split, which took too long.",
+    "seeds; a dash is a mean that lacks a split, which took too long, or was not tried. Means and ranks are of the "
+    "tables that all were tried on.",
     "results-choices": "Error on held-out rows and seconds of the whole fit; one run each.",
 }
 TITLES = {
@@ -212,7 +213,9 @@ def raw_tables(runs: list[Run]) -> list[str]:
     found, names = merged(runs)
     means, ranks = of_all(found, names)
     keys, lines = [f"{name}_error" for name in names], {**found, OVER_ALL[0]: means}
-    shares = [[data, *("-" if row[k] is None else f"{row[k]:.2%}" for k in keys)] for data, row in lines.items()]
+    shares = [
+        [data, *("-" if (error := row.get(k)) is None else f"{error:.2%}" for k in keys)] for data, row in lines.items()
+    ]
     header = ["table", *(name.replace("_", " ") for name in names)]
     return table(header, [*shares, [OVER_ALL[1], *(ranks[key] for key in keys)]])
 

@@ -134,7 +134,12 @@ def tables(runs: Sequence[Run], path: Path) -> None:
         _, ranks = of_all(found, names)
         order = sorted(names, key=lambda name: ranks[f"{name}_error"] or 0.0)
         values = [ranks[f"{name}_error"] or 0.0 for name in order]
-        bars(axes[0, 1], [name.replace("_", " ") for name in order], values, "mean rank over the tables (1 is best)")
+        bars(
+            axes[0, 1],
+            [name.replace("_", " ") for name in order],
+            values,
+            "mean rank over the tables that all were tried on (1 is best)",
+        )
         for name, bar in zip(order, axes[0, 1].patches, strict=True):
             bar.set_color(OURS if name in OUR_TABLES else GREY)
 
@@ -142,7 +147,7 @@ def tables(runs: Sequence[Run], path: Path) -> None:
 def _relative(row: dict[str, float | None], name: str) -> float | None:
     """Return an error as a multiple of the least one of the row; at most what the axis shows."""
     known = [error for error in row.values() if error is not None]
-    error = row[name]
+    error = row.get(name)
     return None if error is None else min(_LARGEST, max(error, _LEAST) / max(min(known), _LEAST))
 
 

@@ -23,7 +23,7 @@ COLOURS = {
     "paper": "#4d4d4d",
 }
 """The colour of each contender in all plots; a name that is a prefix of another comes after it."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "p", "h", "<", ">")
 SETTINGS = {
     "font.size": 9,
     "axes.spines.top": False,

@@ -21,14 +21,18 @@ def summary(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[s
 def of_all(
     found: Mapping[str, Mapping[str, float | None]], names: Sequence[str]
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
-    """Return the mean error and the mean rank over all tables."""
-    ranks = [_ranks(row, names) for row in found.values()]
+    """Return the mean error and the mean rank over the tables that all of them were tried on."""
+    rows = [row for row in found.values() if all(f"{name}_error" in row for name in names)]
+    ranks = [_ranks(row, names) for row in rows]
     by_rank = {f"{name}_error": _mean([rank[name] for rank in ranks]) for name in names}
-    return _means(list(found.values()), names), by_rank
+    return _means(rows, names), by_rank
 
 
 def merged(runs: Sequence[Run]) -> tuple[dict[str, dict[str, float | None]], list[str]]:
-    """Return the latest mean error of every contender on every table out of several runs, and the contenders' names."""
+    """Return the latest mean error of every contender on every table out of several runs, and the contenders' names.
+
+    None is an error that lacks a split; one that was not tried on a table is not in its row.
+    """
     found: dict[str, dict[str, float | None]] = {}
     names: dict[str, None] = {}
     for run in runs:
@@ -37,7 +41,7 @@ def merged(runs: Sequence[Run]) -> tuple[dict[str, dict[str, float | None]], lis
             if row["data"] not in OVER_ALL:
                 found.setdefault(row["data"], {}).update({key: row[key] for key in row if key != "data"})
     every = [f"{name}_error" for name in names]
-    return {data: {key: row.get(key) for key in every} for data, row in found.items()}, list(names)
+    return {data: {key: row[key] for key in every if key in row} for data, row in found.items()}, list(names)
 
 
 def _means(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float | None]:

@@ -220,12 +220,12 @@ def test_errors_on_tables_are_merged_over_runs_and_ranked(scripts: ModuleType) -
         splits = means.summary(named, contenders)
         return SimpleNamespace(settings={"contenders": contenders}, tables={"means": splits})
 
-    first = run(["ours", "theirs"], one=[0.2, 0.1], two=[0.3, 0.3])
-    second = run(["ours", "other"], one=[0.1, None], three=[0.5, 0.4])
+    first = run(["ours", "theirs"], one=[0.2, 0.1], two=[0.3, 0.3], four=[0.2, 0.4])
+    second = run(["ours", "other"], one=[0.1, None], three=[0.5, 0.4], four=[0.3, 0.1])
     found, names = means.merged([first, second])
     assert names == ["ours", "theirs", "other"]
     assert found["one"] == {"ours_error": 0.1, "theirs_error": 0.1, "other_error": None}
-    assert found["two"]["other_error"] is None
-    over_all, ranks = means.of_all(found, names)
-    assert over_all == {"ours_error": pytest.approx(0.3), "theirs_error": None, "other_error": None}
-    assert ranks == {"ours_error": pytest.approx((1.5 + 1.5 + 2) / 3), "theirs_error": 2.0, "other_error": 7 / 3}
+    assert "other_error" not in found["two"]
+    over_all, ranks = means.of_all(found, names)  # of "one" and "four", which all were tried on
+    assert over_all == {"ours_error": pytest.approx(0.2), "theirs_error": pytest.approx(0.25), "other_error": None}
+    assert ranks == {"ours_error": 1.75, "theirs_error": 2.25, "other_error": 2.0}
