@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from figures import Row, Run, read
-from table_means import OVER_ALL, merged, of_all
+from table_means import OVER_ALL, in_percent, merged, of_all
 
 FOLDER = Path(__file__).resolve().parent
 NOTES = {
     "results-time-to-error": "Whole seconds are those of the process: imports, reading, fit and prediction.",
     "results-scaling": "GB are those of one process, minus its resident size before the fit.",
     "results-cpu-2-cores": "`train.zarr` is Fashion-MNIST, 60,000 x 784, `ctrain.zarr` covtype, 464,809 x 54, scaled.",
-    "results-tables": "Wrong labels of held-out rows, or the variance that is not explained, as means over the "
-    "seeds; a dash is a mean that lacks a split, which took too long, or was not tried. Means and ranks are of the "
-    "tables that all were tried on.",
+    "results-tables": "Wrong labels of held-out rows, or the variance that is not explained, as means over the seeds; "
+    "a dash lacks a split or was not tried. Means and ranks are of the tables that all were tried on.",
     "results-choices": "Error on held-out rows and seconds of the whole fit; one run each.",
 }
 TITLES = {
@@ -213,9 +212,7 @@ def raw_tables(runs: list[Run]) -> list[str]:
     found, names = merged(runs)
     means, ranks = of_all(found, names)
     keys, lines = [f"{name}_error" for name in names], {**found, OVER_ALL[0]: means}
-    shares = [
-        [data, *("-" if (error := row.get(k)) is None else f"{error:.2%}" for k in keys)] for data, row in lines.items()
-    ]
+    shares = [[data, *(in_percent(row.get(key)) for key in keys)] for data, row in lines.items()]
     header = ["table", *(name.replace("_", " ") for name in names)]
     return table(header, [*shares, [OVER_ALL[1], *(ranks[key] for key in keys)]])
 

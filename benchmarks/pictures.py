@@ -134,12 +134,8 @@ def tables(runs: Sequence[Run], path: Path) -> None:
         _, ranks = of_all(found, names)
         order = sorted(names, key=lambda name: ranks[f"{name}_error"] or 0.0)
         values = [ranks[f"{name}_error"] or 0.0 for name in order]
-        bars(
-            axes[0, 1],
-            [name.replace("_", " ") for name in order],
-            values,
-            "mean rank over the tables that all were tried on (1 is best)",
-        )
+        label = "mean rank over the tables that all were tried on (1 is best)"
+        bars(axes[0, 1], [name.replace("_", " ") for name in order], values, label)
         for name, bar in zip(order, axes[0, 1].patches, strict=True):
             bar.set_color(OURS if name in OUR_TABLES else GREY)
 

@@ -44,6 +44,11 @@ def merged(runs: Sequence[Run]) -> tuple[dict[str, dict[str, float | None]], lis
     return {data: {key: row[key] for key in every if key in row} for data, row in found.items()}, list(names)
 
 
+def in_percent(error: float | None) -> str:
+    """Return an error for a page; a dash for none."""
+    return "-" if error is None else f"{error:.2%}"
+
+
 def _means(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float | None]:
     return {f"{name}_error": _mean([row[f"{name}_error"] for row in rows]) for name in names}
 
