@@ -9,6 +9,7 @@ from daskkern.backend.communicator import Channel
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.transport import PeerTransport
 
+PIECE_BYTES = 1 << 20
 _ALIGNMENT = 8
 _OPERATION = "message"
 
@@ -28,7 +29,7 @@ class PeerChannel(Channel):
         Bytes that travel together: a rank passes a piece on while the next one is in transit.
     """
 
-    def __init__(self, transport: PeerTransport, piece_bytes: int = 1 << 20) -> None:
+    def __init__(self, transport: PeerTransport, piece_bytes: int = PIECE_BYTES) -> None:
         self.rank, self.size = transport.rank, transport.size
         self._piece_bytes = piece_bytes
         self._transport = transport
@@ -66,7 +67,7 @@ class PeerChannel(Channel):
         return [(child + root) % self.size for child in (2 * place + 1, 2 * place + 2) if child < self.size]
 
 
-def framed(parts: Sequence[HostArray], piece_bytes: int) -> list[HostArray]:
+def framed(parts: Sequence[HostArray], piece_bytes: int = PIECE_BYTES) -> list[HostArray]:
     """Return the pieces of a message: its number of bytes, and each of the arrays at a multiple of 8 bytes."""
     sizes = [-(-part.nbytes // _ALIGNMENT) * _ALIGNMENT for part in parts]
     whole = np.empty(_ALIGNMENT + sum(sizes), np.uint8)
