@@ -70,7 +70,7 @@ def cluster(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
         for command in chosen:
             words = here(command, folder, keys / "localhost")
             stack.enter_context(started(words, stdout=log, stderr=log, env=environment))
-        wait_until((folder / "scheduler.json").exists, 60, "the scheduler file")
+        wait_until((folder / "scheduler.json").exists, 180, "the scheduler file")
         yield folder
 
 
