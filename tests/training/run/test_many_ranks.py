@@ -48,7 +48,7 @@ def test_many_ranks_have_the_bits_of_one(n_ranks: int) -> None:
         found = _coef(_settings(n_ranks), client, events.append)
     assert [event.size for event in events if isinstance(event, FitStarted)] == [n_ranks]
     ways = {event.ways for event in events if isinstance(event, EpochTimed)}
-    assert ways & {"doubling", "star"}, "the number of cores decides which"
+    assert any("doubling" in names or "star" in names for names in ways)  # the number of cores decides which
     np.testing.assert_array_equal(found, _coef(_settings(n_ranks), None, lambda event: None), strict=True)
 
 
