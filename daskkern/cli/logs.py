@@ -53,7 +53,7 @@ class _Log:
         self._read = page.read
         lines = [*self._new_events(), *((line.time, _worded(line)) for line in page.lines)]
         if not self._begun:
-            lines.append((self.status.submitted, f"submitted by {self.status.metadata.owner}"))
+            _print(self.status.submitted, f"submitted by {self.status.metadata.owner}")  # clocks of workers may differ
             self._begun = True
         for at, text in sorted(lines):
             _print(at, text)

@@ -242,5 +242,5 @@ def test_an_adaptive_cluster_starts_workers_for_fits_that_wait() -> None:
         client.cluster.adapt(minimum=0, maximum=2, interval="200ms")
         for n_ranks in (None, 2):
             found = run_gang(client, ranks.many_steps, 5, name="adaptive", settings=GangSettings(n_ranks=n_ranks))
-            assert len(found) == (n_ranks or 1)
+            assert len(found) in ((1, 2) if n_ranks is None else (n_ranks,))  # a second worker may join in time
         wait_until(lambda: not client.scheduler_info(n_workers=-1)["workers"], what="the end of idle workers")
