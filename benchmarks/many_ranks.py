@@ -33,7 +33,7 @@ SIZES = {"8 KB": 8_000, "200 KB": 200_000, "4 MB": 4_000_000}
 RANKS = (64, 128, 256, 512, 1000)
 WAYS: tuple[Way, ...] = ("star", "doubling", "segments", "halving")
 STEP = {"p": 1_000_000, "m": 5_000, "d": 784, "c": 10, "n_sums": 3, "gflops": 100.0}
-"""A step whose share of sums is told: columns, rows of a batch, features, outputs, sums, and the rate of a rank."""
+"""The step of which the share of sums is computed: its sizes, number of sums, and the rate of a rank."""
 
 
 def measure(comm: DaskCommunicator, order: tuple[Way, int, int], context: RankContext) -> dict[str, float]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 
 import click
+from distributed import Client
 
 from daskkern.cli.auto import searched, show_trials, without_limit
 from daskkern.cli.console import InterruptedJobError, say
@@ -13,6 +13,7 @@ from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.fit_options import FitRequest, fit_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.gang.gang import GangSettings
+from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.lease import concluded
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
@@ -20,11 +21,11 @@ from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import DataError, ModelError, SpecError, StoreError, SupersededError
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.events import EpochTimed
-from daskkern.model_selection import with_trials
+from daskkern.model_selection import Budget, with_trials
 from daskkern.models import save_model
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.shares import in_words, shares_of
-from daskkern.training.checkpoints.checkpoint import is_checkpoint, remove_checkpoint
+from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint, remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place
@@ -111,21 +112,21 @@ def fit_command(
     note = order_note(source.open("float32"))
     if note is not None:
         say(f"note: {note}")
-    policy = CheckpointPolicy(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
-    if not auto:  # what a search has chosen, no command line says
-        policy = replace(
-            policy,
-            record=resumption_of(
-                store,
-                request.values,
-                validation=validation,
-                out=checkpoint and out,
-                name=name,
-                ranks=ranks,
-                share=share,
-                detached=detach,
-            ),
+    record = None
+    if not auto:  # no command line says what a search has chosen
+        record = resumption_of(
+            store,
+            request.values,
+            validation=validation,
+            out=checkpoint and out,
+            name=name,
+            ranks=ranks,
+            share=share,
+            detached=detach,
         )
+    policy = CheckpointPolicy(
+        checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite, record=record
+    )
     job = FitJob(source, settings, watched, policy)
     gang = _gang(job.settings, where, ranks, share)
     if detach:
@@ -136,16 +137,9 @@ def fit_command(
         where.client(partial(device_pool, job.source, job.settings)) as client,
         dask_report(client, report),
         concluded(client, metadata),
-        _progress_named(place),
+        _progress_kept(place),
     ):
-        trials = None
-        with listening(job.settings.max_epochs, log) as listener:
-            if budget is not None:
-                job, trials = searched(job, budget, client, listener)
-            result = fit_job(job, client=client, listener=listener, gang=gang, metadata=metadata)
-        if trials is not None:
-            result = with_trials(result, trials)
-            show_trials(trials)
+        result = _fitted(job, budget, client, log, gang, metadata)
         _save(result, out, place, guard)
     finish(result, out)
     if result.finished.reason == "interrupted":
@@ -154,19 +148,45 @@ def fit_command(
         remove_checkpoint(place)
 
 
+def _fitted(
+    job: FitJob,
+    budget: Budget | None,
+    client: Client | None,
+    log: LogRequest,
+    gang: GangSettings,
+    metadata: FitMetadata,
+) -> FitResult:
+    """Return the result of a fit, of what a search finds where it has a time budget."""
+    trials = None
+    with listening(job.settings.max_epochs, log) as listener:
+        if budget is not None:
+            job, trials = searched(job, budget, client, listener)
+        result = fit_job(job, client=client, listener=listener, gang=gang, metadata=metadata)
+    if trials is None:
+        return result
+    show_trials(trials)
+    return with_trials(result, trials)
+
+
 def _interrupted(place: str) -> str:
     return f"interrupted; continue with --resume: the progress is in {place}"
 
 
 @contextmanager
-def _progress_named(place: str) -> Iterator[None]:
-    """Turn an interrupt within the context into one that names the checkpoint at `place`, if there is one."""
+def _progress_kept(place: str) -> Iterator[None]:
+    """Turn an interrupt within the context into one that names the checkpoint at `place`, if anything was saved.
+
+    If nothing was, a checkpoint that has begun within the context is removed.
+    """
+    is_new = open_checkpoint(place) is None
     try:
         yield
     except KeyboardInterrupt:
         with suppress(StoreError):
             if is_checkpoint(place):
                 raise InterruptedJobError(_interrupted(place)) from None
+            if is_new:
+                remove_checkpoint(place)
         raise
 
 

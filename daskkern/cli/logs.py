@@ -41,7 +41,7 @@ class _Log:
         self.status = status
         self._client, self._handle = client, attach(client, status.metadata.fit)
         self._read: Mapping[str, int] = {}
-        self._events = 0
+        self._next_event = 0
         self._begun = False
         self._silent: tuple[str, ...] = ()
 
@@ -64,12 +64,11 @@ class _Log:
             _print(self.status.ended, f"{self.status.state}{': ' * bool(self.status.error)}{self.status.error}")
 
     def _new_events(self) -> Iterator[tuple[float, str]]:
-        events = self._handle.timed_events()
-        for timed in events[self._events :]:
+        events, self._next_event = self._handle.events_since(self._next_event)
+        for timed in events:
             line = line_of(timed.event, self.status.metadata.max_epochs)
             if line is not None:
                 yield timed.time, line
-        self._events = len(events)
 
 
 def _worded(line: LogLine) -> str:

@@ -47,13 +47,15 @@ def _tell(fit: FoundFit, outcome: str, detail: str) -> str:
 
 
 def _named(place: str) -> FoundFit:
-    """Return the fit of a checkpoint, or of the model next to it."""
+    """Return the fit of a checkpoint, or of the model next to it. Raises StoreError where neither is there."""
     location = absolute(place).rstrip("/")
-    fit = look_at(location)
-    if fit.problem and not location.endswith(SUFFIX):
-        beside = look_at(f"{location}{SUFFIX}")
-        return fit if beside.problem else beside
-    return fit
+    fits = [look_at(location)]
+    if fits[0].problem and not location.endswith(SUFFIX):
+        fits.insert(0, look_at(f"{location}{SUFFIX}"))
+    for fit in fits:
+        if fit.exists:
+            return fit
+    raise StoreError(f"{fits[-1].problem}; give a checkpoint, or the model next to it")
 
 
 def _active(where: ClusterRequest) -> set[str]:

@@ -45,12 +45,6 @@ class Snapshot:
         found = {name: shard for name, shard in shards.items() if shard is not None}
         return Snapshot(found, {name: np.array(to_host(array)) for name, array in self.whole.items()}, self.numbers)
 
-    def gather(self, comm: Communicator) -> "Snapshot":
-        """Return the whole snapshot, on every rank, in host memory. A collective."""
-        whole = self.gather_to(comm, range(comm.size))
-        assert whole is not None
-        return whole
-
     def rows(self, name: str, ids: IntArray) -> HostArray:
         """Return the rows (k, ...) of a whole snapshot's array with these global numbers; a copy.
 

@@ -13,7 +13,7 @@ import daskkern
 from daskkern.cli.logs import plain
 from daskkern.cli.main import main
 from daskkern.cluster.gang.worker_logs import LOG, WorkerLogs, logged_as
-from daskkern.training.jobs.handle import list_fits
+from daskkern.training.jobs.handle import attach, list_fits
 from daskkern.training.jobs.logs import read_logs
 
 pytestmark = pytest.mark.timeout(120)
@@ -62,6 +62,11 @@ def test_the_logs_of_a_fit_come_from_its_workers(
     assert (code, "error   driver on " in out) == (0, True)
     assert "MemoryBudgetError" in out
     assert "rank 0" not in out
+    handle = attach(client2, good)
+    events, number = handle.events_since(0)
+    assert [timed.time for timed in events] == [timed.time for timed in handle.timed_events()]
+    assert len(events) > 5
+    assert handle.events_since(number) == ((), number)
     page = read_logs(client2, good)
     assert read_logs(client2, good, page.read).lines == ()
     assert run(capfd, "logs", "nix", *where)[2].startswith("daskkern: error: no fit 'nix' is known at")

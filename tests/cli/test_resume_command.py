@@ -15,6 +15,7 @@ import pytest
 import daskkern
 from daskkern.cli.main import main
 from daskkern.errors import StoreError
+from daskkern.solvers import EigenPro
 from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint
 from daskkern.training.checkpoints.resumption import Resumption, read_resumption, write_resumption
 from daskkern.training.checkpoints.unfinished import find_fits, look_at
@@ -96,6 +97,18 @@ def test_every_fit_of_a_folder_gets_its_line(folder: Path, capfd: pytest.Capture
     X = np.random.default_rng(1).standard_normal((50, 20))
     resumed, whole = (daskkern.load(name).decision_function(X) for name in ("a.zarr", "whole.zarr"))
     np.testing.assert_array_equal(resumed, whole)
+
+
+def test_an_interrupt_before_the_first_save_leaves_nothing(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EigenPro, "init", press)
+    code, _, err = run(capfd, *FIT, "--solver", "eigenpro", "--workers", 0, "--out", "m.zarr")
+    assert (code, err.splitlines()[-1]) == (130, "daskkern: error: interrupted; nothing was written")
+    assert sorted(path.name for path in folder.iterdir()) == ["d.npz", "d.zarr"]
 
 
 @pytest.mark.cluster
@@ -183,7 +196,9 @@ def test_a_record_of_somebody_else_is_refused(change: dict[str, object], tmp_pat
 
 
 def test_what_is_not_there_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capfd, "resume", tmp_path / "absent")
-    assert (code, "there is no checkpoint at" in out) == (1, True)
+    code, out, err = run(capfd, "resume", tmp_path / "absent")
+    assert (code, out) == (1, "")
+    sentence = f"daskkern: error: there is no checkpoint at {tmp_path}/absent; "
+    assert err == sentence + "give a checkpoint, or the model next to it\n"
     with pytest.raises(StoreError, match="cannot be listed: No such file"):
         find_fits(str(tmp_path / "absent"))

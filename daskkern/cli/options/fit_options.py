@@ -107,7 +107,8 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Give bitwise the same model on any number of workers up to N.",
         ),
         click.option(
-            "--reading", help="Workers read all rows 'each', or 'once' for all.  [default: auto, as measured]"
+            "--reading",
+            help="Who reads rows: 'each' worker all, or one of them 'once' for all.  [default: auto, as measured]",
         ),
         click.option("--max-seconds", type=float, help="Stop after this time, with the model so far."),
         click.option(

@@ -72,7 +72,7 @@ class DaskCommunicator(Communicator):
     @property
     def messages_sent(self) -> int:
         """Number of messages that this rank has sent so far."""
-        return self._transport.messages_sent
+        return self._transport.messages_sent + sum(channel.messages_sent for channel in self._channels)
 
     @property
     def ways(self) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""The end of a worker that is told to go: what it still does for fits is waited for first."""
+"""Graceful shutdown of a worker: the fits that use it commit before it closes."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -17,7 +17,7 @@ _ANSWER_S = 3.0
 
 
 async def let_go(rpc: Callable[[str], Any], address: str) -> None:
-    """Ask the worker at `address` to leave, and return when nothing on it has to be waited for.
+    """Ask the worker at `address` to leave, and return when no fit needs it any more.
 
     A worker without daskkern's plugin, or one that does not answer, is not waited for. How long the others may take is
     a setting of the fits, which the worker knows: :attr:`daskkern.cluster.gang.settings.GangSettings.drain_s`.

@@ -1,4 +1,4 @@
-"""The departure of a worker that is told to go: its ranks commit first, and its supervisors and drivers move.
+"""Graceful shutdown of a worker: its ranks commit first, and its supervisors and drivers move to other workers.
 
 A worker that leaves has Dask's status ``closing_gracefully``: it starts no more tasks. Supervisors see that status,
 have their ranks commit and form the next gang of other workers. The worker goes when nobody needs its tasks any more,
@@ -41,7 +41,7 @@ class Departure:
         self._end: asyncio.Task[None] | None = None
 
     def expect(self, task: str, seconds: float) -> None:
-        """Wait for the end of the task with this key, and until its result is no longer needed here; at most `seconds`.
+        """Stay until the task with this key has ended and its result was fetched, for at most `seconds`.
 
         May be called from any thread.
         """

@@ -147,7 +147,7 @@ class _Exchange:
             self._bring(error)
 
     def _send(self, messages: list[Visit]) -> bool:
-        """Send the batches of this rank's window in time; return False when there is no use for more."""
+        """Send the batches of this rank's window in time; return False once no more are needed."""
         block = self._window()
         for message in messages:
             with self._changed:
@@ -160,7 +160,7 @@ class _Exchange:
         return True
 
     def _receive(self, messages: list[Visit], owner: int) -> bool:
-        """Receive the batches of another rank's window; return False when there is no use for more."""
+        """Receive the batches of another rank's window; return False once no more are needed."""
         for message in messages:
             data = self._channel.receive(owner)
             if self._stop.is_set():

@@ -30,6 +30,8 @@ class FoundFit:
         Whether its model is written and has no epoch left.
     problem : str
         Why its checkpoint cannot be read; "" if it can.
+    exists : bool
+        Whether anything is at the location.
     """
 
     location: str = field(repr=False)
@@ -37,6 +39,7 @@ class FoundFit:
     record: Resumption | None = None
     is_finished: bool = False
     problem: str = ""
+    exists: bool = True
 
 
 def find_fits(place: str) -> tuple[FoundFit, ...]:
@@ -58,7 +61,7 @@ def look_at(location: str) -> FoundFit:
     try:
         group = open_checkpoint(location)
         if group is None:
-            return FoundFit(location, out, problem=f"there is no checkpoint at {public(location)}")
+            return FoundFit(location, out, problem=f"there is no checkpoint at {public(location)}", exists=False)
         record = read_resumption(group, location)
         saved = read_checkpoint(location, None)
     except StoreError as error:

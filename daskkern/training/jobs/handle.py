@@ -117,8 +117,13 @@ class FitHandle:
 
     def timed_events(self) -> tuple[TimedEvent, ...]:
         """Return the events until now, without those of single batches."""
+        return self.events_since(0)[0]
+
+    def events_since(self, number: int) -> tuple[tuple[TimedEvent, ...], int]:
+        """Return the events from this number on, without those of single batches, and the number to continue with."""
         with self._connected() as client:
-            return _timed_events(ask_fits(client, "fit_events", fit=self.fit)["events"])
+            answer = ask_fits(client, "fit_events", fit=self.fit, since=number)
+        return _timed_events(answer["events"]), int(answer["next"])
 
     def cancel(self, *, abort: bool = False) -> bool:
         """Request the end of the fit: after this step, with the model so far and a checkpoint; with `abort` at once.

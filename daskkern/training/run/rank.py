@@ -148,22 +148,7 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
         _announce(task, prepared, rows, comm, context)
     report = RankReporter(context, comm.rank, task.memory, task.threads, xp)
     report()
-    columns = prepared.basis.split(comm.rank, comm.size)
-    points = own_rows(rows, prepared, columns)
-    part = prepared.basis.part(columns, to_device(points, xp))
-    stored = task.features is not None
-    inputs = inputs_of(prepared, settings, task.memory, task.threads, stored, rows, columns, part, points, comm, xp)
-    problem = Problem(
-        part,
-        prepared.targets.moved,
-        settings.ridge,
-        prepared.targets.n_outputs,
-        prepared.plan.n_batches,
-        settings.max_epochs,
-        settings.dtype,
-        settings.solver.rank_setup(inputs),
-        _averaged_from(settings, saved),
-    )
+    problem, points = _problem(task, prepared, rows, saved, comm, xp)
     context.emit(
         StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm))
     )
@@ -211,8 +196,32 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     points = points if ended.points is None else ended.points
     coef = to_host(ended.coef)
     return FitRankResult(
-        columns.ids, points, coef, ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch, note
+        problem.part.columns.ids, points, coef, ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch, note
     )
+
+
+def _problem(
+    task: RankTask, prepared: Prepared, rows: Rows, saved: Commit | None, comm: TimedCommunicator, xp: ModuleType
+) -> tuple[AnyProblem, HostArray]:
+    """Return what the solver of this rank works on, and the points of its columns in host memory. A collective."""
+    settings = task.job.settings
+    columns = prepared.basis.split(comm.rank, comm.size)
+    points = own_rows(rows, prepared, columns)
+    part = prepared.basis.part(columns, to_device(points, xp))
+    stored = task.features is not None
+    inputs = inputs_of(prepared, settings, task.memory, task.threads, stored, rows, columns, part, points, comm, xp)
+    problem = Problem(
+        part,
+        prepared.targets.moved,
+        settings.ridge,
+        prepared.targets.n_outputs,
+        prepared.plan.n_batches,
+        settings.max_epochs,
+        settings.dtype,
+        settings.solver.rank_setup(inputs),
+        _averaged_from(settings, saved),
+    )
+    return problem, points
 
 
 def _averaged_from(settings: FitSettings, saved: Commit | None) -> int | None:

@@ -127,7 +127,9 @@ def steps(
         saved = solver.snapshot(problem, state)
         assert saved is not None
         if broken:
-            state = solver.restore(problem, saved.gather(comm))
+            whole = saved.gather_to(comm, range(comm.size))
+            assert whole is not None
+            state = solver.restore(problem, whole)
     return state
 
 

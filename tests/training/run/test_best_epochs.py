@@ -60,7 +60,8 @@ def _spoiled(solver: Solver[Any]) -> Solver[Any]:
             found = self.snapshot(problem, state)
             if not batch.last or found is None:
                 return state, loss
-            whole = found.gather(comm)
+            whole = found.gather_to(comm, range(comm.size))
+            assert whole is not None
             named = (whole.numbers.get(name) for name in ("batches", "step", "steps"))
             steps = next((n for n in named if n is not None), whole.numbers.get("t", 0) / BATCH)
             if steps < SPOILED_AFTER * problem.batches_per_epoch:
