@@ -84,6 +84,7 @@ def test_the_busiest_rank_sends_what_the_cost_says(size: int, way: Way) -> None:
     sent = max(transport.messages for transport in transports)
     assert sent <= cost.messages <= 2 * sent + 2
     assert sum(transport.messages for transport in transports) == cost.all_messages
+    assert sum(transport.bytes_sent for transport in transports) == cost.all_bytes
     n_bytes = max(transport.bytes_sent for transport in transports)
     assert n_bytes == pytest.approx(cost.n_bytes, rel=0.3)
 
@@ -187,4 +188,6 @@ def test_the_choice_depends_on_ranks_hosts_cores_and_bytes_alone() -> None:
         "halving",
     ]
     assert [way_of_sum(3, 1_000_000, hosts, 3) for hosts in (1, 2)] == ["star", "segments"]
-    assert [way_of_sum(8, small, 1, cores) for cores in (2, 8)] == ["star", "doubling"]
+    for nbytes, alone in ((small, "doubling"), (1_000_000, "doubling"), (large, "halving")):
+        # Ranks that share cores copy through them all: the fewest messages win.
+        assert [way_of_sum(8, nbytes, 1, cores) for cores in (2, 8)] == ["star", alone]

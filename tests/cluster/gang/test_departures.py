@@ -1,4 +1,4 @@
-"""Workers that are told to go: the gang commits first, and goes on without them with the very next step."""
+"""Graceful shutdown of workers: the gang commits first, and goes on without them with the very next step."""
 
 import os
 import signal
