@@ -17,6 +17,7 @@ ELSEWHERE = {
 }
 LONGER = (
     "bigger_than_memory",
+    "learned_features",
     "stages",
     "kernel_precision",
     "main_job",
