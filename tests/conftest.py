@@ -1,12 +1,14 @@
 """Fixtures that many tests share: small clusters, started once a session."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from distributed import Client
 from hypothesis import settings
 
 from tests.support.cluster import fork_workers, local_cluster, wait_until
+from tests.support.distribution import Dealing
 from tests.support.object_server import ObjectServer, object_server
 from tests.support.processes import described, end, let_interrupts_through, mark_run, marked_processes, share_cores
 from tests.support.repetitions import mark_repetitions
@@ -46,6 +48,12 @@ def fresh_run(request: pytest.FixtureRequest) -> int:
 
 def _slow(config: pytest.Config) -> bool:
     return str(config.getoption("markexpr")).strip() == "slow"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Dealing | None:
+    """Deal long tests one by one, which go last: they keep all processes busy to the end."""
+    return Dealing(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)

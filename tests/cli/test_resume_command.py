@@ -112,10 +112,11 @@ def test_an_interrupt_before_the_first_save_leaves_nothing(
 
 
 @pytest.mark.cluster
+@pytest.mark.repeated
 def test_detached_fits_come_back_after_the_scheduler_has_died(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with local_cluster(2) as client:
         where = ["--scheduler", client.scheduler.address]
-        words = [*FIT, "--epochs", "60", "--out", str(folder / "m.zarr"), "--name", "night", *where, "--detach"]
+        words = [*FIT, "--epochs", "40", "--out", str(folder / "m.zarr"), "--name", "night", *where, "--detach"]
         assert run(capfd, *words)[0] == 0
         wait_until(lambda: list_fits(client)[0].epoch >= 2, what="the second epoch")
         shut = client.cluster.scheduler.address

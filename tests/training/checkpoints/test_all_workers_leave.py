@@ -22,7 +22,7 @@ from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import local_cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.repeated, pytest.mark.timeout(120)]
 
 QUICK = GangSettings(silence_s=10.0, rejoin_s=2.0, idle_s=3.0)
 SETTINGS = FitSettings(

@@ -28,7 +28,7 @@ from tests.support.left_over import assert_nothing_left
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
-N, D = 6000, 500
+N, D = 4000, 500
 NO_CACHE = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
 
 
@@ -44,7 +44,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture(params=[2, 3])
+@pytest.fixture(params=[pytest.param(2, marks=pytest.mark.repeated), 3])
 def client(request: pytest.FixtureRequest) -> Client:
     found: Client = request.getfixturevalue(f"client{request.param}")
     return found

@@ -30,7 +30,7 @@ from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit, Runs, toy_settings
 from tests.support.threads import run_threads
 
-N, D = 240, 5
+N, D = 160, 5
 
 
 def _store(place: Path, kind: str) -> str:
@@ -71,7 +71,7 @@ def _fit(
     **changes: object,
 ) -> Fit:
     settings = toy_settings(basis or Landmarks(40), solver or EigenPro(), loss or Logistic(), "float32")
-    made = Fit.of(StoreSource.at(store), replace(settings, batch_size=8, **changes))  # type: ignore[arg-type]
+    made = Fit.of(StoreSource.at(store), replace(settings, batch_size=8, max_epochs=2, **changes))  # type: ignore[arg-type]
     assert isinstance(made.prepared.plan, BatchPlan)
     plan = replace(made.prepared.plan, reshuffle=reshuffle, piece_rows=0, window_rows=40)
     assert plan.n_windows > 3
