@@ -6,7 +6,7 @@ APART = (
     "tests/benchmarks/test_tiny_runs.py",
     "tests/training/planning/test_memory_measured.py",
 )
-"""Files whose tests share nothing: each goes to the next process that is free, so that none ends long before another."""
+"""Files whose tests share nothing: each test goes to the next process that is free, so that all end together."""
 
 
 def unit_of(nodeid: str) -> str:
