@@ -46,6 +46,8 @@ def compare_local(
     n_rows: int,
     draw: Callable[[], tuple[DenseSample, DrawnSample]],
     leaf_rows: int = LEAF_ROWS,
+    *,
+    growth: float = 1.0,
 ) -> tuple[FitCandidate, str] | None:
     """Return the model in leaves that is better than the best one of the whole space, and why; None where none is.
 
@@ -68,12 +70,15 @@ def compare_local(
     draw : callable
         Returns the rows to compare on.
     leaf_rows : int
+    growth : float
+        How many times as long as the last fits one to the rows outside leaves probably takes.
     """
     dense, drawn = draw()
     found: list[FitOutcome] = []
     for fold, words in ((dense.quarter, "a quarter of the rows"), (dense.spread, "rows outside leaves")):
         whole = replace(best, name=f"{best.name}, {words}")
-        found += [outcome for _, outcome in log.run("fit", try_fit, [whole], drawn, [fold], 1)]
+        found += [outcome for _, outcome in log.run("fit", try_fit, [whole], drawn, [fold], 1, growth=growth)]
+        growth = 1.0  # from now on it is known
     if len(found) < 2:
         return None
     ratio = _extrapolated(found[0].held, found[1].held, len(dense.spread.fitted), n_rows)

@@ -35,7 +35,7 @@ LEAST_ROWS = 50
 _FITTED, _MOST_FITTED = 6000, 24_000  # sampled rows that fits are compared on; more where there is plenty of time
 _PLENTY = 4.0  # times what the fits are expected to take, which is known for fewer rows only
 _OUTSIDE = 6000  # of other leaves than those of the comparison
-_MOST_FITS = 4
+_MOST_FITS, _LOCAL_FITS = 4, 3.0
 _PASSES = 5.0  # over kernel values that a fit computes once and keeps, where they fit into memory
 _INSTANT = 1e-9
 
@@ -104,6 +104,8 @@ class _Search:
     log: TrialLog
     entry_seconds: float = 0.0
     """Of a kernel value, measured."""
+    setup_seconds: float = 0.0
+    """Of a fit to few rows, measured; 0 before that."""
 
     @property
     def default(self) -> FitCandidate:
@@ -121,13 +123,14 @@ class _Search:
         n, budget = self.source.info.n_rows, self.log.budget
         if not self._measured(drawn):
             return self._defaults("the default fit failed on sampled rows")
+        setup = self.log.pace["fit"]
         if not budget.allows(0.0):
             return self._defaults("the time is too short for a search")
         reserved = _MOST_FITS * self._fit_seconds(min(n, _OUTSIDE))
         ranked, drawn = screened(self.log, drawn, n, self._drawn, reserved)
         if not ranked:
             return self._defaults("the time was too short to compare kernels")
-        return self._compared(ranked, drawn)
+        return replace(self, setup_seconds=setup)._compared(ranked, drawn)
 
     def _drawn(self, m: int) -> DrawnSample:
         """Return a sample of m rows, with the scalings that candidates may have."""
@@ -151,9 +154,16 @@ class _Search:
 
         That is the time of the first fit, which is that of the set-up, and the time of the kernel values.
         """
+        setup = self.setup_seconds or self.log.pace["fit"]
         if not self.source.info.n_rows > FIRST:
-            return self.log.pace["fit"]
-        return self.log.pace["fit"] + _PASSES * n * min(n, MOST_CENTRES) * self.entry_seconds
+            return setup
+        return setup + _PASSES * n * min(n, MOST_CENTRES) * self.entry_seconds
+
+    @property
+    def _local_seconds(self) -> float:
+        """What the comparison with models in leaves probably takes: fits to rows outside them, and the leaves."""
+        n = self.source.info.n_rows
+        return _LOCAL_FITS * self._fit_seconds(min(n, _OUTSIDE)) if n >= LOCAL_FROM else 0.0
 
     def _compared(self, ranked: Ranked, drawn: DrawnSample) -> SearchResult:
         """Return the best of the fits with the kernels that are left, and of the defaults."""
@@ -165,13 +175,13 @@ class _Search:
         exact, others = fits_with(kernels, self.settings, n, len(folds[0].fitted), self.scoring)
         growth = n_folds * self._fit_seconds(len(folds[0].fitted)) / max(self.log.pace["fit"], _INSTANT)
         fits = [self.default, *(exact or others)]
-        done = self.log.run("fit", try_fit, fits, larger, folds, n_folds, growth=growth)
+        done = self.log.run("fit", try_fit, fits, larger, folds, n_folds, growth=growth, reserved=self._local_seconds)
         usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
         if usual is None or len(done) < 2:
             return self._defaults("the time was too short to compare fits")
         solved = any(outcome.held.is_better(usual.held) for _, outcome in done)
         if exact and (not solved or self.scoring == "absolute_error"):
-            done += self.log.run("fit", try_fit, others, larger, folds, n_folds)
+            done += self.log.run("fit", try_fit, others, larger, folds, n_folds, reserved=self._local_seconds)
         chosen, reason = self._best(usual, [pair for pair in done if pair[0].name != DEFAULT])
         found = self._local(chosen, kernels, larger.sample, min(m, _OUTSIDE)) if n >= LOCAL_FROM else None
         return self._result(chosen, reason) if found is None else self._result(*found)
@@ -184,7 +194,7 @@ class _Search:
         m: int,
     ) -> tuple[FitCandidate, str] | None:
         """Return the model in leaves that is better than the best one of the whole space, and why, or None."""
-        if not self.log.budget.allows(2 * self.log.pace["fit"]):
+        if not self.log.budget.allows(self._local_seconds):
             return None
         one, _, kernel = kernels[0]
         arguments = (self.settings, sample, one.scale, kernel, LEAF_ROWS, m)
@@ -195,7 +205,8 @@ class _Search:
 
         plain = [one.resolved(sample.scaled(one.scale)) for one, _, _ in kernels]
         known = [(one, kernel, other) for (one, _, kernel), other in zip(kernels, plain, strict=True)]
-        return compare_local(self.log, best, known, self.settings, self.source.info.n_rows, draw)
+        growth = self._fit_seconds(m) / max(self.log.pace["fit"], _INSTANT)
+        return compare_local(self.log, best, known, self.settings, self.source.info.n_rows, draw, growth=growth)
 
     def _size(self, n: int) -> tuple[int, int]:
         """Return how many rows fits are compared on, and in how many folds: fewer where time is short."""
@@ -209,7 +220,7 @@ class _Search:
 
     def _allows_fits(self, times: float, n_folds: int, m: int) -> bool:
         """Return whether fits to m rows may take `times` as long as they are expected to."""
-        return self.log.budget.allows(times * _MOST_FITS * n_folds * self._fit_seconds(m))
+        return self.log.budget.allows(times * _MOST_FITS * n_folds * self._fit_seconds(m) + self._local_seconds)
 
     def _best(self, usual: FitOutcome, others: list[tuple[FitCandidate, FitOutcome]]) -> tuple[FitCandidate, str]:
         """Return the best fit that is better than the defaults, or these, and why."""

@@ -64,20 +64,22 @@ class TrialLog:
         n_folds: int,
         *,
         growth: float = 1.0,
+        reserved: float = 0.0,
         together: bool = False,
         verdict: str = "",
     ) -> list[tuple[_Item, _Result]]:
         """Return the candidates whose trials ended well with their outcomes, in the order of the candidates.
 
-        Trials that would probably take longer than what is left are not begun. Before the first of them has ended, one
-        is expected to take `growth` times as long as the last ones of its method.
+        Trials that would probably take longer than what is left are not begun, nor those that would take the `reserved`
+        seconds of later ones. Before the first of them has ended, one is expected to take `growth` times as long as the
+        last ones of its method.
         """
         slowest, last = growth * self.pace.get(method, 0.0), self.budget.spent
-        if not self.budget.allows(slowest) and self.rows:
+        if not self.budget.allows(slowest + reserved) and self.rows:
             return []
 
         def allowed() -> bool:
-            return self.budget.allows(slowest)
+            return self.budget.allows(slowest + reserved)
 
         found: dict[int, _Result] = {}
         rows: dict[int, TrialRow] = {}

@@ -37,6 +37,25 @@ def test_no_trial_begins_that_does_not_fit_into_the_time(seconds: float) -> None
 
 
 @pytest.mark.repeated
+def test_fits_of_the_whole_space_leave_time_for_leaves() -> None:
+    """Where rows are many, models in leaves may gain most, and they are compared last."""
+    clock, source = FakeClock(), class_source(12_500)
+    n_fits = 0
+
+    def seconds(name: str) -> float:
+        nonlocal n_fits
+        n_fits += name == DEFAULT
+        if "leaves" in name or "quarter" in name:
+            return 2.0
+        return 0.2 if name != DEFAULT and " fit" not in name and n_fits < 3 else 25.0 if n_fits > 2 else 2.0
+
+    runner = TimedRunner(clock, seconds)
+    found = search(source, usual(source, max_epochs=1), budget=Budget(None, clock), runner=runner)
+    assert [row.method for row in found.trials].count("leaves") > 0
+    assert clock.now <= 120
+
+
+@pytest.mark.repeated
 def test_more_time_tries_more() -> None:
     runs = [len(_search(seconds, lambda name: 1.0)[1].ran) for seconds in (4.0, 20.0, 1000.0)]
     assert runs[0] < runs[1] < runs[2]
