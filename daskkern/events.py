@@ -4,8 +4,7 @@ Solvers and trainers emit events; progress bars, histories and dashboards listen
 record of numbers, strings and tuples of numbers, so that it crosses a Dask comm as a plain message without pickling.
 """
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -155,6 +154,13 @@ class WorkersLeft:
 
 
 @dataclass(frozen=True)
+class FitPreempted:
+    """The fit has committed, handed all its workers over, and waits for others; `reason` says in a clause to whom."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class StopRequested:
     """The fit was asked to end early, and has not done so yet; `reason` says in one line by whom and what follows."""
 
@@ -217,6 +223,7 @@ Event: TypeAlias = (
     | WorkersLost
     | WorkersJoined
     | WorkersLeft
+    | FitPreempted
     | StopRequested
     | SpectrumFound
     | RankReported
@@ -270,29 +277,6 @@ def _typed(value: Any, wanted: Any) -> Any:
     if wanted is None:
         return value  # of a field that is not known, as the constructor will say
     raise TypeError(f"{type(value).__name__} where {getattr(wanted, '__name__', wanted)} belongs")
-
-
-def all_of(listeners: Sequence[Listener]) -> Listener:
-    """Return a listener that tells all `listeners`, in their order."""
-    if len(listeners) == 1:
-        return listeners[0]
-
-    def tell(event: Event) -> None:
-        for listener in listeners:
-            listener(event)
-
-    return tell
-
-
-def one_at_a_time(listener: Listener) -> Listener:
-    """Return a listener that several threads may call: `listener` hears of one event after the other."""
-    lock = threading.Lock()
-
-    def tell(event: Event) -> None:
-        with lock:
-            listener(event)
-
-    return tell
 
 
 def silent(event: Event) -> None:

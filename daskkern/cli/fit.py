@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -13,8 +14,8 @@ from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.fit_options import FitRequest, fit_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.gang.gang import GangSettings
-from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.lease import concluded
+from daskkern.cluster.scheduler.metadata import FitMetadata, login
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
@@ -67,6 +68,15 @@ from daskkern.training.run.settings import FitSettings
 @click.option("--detach", is_flag=True, help="Submit the fit to --scheduler and exit; it continues there.")
 @click.option("--name", help="Name of the fit on the dashboard.  [default: the solver]")
 @click.option("--ranks", type=int, metavar="N", help="Use N of the workers.  [default: all]")
+@click.option(
+    "--priority",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Fits with a higher N get workers first; running fits with a lower one commit and hand theirs over.  "
+    "[default: 0]",
+)
+@click.option("--user", metavar="NAME", help="The user whose quota counts.  [default: the login name]")
 @click.option("--share", is_flag=True, help="Share workers with other fits that allow it; each keeps to its --memory.")
 @log_options
 @click.option("--report", metavar="FILE", help="Write Dask's performance report on the cluster's work to an HTML file.")
@@ -83,6 +93,8 @@ def fit_command(
     detach: bool,
     name: str | None,
     ranks: int | None,
+    priority: int,
+    user: str | None,
     share: bool,
     log: LogRequest,
     report: str | None,
@@ -123,16 +135,18 @@ def fit_command(
             ranks=ranks,
             share=share,
             detached=detach,
+            priority=priority,
+            user=login() if user is None else user,
         )
     policy = CheckpointPolicy(
         checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite, record=record
     )
     job = FitJob(source, settings, watched, policy)
-    gang = _gang(job.settings, where, ranks, share)
+    gang = replace(_gang(job.settings, where, ranks, share), priority=priority, user=user)
     if detach:
         _detach(job, out, gang, name, where)
         return
-    metadata = job.metadata(name, whole_out)
+    metadata = job.metadata(name, whole_out).submitted_with(priority, user)
     with (
         where.client(partial(device_pool, job.source, job.settings)) as client,
         dask_report(client, report),

@@ -12,13 +12,13 @@ import click
 from daskkern.cli.console import listing, say
 from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.watching import LogRequest, listening, log_options
-from daskkern.cluster.scheduler.fits import FitStatus
+from daskkern.cluster.scheduler.fits import PREEMPTED, FitStatus
 from daskkern.errors import ClusterError
 from daskkern.monitor.formatting import number, ran, seconds
 from daskkern.monitor.shares import in_words
 from daskkern.training.jobs.handle import FitHandle, attach, find_fit, list_fits
 
-_COLUMNS = ("fit", "name", "state", "progress", "loss", "rows/s", "running for", "owner", "waits for")
+_COLUMNS = ("fit", "name", "state", "priority", "progress", "loss", "rows/s", "running for", "owner", "waits for")
 
 
 @click.command("status")
@@ -89,20 +89,32 @@ def _row(status: FitStatus) -> tuple[str, ...]:
         status.metadata.fit,
         status.metadata.name,
         status.state,
+        str(status.metadata.priority),
         _progress(status),
         _known(number(status.loss)),
         f"{status.rows_per_second:,.0f}" if status.rows_per_second else "",
         _took(status),
-        status.metadata.owner,
-        ", ".join(status.ahead),
+        _submitter(status),
+        _waits_for(status),
     )
+
+
+def _submitter(status: FitStatus) -> str:
+    """Return who submitted a fit, and the user whose quota counts where that is another."""
+    owner, user = status.metadata.owner, status.metadata.user
+    return f"{owner} for {user}" if user and user != owner.partition("@")[0] else owner
+
+
+def _waits_for(status: FitStatus) -> str:
+    return status.quota.removeprefix("waiting for ") or ", ".join(status.ahead)
 
 
 def _show(status: FitStatus) -> None:
     metadata = status.metadata
     lines = {
-        "fit": f"{metadata.fit} ({metadata.name}), submitted by {metadata.owner} at {clock(status.submitted)}",
-        "state": status.state,
+        "fit": f"{metadata.fit} ({metadata.name}), submitted by {_submitter(status)} at {clock(status.submitted)}",
+        "state": _state(status),
+        "priority": str(metadata.priority) if metadata.priority else "",
         "rows from": metadata.source,
         "model": metadata.out,
         "progress": _progress(status),
@@ -114,13 +126,20 @@ def _show(status: FitStatus) -> None:
         "time left": _known(seconds(status.seconds_left)) if status.state == "running" else "",
         "last epoch": in_words(status.time_shares),
         "workers": ", ".join(status.workers),
-        "waits for": ", ".join(status.ahead),
+        "waits for": _waits_for(status),
         "lost workers": str(status.lost) if status.lost else "",
+        "preempted": f"{status.preempted} time{'s' * (status.preempted != 1)}" if status.preempted else "",
         "error": status.error,
     }
     for name, text in lines.items():
         if text:
             say(f"{name:<13}{text}")
+
+
+def _state(status: FitStatus) -> str:
+    if status.state == PREEMPTED:
+        return "preempted: it has committed, and goes on by itself when workers are free"
+    return status.state
 
 
 def _progress(status: FitStatus) -> str:

@@ -99,6 +99,10 @@ def _words(fit: FoundFit, record: Resumption, where: ClusterRequest) -> Iterator
             yield f"--{option}={value}"
     if record.share:
         yield "--share"
+    if record.priority:
+        yield f"--priority={record.priority}"
+    if record.user:
+        yield f"--user={record.user}"
     for key, setting in record.options.items():
         yield f"--set={key}={json.dumps(setting)}"
     if where.named:

@@ -15,8 +15,9 @@ from daskkern.backend.current import current
 from daskkern.cli.console import aside, say
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import ClusterError, SpecError
-from daskkern.events import Listener, all_of
+from daskkern.events import Listener
 from daskkern.monitor.json_lines import check_log, json_lines
+from daskkern.monitor.listeners import all_of
 from daskkern.monitor.progress import progress
 
 

@@ -16,10 +16,11 @@ from daskkern.errors import SpecError
 from daskkern.estimators.frames import named
 from daskkern.estimators.model_estimator import ModelEstimator
 from daskkern.estimators.parameters import active_client, as_kernel, as_seed
-from daskkern.events import Listener, all_of, silent
+from daskkern.events import Listener, silent
 from daskkern.feature_learning import parse_feature_learning
 from daskkern.losses import parse_loss
 from daskkern.models import KernelModel
+from daskkern.monitor.listeners import all_of
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy

@@ -6,6 +6,7 @@ from daskkern.events import (
     EpochTimed,
     Event,
     FitFinished,
+    FitPreempted,
     FitQueued,
     FitResumed,
     FitStarted,
@@ -49,6 +50,8 @@ def line_of(event: Event, max_epochs: int) -> str | None:
             return f"  more workers have joined: continuing with {event.size} ranks"
         case WorkersLeft():
             return f"  {event.reason}; committed, and continuing with {event.size} rank{_s(event.size)}"
+        case FitPreempted():
+            return f"  preempted: {event.reason}; committed, and going on by itself when workers are free"
         case FitFinished():
             note = f"; {event.note}" if event.note else ""
             return f"ended ({event.reason}) after {event.epochs} epoch{_s(event.epochs)}, {event.seconds:.1f} s{note}"

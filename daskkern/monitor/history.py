@@ -12,6 +12,7 @@ from daskkern.errors import SpecError
 from daskkern.events import (
     Event,
     FitFinished,
+    FitPreempted,
     FitStarted,
     RankReported,
     SpectrumFound,
@@ -257,6 +258,8 @@ def _without_places(event: Event) -> Event:
             return replace(event, reason=f"the gang broke up{f' (rank {ranks})' if ranks else ''}")
         case WorkersLeft():
             return replace(event, reason="workers left")
+        case FitPreempted():
+            return replace(event, reason="another fit came first")
         case RankReported():
             return replace(event, worker=_LEFT_OUT)
         case StageFinished(stage="checkpoint"):

@@ -24,6 +24,7 @@ _STATES = (
     "preparing",
     "running",
     "recovering",
+    "preempted",
     "finished",
     "interrupted",
     "cancelled",

@@ -16,6 +16,7 @@ from daskkern.events import (
     EpochFinished,
     Event,
     FitFinished,
+    FitPreempted,
     FitQueued,
     FitResumed,
     FitStarted,
@@ -85,6 +86,9 @@ class _Line:
             case WorkersLost():
                 self._memory.clear()
                 self._bar.update(self._task, description="recovering", state="re-forming the gang")
+            case FitPreempted():
+                self._memory.clear()
+                self._bar.update(self._task, description="preempted", state="waiting for workers")
             case FitResumed():
                 self._begun = None
             case EpochFinished():

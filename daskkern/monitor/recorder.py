@@ -10,6 +10,7 @@ from daskkern.events import (
     EpochTimed,
     Event,
     FitFinished,
+    FitPreempted,
     FitResumed,
     FitStarted,
     Listener,
@@ -92,7 +93,7 @@ class Recorder:
                     self._ranks[event.rank] = event
             case CheckpointWritten():
                 self._checkpoints.append(event.seconds)
-            case WorkersLost() | WorkersJoined() | WorkersLeft() | FitResumed():
+            case WorkersLost() | WorkersJoined() | WorkersLeft() | FitPreempted() | FitResumed():
                 if isinstance(event, FitResumed):
                     self._forget_ranks(event.size)
                 self._incidents.append((self._clock(), event))

@@ -17,6 +17,7 @@ from daskkern.events import (
     EpochTimed,
     Event,
     FitFinished,
+    FitPreempted,
     FitResumed,
     FitStarted,
     OptimalityMeasured,
@@ -91,7 +92,7 @@ class RunLogger(ABC):
                 self._log({"seconds": event.seconds})
                 self._runs = False
                 self.end(event.reason)
-            case WorkersJoined() | WorkersLeft():
+            case WorkersJoined() | WorkersLeft() | FitPreempted():
                 self._gang_is_new = True
             case FitResumed():
                 self._gang_is_new = False

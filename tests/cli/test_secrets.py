@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daskkern.cli.main import main
-from daskkern.cluster.scheduler.fits import FitMetadata
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.data.ingest import ingest
 from daskkern.data.remote.stores import RemoteStore, open_zarr, public
 from daskkern.errors import ClusterError, DaskkernError, StoreError, without_secrets

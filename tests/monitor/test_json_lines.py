@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from daskkern.errors import StoreError
-from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, SpectrumFound, all_of
+from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, SpectrumFound
 from daskkern.monitor.json_lines import JsonLines, json_lines
+from daskkern.monitor.listeners import all_of
 
 
 def _lines(text: str) -> list[dict[str, object]]:

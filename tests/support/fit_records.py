@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from daskkern.cluster.scheduler.fits import FitMetadata, FitRecord
+from daskkern.cluster.scheduler.fits import FitRecord
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.events import (
     BatchFinished,
     EpochFinished,

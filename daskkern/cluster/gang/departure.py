@@ -94,3 +94,9 @@ class Departure:
 def is_leaving(worker: Worker) -> bool:
     """Return whether `worker` was told to go, or is closing."""
     return worker.status.name in (LEAVING, Status.closing.name, Status.closed.name)
+
+
+def is_unwanted(worker: Worker, task: str) -> bool:
+    """Return whether the future of the supervisor's `task` was released, so that no client waits for it any more."""
+    found = worker.state.tasks.get(task)
+    return found is None or found.state not in ("executing", "long-running")

@@ -19,8 +19,8 @@ from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.gang.supervisor import PerRank, Reform, payloads_for
 from daskkern.cluster.gang.worker_plugin import install
 from daskkern.cluster.scheduler.event_topics import TOPIC
-from daskkern.cluster.scheduler.fits import new_metadata
 from daskkern.cluster.scheduler.lease import Lease, admitted
+from daskkern.cluster.scheduler.metadata import new_metadata
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Listener, silent
 
@@ -38,6 +38,7 @@ def run_gang(
     reform: Reform | None = None,
     lease: Lease | None = None,
     until: ExitStack | None = None,
+    commits: bool = True,
 ) -> list[Any]:
     """Run ``rank_main(communicator, payload, context)`` on each worker and return the results by rank.
 
@@ -62,6 +63,8 @@ def run_gang(
         The workers assigned to the fit; None requests them, and waits for its turn.
     until
         Ends the gang's hold on `lease` when it closes, for a caller that runs another gang on it; None ends it here.
+    commits
+        Whether the ranks make commits that outlive them, on request. Without, the fit cannot be preempted.
 
     Raises
     ------
@@ -77,7 +80,7 @@ def run_gang(
         except ClusterError as error:
             raise SpecError(str(error)) from None
         install(client)
-        order = _order(lease, name, settings, payload)
+        order = _order(lease, name, settings, payload, commits)
         gang_client = GangClient(client, order, settings, listener)
         try:
             gang_client.begin(rank_main, payload, reform)
@@ -106,8 +109,13 @@ def _workers(
         yield lease
 
 
-def _order(lease: Lease, name: str, settings: GangSettings, payload: Any) -> GangOrder:
+def _order(lease: Lease, name: str, settings: GangSettings, payload: Any, commits: bool) -> GangOrder:
     fixed = isinstance(payload, PerRank)
+    obstacle = ""
+    if fixed or settings.retries == 0 or settings.drain_s == 0:
+        obstacle = "its ranks cannot be formed again"
+    elif not commits:
+        obstacle = "it has no checkpoint, and too little memory to keep a commit"
     return GangOrder(
         lease.metadata.fit,
         name,
@@ -124,4 +132,5 @@ def _order(lease: Lease, name: str, settings: GangSettings, payload: Any) -> Gan
         settings.elastic and not fixed,
         0.0 if fixed or settings.retries == 0 else settings.drain_s,
         uuid.uuid4().hex[:6],
+        obstacle,
     )

@@ -22,7 +22,7 @@ from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import STARTED, event_of
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, FitCancelledError
-from daskkern.events import INTERRUPTED, BatchFinished, FitResumed, Listener, StopRequested, WorkersLeft
+from daskkern.events import INTERRUPTED, BatchFinished, FitPreempted, FitResumed, Listener, StopRequested, WorkersLeft
 
 _ENDED = "supervisor"  # key of the message that a supervisor's task has ended
 _TICK_S = 0.1
@@ -54,8 +54,8 @@ class GangClient:
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
         self._interrupted = False
-        self._deserted = False
-        """Whether all workers of the gang have left as planned, and the ranks have committed."""
+        self._deserted = self._preempted = False
+        """Whether all workers of the gang have left as planned, or were handed over, and the ranks have committed."""
 
     def begin(self, rank_main: RankMain, payload: Any, reform: Reform | None) -> None:
         """Subscribe to the fit's events and submit its supervisor."""
@@ -69,7 +69,8 @@ class GangClient:
         rank_main, payload, reform = self._work
         self._home = None
         key = self._order.key("supervisor", self._supervisors)
-        if not ask_fits(self._client, "supervised", fit=self._order.fit, task=key, asker=self._client.id):
+        may = {"obstacle": self._order.obstacle, "shrinks": self._order.elastic}
+        if not ask_fits(self._client, "supervised", fit=self._order.fit, task=key, asker=self._client.id, **may):
             raise ClusterError(
                 f"fit '{self._order.name}' has lost its place: the scheduler had not heard of this process for a "
                 "minute; fit again"
@@ -122,6 +123,7 @@ class GangClient:
     def _pass_on(self, message: Mapping[str, Any]) -> None:
         if STARTED in message:
             self._start_deadline, self._home = None, str(message[STARTED])
+            self._preempted = False
         else:
             try:
                 event = event_of(message)
@@ -131,6 +133,8 @@ class GangClient:
                 self._farthest = max(self._farthest, (event.epoch, event.batch))
             elif isinstance(event, WorkersLeft | FitResumed):
                 self._deserted = event.size == 0
+            elif isinstance(event, FitPreempted):
+                self._preempted = True
             self._listener(event)
 
     def _look(self) -> None:
@@ -180,8 +184,13 @@ class GangClient:
             self._listener(StopRequested(_REQUESTS[request]))
 
     def _look_for_workers(self, any_left: bool) -> None:
-        if self._interrupted and (self._deserted or not any_left):  # it ends with what has been committed
+        if self._interrupted and (self._deserted or self._preempted or not any_left):  # what was committed remains
             raise KeyboardInterrupt
+        if self._stop_deadline is not None and self._preempted:
+            raise FitCancelledError(
+                f"fit '{self._order.name}' was cancelled while it was preempted, and has no model; if it has a "
+                "checkpoint, --resume continues from there"
+            )
         if any_left:
             self._alone_since = None
             return

@@ -13,6 +13,7 @@ from typing import Any
 from distributed import Client, Future, Worker
 
 from daskkern.cluster.gang.calls import Answers, call_workers
+from daskkern.cluster.gang.departure import is_unwanted
 from daskkern.cluster.gang.growth import GrowthPolicy
 from daskkern.cluster.gang.members import Members
 from daskkern.cluster.gang.rank import RankFailure, RankMain, RankOrder, RankResult, run_rank
@@ -58,6 +59,8 @@ class GangOrder:
     drain_s: float
     attempt: str
     """Distinguishes the tasks of this gang from those that another process formed for the same fit."""
+    obstacle: str = ""
+    """Why the fit cannot be preempted, in a few words; "" if it can."""
 
     def key(self, role: str, number: int, generation: int = 0) -> str:
         """Return a task key that the dashboard groups as ``daskkern_<name>-<role>``."""
@@ -70,8 +73,9 @@ class Outcome:
     """How a generation ended: with the ranks' values in rank order, or with an error.
 
     `broken` means that the error lies in the cluster, so that another gang may succeed; `left_out` are the workers that
-    must not belong to it; `regroups` means that the ranks committed and returned, because workers have joined or
-    those of `leaving` are about to leave; `superseded` that another supervisor has begun a later generation.
+    must not belong to it; `regroups` means that the ranks committed and returned, because workers have joined, those of
+    `leaving` are about to leave, or some are to be handed over to the fit `preempted_for`; `superseded` that another
+    supervisor has begun a later generation.
     """
 
     values: tuple[Any, ...] = ()
@@ -80,6 +84,7 @@ class Outcome:
     left_out: tuple[str, ...] = ()
     regroups: bool = False
     leaving: frozenset[str] = frozenset()
+    preempted_for: str = ""
     superseded: bool = False
 
 
@@ -164,7 +169,8 @@ class Generation:
             return self._give_up(error, broken=broken)
         values = tuple(self.values[rank] for rank in range(len(self.futures)))
         regroups = any(isinstance(value, Regroup) for value in values)
-        return Outcome(values, regroups=regroups, leaving=self._regrouping.leaving)
+        why = self._regrouping
+        return Outcome(values, regroups=regroups, leaving=why.leaving, preempted_for=why.preempted_for)
 
     def end(self) -> None:
         """Release the ranks and their mailboxes. A rank that still runs is aborted by the release of its task."""
@@ -173,8 +179,7 @@ class Generation:
 
     def unwanted(self) -> bool:
         """Return whether the future of this supervisor was released, so that no client waits for it any more."""
-        task = self.worker.state.tasks.get(self._task)
-        return task is None or task.state not in ("executing", "long-running")
+        return is_unwanted(self.worker, self._task)
 
     def _collect(self, timeout_s: float) -> None:
         """Record the outcome of a rank that finishes within `timeout_s`, if any."""

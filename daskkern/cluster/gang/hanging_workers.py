@@ -14,6 +14,7 @@ from daskkern.cluster.connect.preflight import check_client, choose_workers
 from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.gang.worker_plugin import install
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
+from daskkern.cluster.scheduler.metadata import login
 from daskkern.errors import ClusterError
 from daskkern.events import Listener, StageFinished, silent
 
@@ -53,7 +54,8 @@ def _requested(client: Client, settings: GangSettings) -> bool:
         return False
     try:
         install_fits(client)
-        return bool(ask_fits(client, "want", asker=client.id, n_ranks=settings.n_ranks))
+        user = login() if settings.user is None else settings.user
+        return bool(ask_fits(client, "want", asker=client.id, n_ranks=settings.n_ranks, user=user))
     except ClusterError:  # a scheduler without daskkern: reported when the processes are checked
         return False
 

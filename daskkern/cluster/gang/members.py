@@ -30,6 +30,16 @@ class FitProgress:
     committed: int
 
 
+@dataclass(frozen=True)
+class Regained:
+    """What a suspended fit has: the addresses of the workers that were granted to it and live, the number that was
+    granted, and the number that the cluster lacks."""
+
+    addresses: tuple[str, ...]
+    held: int
+    missing: int
+
+
 @dataclass
 class Members:
     """The workers of a cluster that may be ranks of one fit.
@@ -136,6 +146,34 @@ class Members:
         number, addresses = ask_fits(self.client, "handed_over", fit=self.fit)
         return tuple(str(address) for address in addresses) if int(number) == generation else None
 
+    def preempted_for(self) -> str:
+        """Return the fit that this one is to hand workers over to after a commit, "" for none."""
+        return str(ask_fits(self.client, "preempted_for", fit=self.fit))
+
+    def hand_workers_over(self, *, whole: bool) -> tuple[str, ...] | None:
+        """Hand workers over after a commit, with `whole` all; return the rest, () if the fit waits from now on.
+
+        None if another supervisor has taken over.
+        """
+        task = str(self.worker.get_current_task())
+        answer = ask_fits(self.client, "hand_workers_over", fit=self.fit, task=task, whole=whole)
+        return tuple(map(str, answer["members"])) if answer["current"] else None
+
+    def suspended(self) -> bool:
+        """Return whether the fit was preempted, and has no workers yet to go on with."""
+        return bool(ask_fits(self.client, "suspended", fit=self.fit))
+
+    def workers_again(self, *, settle: bool) -> "Regained | None":
+        """Ask for the workers of a suspended fit; None if another supervisor has taken over.
+
+        With `settle` the fit no longer waits for more workers than there are.
+        """
+        task = str(self.worker.get_current_task())
+        answer = ask_fits(self.client, "workers_again", fit=self.fit, task=task, settle=settle)
+        if not answer["current"]:
+            return None
+        return Regained(tuple(map(str, answer["members"])), int(answer["held"]), int(answer["missing"]))
+
     def progress(self) -> FitProgress:
         """Query the workers for the state of the fit. One that does not answer counts as silent from now on."""
         messages = {address: {"fit": self.fit} for address in self.heard()}
@@ -159,7 +197,7 @@ class Members:
         while True:
             picked = self.pick(before)
             waited = time.monotonic() - begun
-            enough = len(picked) >= wanted or (picked and waited >= rejoin_s)
+            enough = picked and (len(picked) >= wanted or waited >= rejoin_s)
             if enough and self.take(picked):
                 return picked
             if not picked and waited >= idle_s:

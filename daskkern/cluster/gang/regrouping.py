@@ -1,4 +1,5 @@
-"""The decision that the ranks of a generation commit and end, because other workers than theirs are to continue."""
+"""When the ranks of a generation commit and end, for other workers than theirs or for a fit of a higher priority, and
+how a preempted fit waits for workers."""
 
 import time
 from collections.abc import Callable
@@ -6,10 +7,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from daskkern.cluster.gang.growth import GrowthPolicy
-from daskkern.cluster.gang.members import Members
+from daskkern.cluster.gang.members import Members, Regained
+from daskkern.errors import ClusterError
 
 _GROWTH_S = 1.0
 """Interval between queries for workers that could join."""
+_PREEMPTION_S = 0.5
+"""Interval between queries whether the fit is to hand workers over."""
+_POLL_S = 0.25
 
 
 class RegroupingOrder(Protocol):
@@ -19,11 +24,14 @@ class RegroupingOrder(Protocol):
     def elastic(self) -> bool: ...
     @property
     def drain_s(self) -> float: ...
+    @property
+    def obstacle(self) -> str: ...
 
 
 @dataclass
 class Regrouping:
-    """Decides once in a generation that it ends after a commit: workers have joined, or one that it needs leaves.
+    """Decides once in a generation that it ends after a commit: workers have joined, one that it needs leaves, or the
+    fit is preempted.
 
     Parameters
     ----------
@@ -44,8 +52,11 @@ class Regrouping:
     clock: Callable[[], float] = time.monotonic
     leaving: frozenset[str] = field(default=frozenset(), init=False)
     """Those of its workers, the supervisor's included, for whose departure it ends."""
+    preempted_for: str = field(default="", init=False)
+    """The fit that workers are to be handed over to, for which it ends."""
     _requested: bool = field(default=False, init=False)
     _next_growth: float = field(default=0.0, init=False)
+    _next_query: float = field(default=0.0, init=False)
     _since: dict[str, float] = field(default_factory=dict, init=False)
 
     def due(self) -> bool:
@@ -54,8 +65,15 @@ class Regrouping:
             return False
         if self.order.drain_s > 0:
             self.leaving = self.members.leaving.intersection((*self.addresses, self.home))
-        self._requested = bool(self.leaving) or self._growth_pays()
+        self.preempted_for = self._preemption()
+        self._requested = bool(self.leaving or self.preempted_for) or self._growth_pays()
         return self._requested
+
+    def _preemption(self) -> str:
+        if self.order.obstacle or self.clock() < self._next_query:
+            return ""
+        self._next_query = self.clock() + _PREEMPTION_S
+        return self.members.preempted_for()
 
     def overdue(self) -> dict[int, str]:
         """Return, by rank, the workers that have been about to leave for ``drain_s``: they count as lost."""
@@ -72,3 +90,69 @@ class Regrouping:
             return False
         self._next_growth = self.clock() + _GROWTH_S
         return self.growth.pays(self.members.joinable(self.addresses), len(self.addresses), self.members.prospects)
+
+
+class TakenOverError(ClusterError):
+    """Another supervisor has taken over the fit."""
+
+
+class SuspendedMembers(Protocol):
+    """The part of :class:`daskkern.cluster.gang.members.Members` that matters here."""
+
+    def workers_again(self, *, settle: bool) -> Regained | None: ...
+
+
+class SuspensionOrder(Protocol):
+    """The part of a GangOrder that matters here."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def rejoin_s(self) -> float: ...
+    @property
+    def idle_s(self) -> float: ...
+
+
+def await_workers(
+    members: SuspendedMembers,
+    order: SuspensionOrder,
+    check: Callable[[], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[str, ...]:
+    """Wait until a suspended fit has workers again, and return their addresses in rank order.
+
+    It waits as long as other fits use them. When the cluster has fewer workers than the fit requests, it waits
+    ``rejoin_s`` for others, and then settles for those; when some of its workers are being restarted, it waits as long
+    for them.
+
+    Parameters
+    ----------
+    check
+        Called before every query; raises what is to end the wait.
+
+    Raises
+    ------
+    ClusterError
+        When there has been no worker for ``idle_s``.
+    TakenOverError
+    """
+    lacking_since: float | None = None
+    while True:
+        check()
+        now = clock()
+        lacks_s = 0.0 if lacking_since is None else now - lacking_since
+        found = members.workers_again(settle=lacks_s >= order.rejoin_s)
+        if found is None:
+            raise TakenOverError(f"another supervisor has taken over fit '{order.name}'")
+        complete = len(found.addresses) >= found.held or lacks_s >= order.rejoin_s
+        if found.addresses and complete:
+            return found.addresses
+        lacks = found.missing > 0 or len(found.addresses) < found.held
+        lacking_since = (now if lacking_since is None else lacking_since) if lacks else None
+        if lacks_s >= order.idle_s:
+            raise ClusterError(
+                f"no worker was left for the preempted fit '{order.name}', and none came in {order.idle_s:g} s; start "
+                "workers and fit again with resume"
+            )
+        sleep(_POLL_S)

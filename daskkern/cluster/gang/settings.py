@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from daskkern.backend.python_numbers import set_python_numbers
+from daskkern.cluster.scheduler.metadata import check_priority
 from daskkern.errors import SpecError
 
 
@@ -42,6 +43,11 @@ class GangSettings:
     share_memory
         Bytes that each rank may use, for a gang that shares its workers with others that declare theirs: on each
         worker, they must fit its memory limit together. None waits for workers of its own.
+    priority
+        Fits of a higher priority get workers first, and preempt running fits of a lower one: these commit, hand their
+        workers over, and go on by themselves later.
+    user
+        The user whose quota counts; None is the login name of the submitting process.
     """
 
     n_ranks: int | None = None
@@ -56,6 +62,8 @@ class GangSettings:
     elastic: bool = True
     share_memory: int | None = None
     drain_s: float = 30.0
+    priority: int = 0
+    user: str | None = None
 
     def __post_init__(self) -> None:
         set_python_numbers(self)
@@ -68,3 +76,6 @@ class GangSettings:
             raise SpecError(f"got retries={self.retries!r}; expected a whole number of 0 or more")
         if self.share_memory is not None and not self.share_memory > 0:
             raise SpecError(f"got share_memory={self.share_memory!r}; expected a positive number of bytes")
+        check_priority(self.priority)
+        if self.user is not None and not (isinstance(self.user, str) and 0 < len(self.user.strip()) <= 200):
+            raise SpecError(f"got user={self.user!r:.50}; expected a name of 1 to 200 characters")

@@ -17,16 +17,19 @@ from distributed import Client, Reschedule, Worker, get_client, get_worker, sece
 
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
+from daskkern.cluster.connect.suspicion import clear_suspicion
+from daskkern.cluster.gang.departure import is_unwanted
 from daskkern.cluster.gang.generation import GangOrder, Generation, Outcome
 from daskkern.cluster.gang.growth import GrowthPolicy
 from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
 from daskkern.cluster.gang.members import Members
 from daskkern.cluster.gang.rank import RankMain
+from daskkern.cluster.gang.regrouping import TakenOverError, await_workers
 from daskkern.cluster.gang.worker_logs import LOG, logged_as
 from daskkern.cluster.gang.worker_plugin import await_task
 from daskkern.cluster.scheduler.fits import STARTED
 from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError
-from daskkern.events import Event, StageFinished, WorkersJoined, WorkersLeft, WorkersLost, to_message
+from daskkern.events import Event, FitPreempted, StageFinished, WorkersJoined, WorkersLeft, WorkersLost, to_message
 
 Reform: TypeAlias = Callable[[Client, tuple[str, ...], Any], Any]
 """``reform(client, addresses, payload) -> payload`` for a gang of other workers; raises DaskkernError when they
@@ -73,6 +76,8 @@ def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Refor
 def _watched(watch: "_Supervision") -> GangReport:
     try:
         return watch.run()
+    except TakenOverError as error:
+        return GangReport(error=error.with_traceback(None))
     except DaskkernError as error:
         watch.forget()
         return GangReport(error=error.with_traceback(None))
@@ -107,7 +112,9 @@ class _Supervision:
         number, addresses = self._members.progress().generation + 1, order.addresses
         self._number = number
         left = self._members.handed_over(number - 1) if number > 0 else None
-        if left is not None:
+        if self._members.suspended():
+            addresses = self._workers_again()
+        elif left is not None:
             addresses = self._grown(left)
         elif number > 0:
             name = order.name
@@ -119,12 +126,12 @@ class _Supervision:
         while True:
             outcome, wanted = self._one(number, addresses)
             if outcome.superseded:
-                return GangReport(error=ClusterError(f"another supervisor has taken over fit '{order.name}'"))
+                raise _taken_over(order)
             if not wanted or not (outcome.broken or outcome.regroups):
                 self.forget()
                 return GangReport(outcome.values, outcome.error)
             if outcome.regroups:
-                addresses = self._regrouped(addresses, outcome.leaving)
+                addresses = self._regrouped(addresses, outcome)
             elif outcome.left_out:
                 addresses = self._without(addresses, outcome)
             else:
@@ -134,8 +141,14 @@ class _Supervision:
             number += 1
             self._number = number
 
-    def _regrouped(self, before: tuple[str, ...], leaving: frozenset[str]) -> tuple[str, ...]:
-        """Return the next gang after one that has committed. Raises Reschedule if this worker itself is `leaving`."""
+    def _regrouped(self, before: tuple[str, ...], outcome: Outcome) -> tuple[str, ...]:
+        """Return the next gang after one that has committed. Raises Reschedule if this worker itself is leaving."""
+        leaving = outcome.leaving
+        if outcome.preempted_for:
+            before = self._handed_over(before, outcome.preempted_for)
+            leaving = leaving.intersection((*before, self._worker.address))
+            if not leaving:
+                return before
         if not leaving:
             self._growth.grown()
             addresses = self._grown(before)
@@ -147,6 +160,44 @@ class _Supervision:
             self._members.hand_over(self._number, rest)
             raise Reschedule
         return self._grown(rest)
+
+    def _handed_over(self, before: tuple[str, ...], to: str) -> tuple[str, ...]:
+        """Hand workers over to the fit `to`, and return the next gang: on the rest, or on others after a wait."""
+        rest = self._members.hand_workers_over(whole=False)
+        if rest is None:
+            raise _taken_over(self._order)
+        if rest == before:  # the other fit needs them no longer
+            return before
+        reason = f"fit {to} of a higher priority gets"
+        if rest:
+            self._publish(WorkersLeft(len(rest), f"{reason} {len(before) - len(rest)} of the workers"))
+            if self._runs_on(rest):
+                return rest
+            self._members.hand_workers_over(whole=True)
+        self._publish(FitPreempted(f"{reason} the workers"))
+        return self._workers_again()
+
+    def _workers_again(self) -> tuple[str, ...]:
+        """Return the next gang of a preempted fit, when it has workers again."""
+
+        def check() -> None:
+            self._members.look()
+            if self._worker.address in self._members.leaving:
+                self._members.hand_over(self._number, ())
+                raise Reschedule
+            if is_unwanted(self._worker, str(self._worker.get_current_task())):
+                raise ClusterError(f"fit '{self._order.name}' was cancelled")
+
+        return self._grown(await_workers(self._members, self._order, check))
+
+    def _runs_on(self, addresses: tuple[str, ...]) -> bool:
+        """Make the payload for a gang on these workers; return False if they cannot run it."""
+        try:
+            if self._reform is not None:
+                self._payload = self._reform(self._client, addresses, self._payload)
+        except Exception:  # too little memory, or lost again
+            return False
+        return True
 
     @property
     def _may_shrink(self) -> bool:
@@ -192,7 +243,7 @@ class _Supervision:
         if attempt > self._order.retries:
             raise error
         if committed >= 0 and attempt == 1:
-            _clear_suspicion(self._client, str(self._worker.get_current_task()))
+            clear_suspicion(self._client, str(self._worker.get_current_task()))
         self._publish(WorkersLost(str(error), attempt))
 
     def _gather_again(self, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -220,10 +271,7 @@ class _Supervision:
         picked = self._members.pick(before)
         if not picked or not self._members.take(picked):
             return self._gather_again(before)
-        try:
-            if self._reform is not None:
-                self._payload = self._reform(self._client, picked, self._payload)
-        except Exception:  # too little memory, or lost again
+        if not self._runs_on(picked):
             self._members.rejected |= set(picked) - set(before)
             return self._gather_again(before)
         return picked
@@ -233,20 +281,12 @@ class _Supervision:
         self._worker.log_event(self._order.topic, to_message(event))
 
 
+def _taken_over(order: GangOrder) -> TakenOverError:
+    return TakenOverError(f"another supervisor has taken over fit '{order.name}'")
+
+
 def _departure_of(addresses: Collection[str]) -> str:
     """Return a sentence that names the workers."""
     if len(addresses) == 1:
         return f"worker {next(iter(addresses))} is leaving the cluster"
     return f"workers {', '.join(sorted(addresses))} are leaving the cluster"
-
-
-def _clear_suspicion(client: Client, task: str) -> None:
-    """Reset Dask's count of workers that died while they ran this task: the fit has a limit of its own."""
-    with suppress(Exception):  # where functions may not run on the scheduler, Dask's own limit holds
-        client.run_on_scheduler(_forget_deaths, key=task)
-
-
-def _forget_deaths(key: str, dask_scheduler: Any = None) -> None:
-    state = dask_scheduler.tasks.get(key)
-    if state is not None:
-        state.suspicious = 0

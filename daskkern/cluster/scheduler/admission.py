@@ -2,11 +2,17 @@
 
 A fit requests workers and gets all of them or none, so that two fits can never hold what the other waits for.
 It holds them by *name*: a restarted worker keeps its name, and thereby its place. Fits wait in the order of their
-submission; one that needs none of the workers of those before it may start first.
+priority, then of their submission; one that needs none of the workers of those before it may start first. A fit whose
+user has used up a quota waits, and blocks no other.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from daskkern.cluster.scheduler.quotas import Quotas
+
+_NOBODY: Mapping[str, Collection[str]] = {}
 
 
 @dataclass(frozen=True)
@@ -25,13 +31,17 @@ class WorkerRequest:
     ----------
     fit : str
     since : float
-        Time of submission, which orders the queue.
+        Time of submission, which orders the queue among fits of one priority.
     n_ranks : int or None
         Number of workers; None is all that are allowed.
     allowed : tuple of str or None
         Names of the workers that it may use, in order of preference; None is all.
     memory : int or None
         Bytes that it declares for each of its ranks, to share workers with other fits that do; None is exclusive use.
+    priority : int
+        Higher ones come first.
+    user : str
+        Whose quota counts.
     """
 
     fit: str
@@ -39,6 +49,13 @@ class WorkerRequest:
     n_ranks: int | None = None
     allowed: tuple[str, ...] | None = None
     memory: int | None = None
+    priority: int = 0
+    user: str = ""
+
+    @property
+    def turn(self) -> tuple[int, float, str]:
+        """What orders the queue."""
+        return -self.priority, self.since, self.fit
 
 
 @dataclass(frozen=True)
@@ -46,35 +63,43 @@ class Verdict:
     """The names of the workers that a fit got, or the reasons why it waits.
 
     `ahead` are the fits that hold what it requests or have requested it for longer; `missing` is the number of workers
-    that the cluster lacks.
+    that the cluster lacks; `quota` says in a sentence for which quota it waits, "" for none.
     """
 
     members: tuple[str, ...] = ()
     ahead: tuple[str, ...] = ()
     missing: int = 0
+    quota: str = ""
 
 
 @dataclass
 class Admission:
     """The state of admission: which fit holds which workers, and which fits wait."""
 
+    quotas: Quotas = field(default_factory=Quotas)
+
     waiting: dict[str, WorkerRequest] = field(default_factory=dict)
     granted: dict[str, WorkerRequest] = field(default_factory=dict)
     held: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the workers of each running fit, in rank order."""
+    suspended: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of fits that were preempted and wait: the names of the workers that they held, which may keep their commits."""
 
     def ask(self, request: WorkerRequest, places: Sequence[Place]) -> Verdict:
         """Request workers, possibly again. A fit that was granted workers keeps them, whatever it requests."""
         if request.fit not in self.held:
             self.waiting[request.fit] = request
-            self._grant(places)
+            self.grant(places)
         return self.look(request, places)
 
     def look(self, request: WorkerRequest, places: Sequence[Place]) -> Verdict:
         """Return what a fit holds or waits for, without changing anything."""
         if request.fit in self.held:
             return Verdict(self.held[request.fit])
-        wanted = {place.name for place in _candidates(request, places)}
+        excess = self.excess(request)
+        if excess:
+            return Verdict(quota=excess)
+        wanted = {place.name for place in candidates_of(request, places)}
         return Verdict((), tuple(self._ahead(request, wanted, places)), _missing(request, places))
 
     def take(self, fit: str, names: Sequence[str], places: Sequence[Place]) -> bool:
@@ -84,30 +109,37 @@ class Admission:
         barred = self.barred(fit, places)
         if request is None or any(name not in known or name in barred for name in names):
             return False
+        if len(names) > max(len(self.held[fit]), self._allowance(request)):
+            return False
         self.held[fit] = tuple(names)
         return True
 
     def barred(self, fit: str, places: Sequence[Place]) -> set[str]:
-        """Return the names of the workers that `fit` may not use now, because other fits use them or wait for them.
+        """Return the names of the workers that `fit` may not use now, because other fits use them or wait for them, or
+        they exceed its user's quota.
 
         These are all workers if it was not admitted.
         """
         request = self.granted.get(fit)
         if request is None:
             return {place.name for place in places}
-        wanted = {place.name for other in self.waiting.values() for place in _candidates(other, places)}
+        waiting = [other for other in self.waiting.values() if not self.excess(other)]
+        wanted = {place.name for other in waiting for place in candidates_of(other, places)}
         own = set(self.held[fit])
-        return {
+        barred = {
             place.name
             for place in places
-            if not self._free(place, request) or (place.name in wanted and place.name not in own)
+            if not self.free(place, request) or (place.name in wanted and place.name not in own)
         }
+        more = [place.name for place in places if place.name not in barred | own]
+        allowed = self._allowance(request) - len(own)
+        return barred | {name for number, name in enumerate(more) if number >= allowed}
 
     def lacking(self, places: Sequence[Place], coming: Iterable[WorkerRequest] = ()) -> int:
         """Return how many workers more the cluster needs for all fits to run at the same time.
 
         A fit that requests every worker takes those that there are, and lacks one if there are none. Requests of named
-        workers do not count: new ones have other names.
+        workers do not count: new ones have other names. Neither do those that wait for a quota.
 
         Parameters
         ----------
@@ -120,7 +152,8 @@ class Admission:
         lacking = 0
         for request in [*self.granted.values(), *self.waiting.values(), *coming]:
             small = any(place.memory_limit and place.memory_limit < (request.memory or 0) for place in places)
-            if request.allowed is not None or small:
+            waits = request.fit not in self.held
+            if request.allowed is not None or small or (waits and self.excess(request)):
                 continue
             wanted = (request.n_ranks or int(not places)) - len(self.held.get(request.fit, ()))
             free = [place.name for place in places if place.name not in taken and self._may_join(place, request)]
@@ -129,36 +162,83 @@ class Admission:
         return lacking
 
     def _may_join(self, place: Place, request: WorkerRequest) -> bool:
-        return place.name not in self.held.get(request.fit, ()) and self._free(place, request)
+        return place.name not in self.held.get(request.fit, ()) and self.free(place, request)
 
     def release(self, fit: str) -> None:
         """Release what `fit` holds or waits for."""
-        for table in (self.waiting, self.granted, self.held):
+        for table in (self.waiting, self.granted, self.held, self.suspended):
             table.pop(fit, None)
+
+    def suspend(self, fit: str) -> None:
+        """Take all workers from a running fit, which waits for them again from its old place in the queue."""
+        self.waiting[fit], self.suspended[fit] = self.granted.pop(fit), self.held.pop(fit)
+
+    def settle(self, fit: str, places: Sequence[Place]) -> None:
+        """Let a suspended fit that requests more workers than there are go on with those."""
+        request = self.waiting[fit]
+        there = len(candidates_of(request, places))
+        if fit in self.suspended and 0 < there < (request.n_ranks or 0):
+            self.waiting[fit] = replace(request, n_ranks=there)
 
     @property
     def busy(self) -> set[str]:
         """The names of all workers that are held."""
         return {name for names in self.held.values() for name in names}
 
-    def _grant(self, places: Sequence[Place]) -> None:
+    @property
+    def spared(self) -> set[str]:
+        """The names of the workers that are held, or may have the commits of suspended fits."""
+        return self.busy | {name for names in self.suspended.values() for name in names}
+
+    def in_turn(self) -> list[WorkerRequest]:
+        """Return the requests that wait, in the order of their turns."""
+        return sorted(self.waiting.values(), key=lambda request: request.turn)
+
+    def excess(self, request: WorkerRequest) -> str:
+        """Return the quota that a request waits for, in a sentence; "" for none."""
+        held = self._held_by(request.user, request.fit)
+        quota = self.quotas.of(request.user)
+        return quota.excess(request.user, request.n_ranks or 1, sum(map(len, held)), len(held))
+
+    def size_of(self, request: WorkerRequest, candidates: Sequence[Place]) -> int:
+        """Return how many workers a request is granted: the requested number, or all that its user may have."""
+        return request.n_ranks or int(min(len(candidates), self._allowance(request)))
+
+    def _held_by(self, user: str, but: str) -> list[tuple[str, ...]]:
+        """Return what the running fits of `user` hold, except for one."""
+        return [names for fit, names in self.held.items() if fit != but and self.granted[fit].user == user]
+
+    def _allowance(self, request: WorkerRequest) -> float:
+        """Return the most workers that the fit may hold under the quota of its user, with what its other fits hold."""
+        most = self.quotas.of(request.user).workers
+        return math.inf if most is None else most - sum(map(len, self._held_by(request.user, request.fit)))
+
+    def grant(self, places: Sequence[Place]) -> None:
         """Assign workers to every fit whose turn it is."""
         reserved: set[str] = set()
-        for request in sorted(self.waiting.values(), key=lambda request: (request.since, request.fit)):
-            candidates = _candidates(request, places)
-            size = request.n_ranks or len(candidates)
-            if not candidates or size > len(candidates):
-                continue  # it waits for workers to join, and blocks no other fit until then
-            free = [place.name for place in candidates if place.name not in reserved and self._free(place, request)]
+        for request in self.in_turn():
+            candidates = candidates_of(request, places)
+            size = self.size_of(request, candidates)
+            if not candidates or size > len(candidates) or self.excess(request):
+                continue  # it waits for workers to join or for a quota, and blocks no other fit until then
+            free = [place.name for place in candidates if place.name not in reserved and self.free(place, request)]
             if len(free) < size:
                 reserved |= {place.name for place in candidates}
                 continue
             self.held[request.fit] = tuple(free[:size])
             self.granted[request.fit] = self.waiting.pop(request.fit)
+            self.suspended.pop(request.fit, None)
 
-    def _free(self, place: Place, request: WorkerRequest) -> bool:
-        """Return whether `request` may use `place`, in addition to the fits that use it."""
-        others = [self.granted[fit] for fit, names in self.held.items() if fit != request.fit and place.name in names]
+    def free(self, place: Place, request: WorkerRequest, leaving: Mapping[str, Collection[str]] = _NOBODY) -> bool:
+        """Return whether `request` may use `place`, in addition to the fits that use it.
+
+        `leaving` are the workers that some of these fits will hand over.
+        """
+        others = [
+            self.granted[fit]
+            for fit, names in self.held.items()
+            if fit != request.fit and place.name in names and place.name not in leaving.get(fit, ())
+        ]
         if not others:
             return request.memory is None or not place.memory_limit or request.memory <= place.memory_limit
         if request.memory is None or any(other.memory is None for other in others):
@@ -169,15 +249,16 @@ class Admission:
     def _ahead(self, request: WorkerRequest, wanted: set[str], places: Sequence[Place]) -> Iterable[str]:
         known: Mapping[str, Place] = {place.name: place for place in places}
         for fit, names in self.held.items():
-            if any(name in wanted and not self._free(known[name], request) for name in names if name in known):
+            if any(name in wanted and not self.free(known[name], request) for name in names if name in known):
                 yield fit
         for other in self.waiting.values():
-            overlap = any(place.name in wanted for place in _candidates(other, places))
-            if overlap and (other.since, other.fit) < (request.since, request.fit):
+            overlap = any(place.name in wanted for place in candidates_of(other, places))
+            if overlap and other.turn < request.turn and not self.excess(other):
                 yield other.fit
 
 
-def _candidates(request: WorkerRequest, places: Sequence[Place]) -> list[Place]:
+def candidates_of(request: WorkerRequest, places: Sequence[Place]) -> list[Place]:
+    """Return the places that a request may be granted, in order of preference."""
     if request.allowed is None:
         return list(places)
     known = {place.name: place for place in places}
@@ -185,4 +266,4 @@ def _candidates(request: WorkerRequest, places: Sequence[Place]) -> list[Place]:
 
 
 def _missing(request: WorkerRequest, places: Sequence[Place]) -> int:
-    return max(0, (request.n_ranks or 1) - len(_candidates(request, places)))
+    return max(0, (request.n_ranks or 1) - len(candidates_of(request, places)))

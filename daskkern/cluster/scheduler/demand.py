@@ -56,11 +56,12 @@ class WorkerDemand:
         lacking = self._admission.lacking(self._places(), [request for request, _ in self._wanted.values()])
         return len(self._scheduler.workers) + lacking if lacking else 0
 
-    def want(self, asker: str, n_ranks: int | None) -> bool:
-        """Record that a fit of the client `asker` will request workers. Return whether the cluster is adaptive."""
+    def want(self, asker: str, n_ranks: int | None, user: str = "") -> bool:
+        """Record that a fit of the client `asker` will request workers for `user`. Return whether the cluster is
+        adaptive."""
         now = time.time()
         since = self._wanted[asker][0].since if asker in self._wanted else now
-        self._wanted[asker] = (WorkerRequest(asker, since, n_ranks), now)
+        self._wanted[asker] = (WorkerRequest(asker, since, n_ranks, user=str(user)), now)
         return now - self._queried < _QUERIED_S
 
     def forget(self, asker: str) -> None:

@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 from daskkern.cluster.connect.leaving import LEAVING
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FitMetadata, FitRecord
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FitRecord
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.registry import FitRegistry
 
 _HOLDER = "daskkern-fits"

@@ -1,21 +1,18 @@
 """The scheduler's record of each fit: who submitted it, its progress, and its events."""
 
-import getpass
-import socket
 import time
-import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from numbers import Integral
 from typing import Any
 
 from daskkern.cluster.scheduler.history import FitHistory
-from daskkern.errors import ClusterError, SpecError, without_secrets
+from daskkern.cluster.scheduler.metadata import FitMetadata
+from daskkern.errors import ClusterError, SpecError
 from daskkern.events import CheckpointWritten, Event, RankReported, from_message, to_message
 
 SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING = "submitted", "queued", "preparing", "running", "recovering"
-ACTIVE = frozenset({SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING})
+PREEMPTED = "preempted"
+ACTIVE = frozenset({SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING, PREEMPTED})
 FINISHED, INTERRUPTED, CANCELLED, FAILED, LOST = "finished", "interrupted", "cancelled", "failed", "lost"
 
 STARTED = "gang"
@@ -28,66 +25,6 @@ _TEXT = 4_000
 _NUMBERS = 10_000
 """Entries kept of a list in an event, such as eigenvalues."""
 
-_LONGEST = {"fit": 64, "name": 500, "owner": 500, "source": 10_000, "out": 10_000}
-"""Most characters of the texts of FitMetadata."""
-_MOST_EPOCHS = 2**53
-
-
-@dataclass(frozen=True)
-class FitMetadata:
-    """The metadata of a fit.
-
-    Attributes
-    ----------
-    fit : str
-        Its identifier, 12 hexadecimal digits.
-    name : str
-        Its name on the dashboard.
-    owner : str
-        user@host of its submitter.
-    source, out : str
-        Where its rows come from, and where its model is written; "" if the model stays with the caller. URLs
-        lose what may be secret: user, password, query and fragment.
-    max_epochs : int
-    detached : bool
-        Whether it continues without the process that submitted it.
-    """
-
-    fit: str
-    name: str
-    owner: str = ""
-    source: str = ""
-    out: str = ""
-    max_epochs: int = 0
-    detached: bool = False
-
-    def __post_init__(self) -> None:
-        for name, most in _LONGEST.items():
-            text: Any = getattr(self, name)
-            if not isinstance(text, str) or len(text) > most:
-                found = f"{len(text):,} characters" if isinstance(text, str) else type(text).__name__
-                raise SpecError(f"the {name} of a fit is a text of at most {most:,} characters, not {found}")
-        for name in ("source", "out"):  # shown to everyone who can see the dashboard
-            object.__setattr__(self, name, without_secrets(getattr(self, name)))
-        number: Any = self.max_epochs
-        if type(number) is bool or not isinstance(number, Integral) or not 0 <= int(number) <= _MOST_EPOCHS:
-            raise SpecError(f"max_epochs of a fit is a whole number from 0 to {_MOST_EPOCHS:,}, not {number!s:.50}")
-        if type(self.detached) is not bool:
-            raise SpecError("detached of a fit is True or False")
-
-
-def new_metadata(name: str) -> FitMetadata:
-    """Return the metadata of a new fit of this process."""
-    return FitMetadata(uuid.uuid4().hex[:12], name, owner())
-
-
-def owner() -> str:
-    """Return user@host of this process."""
-    user = "?"
-    with suppress(OSError, KeyError, ImportError):  # a container may have no entry for its user
-        user = getpass.getuser()
-    return f"{user}@{socket.gethostname()}"
-
 
 @dataclass(frozen=True)
 class FitStatus:
@@ -97,8 +34,8 @@ class FitStatus:
     ----------
     metadata : FitMetadata
     state : str
-        "submitted", "queued", "preparing", "running" or "recovering"; then "finished", "interrupted", "cancelled",
-        "failed" or "lost".
+        "submitted", "queued", "preparing", "running", "recovering" or "preempted"; then "finished", "interrupted",
+        "cancelled", "failed" or "lost".
     submitted, started, ended : float
         Seconds since 1970; 0.0 for what has not happened yet.
     workers : tuple of str
@@ -119,6 +56,10 @@ class FitStatus:
         "stop" or "abort" if it was asked to end.
     time_shares : mapping
         The share of each of :data:`daskkern.events.PARTS_OF_TIME` in the last epoch; empty before the first ends.
+    preempted : int
+        How often it has handed all its workers over to a fit of a higher priority.
+    quota : str
+        The quota that it waits for, in a sentence; "" for none.
     """
 
     metadata: FitMetadata
@@ -139,6 +80,8 @@ class FitStatus:
     seconds_left: float = float("nan")
     stop: str = ""
     time_shares: Mapping[str, float] = field(default_factory=dict)
+    preempted: int = 0
+    quota: str = ""
 
     @property
     def active(self) -> bool:
@@ -183,6 +126,8 @@ class FitRecord:
     """The task that drives a detached fit."""
     losses: int = 0
     """Workers that died under its driver since its last batch."""
+    preempted: int = 0
+    """How often it has handed all its workers over."""
     stop: str = ""
     """"stop" or "abort", if the fit was asked to end."""
     lost: int = 0
@@ -224,6 +169,8 @@ class FitRecord:
                 self.state, self.started = RUNNING, self.started or time.time()
             case "WorkersLost":
                 self.state, self.lost = RECOVERING, self.lost + 1
+            case "FitPreempted":
+                self.preempted += 1
             case "EpochFinished":
                 self.score = float(message.get("validation_score", float("nan")))
             case "FitFinished":
@@ -254,7 +201,7 @@ class FitRecord:
         self.n_events += 1
         del self.events[:-_EVENTS], self.numbers[:-_EVENTS]
 
-    def status(self, workers: tuple[str, ...], ahead: tuple[str, ...]) -> FitStatus:
+    def status(self, workers: tuple[str, ...], ahead: tuple[str, ...], quota: str = "") -> FitStatus:
         """Return the public status."""
         latest = self.latest
         return FitStatus(
@@ -276,6 +223,8 @@ class FitRecord:
             self.history.seconds_left(self.metadata.max_epochs) if self.active else float("nan"),
             self.stop,
             self.history.time_shares,
+            self.preempted,
+            quota,
         )
 
 

@@ -4,7 +4,7 @@
 # distributed is annotated in part.
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
@@ -15,7 +15,8 @@ from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.hanging_workers import equip
 from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, FitStatus
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitStatus
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
 from daskkern.events import FitQueued, Listener
 
@@ -58,6 +59,7 @@ def admitted(client: Client, metadata: FitMetadata, settings: GangSettings, list
     """
     install_fits(client)
     equip(client, settings.silence_s, listener)
+    metadata = metadata.submitted_with(settings.priority, settings.user)
     request = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
     _check_memory(client, settings.share_memory)
     finished = "" if metadata.out else FINISHED  # with `out`, the model is still to be written
@@ -141,6 +143,8 @@ def _ask(client: Client, metadata: FitMetadata, request: WorkerRequest) -> dict[
         raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled before it had its workers")
     if answer.get("rival"):
         raise ClusterError(_rival(answer["rival"], metadata.out))
+    if answer.get("refused"):
+        raise ClusterError(str(answer["refused"]))
     return answer
 
 
@@ -157,25 +161,33 @@ def _wait(
             return tuple(answer["members"])
         if answer.get("moves"):
             raise FitCancelledError(f"fit '{metadata.name}' continues to wait on another worker")
-        missing = int(answer.get("missing", 0)) or int(not answer.get("ahead"))  # its workers are being restarted
+        waits = answer.get("ahead") or answer.get("quota")
+        missing = int(answer.get("missing", 0)) or int(not waits)  # its workers are being restarted
         enough_at = enough_at if missing else time.monotonic()
         if time.monotonic() - enough_at > settings.idle_s:
             raise ClusterError(
                 f"{missing} more workers are needed for fit '{metadata.name}', and none came in {settings.idle_s:g} s; "
                 "start workers, or request fewer ranks"
             )
-        reason = _reason(answer.get("ahead", ()), missing)
+        reason = _reason(answer, missing)
         if reason != said:
             listener(FitQueued(reason))
             said = reason
         time.sleep(_POLL_S)
 
 
-def _reason(ahead: Sequence[str], missing: int) -> str:
+def _reason(answer: Mapping[str, Any], missing: int) -> str:
+    """Return in one sentence what a fit waits for."""
+    if answer.get("quota"):
+        return str(answer["quota"])
     if missing:
         return f"waiting for {missing} more worker{'s' * (missing > 1)} to join the cluster"
-    fits = ", ".join(ahead)
-    return f"waiting for {len(ahead)} fit{'s' * (len(ahead) != 1)} that use the workers or asked before: {fits}"
+    preempts, ahead = answer.get("preempts", ()), answer.get("ahead", ())
+    if preempts:
+        return f"waiting for fits of a lower priority to commit and to hand workers over: {', '.join(preempts)}"
+    reasons = [f"{fit} cannot be preempted: {why}" for fit, why in answer.get("obstacles", {}).items()]
+    waits = f"waiting for {len(ahead)} fit{'s' * (len(ahead) != 1)} that use the workers or come first"
+    return "; ".join([f"{waits}: {', '.join(ahead)}", *reasons])
 
 
 def _names(client: Client, workers: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import dask
+from dask.utils import parse_timedelta
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
@@ -19,13 +21,17 @@ from daskkern.cluster.scheduler.admission import Place
 from daskkern.cluster.scheduler.demand import WorkerDemand
 from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
 from daskkern.cluster.scheduler.event_topics import TOPIC, EventTopics
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, STARTED, FitMetadata, checked
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, STARTED, checked
 from daskkern.cluster.scheduler.hosts import grouped_by_host
+from daskkern.cluster.scheduler.metadata import FitMetadata
+from daskkern.cluster.scheduler.preemption import INTERVAL_S
+from daskkern.cluster.scheduler.quotas import Quotas, quotas_of
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.retirement import Retirement
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
+from daskkern.cluster.scheduler.supervisors import Supervisors
 from daskkern.cluster.scheduler.worker_changes import worker_changes
-from daskkern.errors import ClusterError
+from daskkern.errors import ClusterError, SpecError
 
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
 
@@ -66,8 +72,8 @@ class FitsPlugin(SchedulerPlugin):
                 "daskkern here"
             )
         self._scheduler = scheduler
-        self._registry = FitRegistry()
-        self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
+        self._registry = FitRegistry(*_settings())
+        self._supervisors = Supervisors(scheduler, self._registry, self._places, self._addresses)
         self._drivers = DetachedDrivers(scheduler, self._registry)
         self._silent = SilentWorkers(scheduler)
         self._topics = EventTopics(scheduler, self._registry)
@@ -79,9 +85,6 @@ class FitsPlugin(SchedulerPlugin):
             "ask": self._ask,
             "workers": lambda known: worker_changes(self._listed(), known),
             "want": self._demand.want,
-            "take": self._take,
-            "barred": self._barred,
-            "supervised": self._supervised,
             "ended": self._ended,
             "asked_to_stop": self._stop_request,
             "cancel": self.cancel,
@@ -92,8 +95,7 @@ class FitsPlugin(SchedulerPlugin):
             "fit_history": self.history,
             "hold": self._hold,
             "drop": self._drop,
-            "hand_over": self._registry.hand_over,
-            "handed_over": self._registry.handed_over,
+            **self._supervisors.handlers(),
         }
         scheduler.handlers.update({question(verb): handler for verb, handler in handlers.items()})
         self._clocks = [PeriodicCallback(self._sweep, _SWEEP_MS), PeriodicCallback(self._silent.tick, TICK_MS)]
@@ -136,47 +138,30 @@ class FitsPlugin(SchedulerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         del start, args, kwargs
-        if key in self._supervisors and finish == "forgotten":  # its client has the result, or is gone
-            fit = self._supervisors.pop(key)
+        if key in self._supervisors.tasks and finish == "forgotten":  # its client has the result, or is gone
+            fit = self._supervisors.tasks.pop(key)
             if not self._registry.records[fit].metadata.detached:  # its driver has the place
                 self._registry.admission.release(fit)
         else:
             self._drivers.changed(key, finish)
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
-        """Exclude the workers of running fits when a cluster scales down adaptively."""
+        """Exclude the workers of fits, also of preempted ones, when a cluster scales down adaptively."""
         del scheduler
-        busy = self._registry.admission.busy
-        return [worker for worker in workers if str(worker.name) not in busy]
+        spared = self._registry.admission.spared
+        return [worker for worker in workers if str(worker.name) not in spared]
 
     # -- handlers for clients and supervisors
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
         metadata = FitMetadata(**card)
         if self._registry.holder(metadata.fit) not in ("", asker):  # supervisors of an earlier driver end
-            self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != metadata.fit}
+            self._supervisors.forget(metadata.fit)
         self._demand.forget(str(asker))
         answer = self._registry.ask(metadata, wish, str(asker), self._places())
         known, names = self._addresses(), answer.get("members", ())
         answer["moves"] = self._drivers.leaves(metadata.fit)
         return {**answer, "members": [known[name] for name in names if name in known], "held": len(names)}
-
-    def _take(self, fit: str, addresses: tuple[str, ...]) -> bool:
-        names = {address: name for name, address in self._addresses().items()}
-        if any(address not in names for address in addresses):
-            return False
-        return self._registry.admission.take(fit, [names[address] for address in addresses], self._places())
-
-    def _barred(self, fit: str) -> list[str]:
-        known = self._addresses()
-        return [known[name] for name in self._registry.admission.barred(fit, self._places())]
-
-    def _supervised(self, fit: str, task: str, asker: str) -> bool:
-        """Record the task that supervises `fit` from now on. Return False if `asker` no longer holds its workers."""
-        if fit not in self._registry.admission.held or self._registry.holder(fit) != asker:
-            return False
-        self._supervisors = {key: other for key, other in self._supervisors.items() if other != fit} | {task: fit}
-        return True
 
     def _ended(self, fit: str, state: str, asker: str, error: str = "") -> bool:
         """Record how a fit ended. Return False, without a change, if another process drives it now."""
@@ -264,11 +249,6 @@ class FitsPlugin(SchedulerPlugin):
         """Return the workers that live, those that are about to leave included."""
         return [*self._alive(), *(w for w in self._scheduler.workers.values() if w.status.name == LEAVING)]
 
-    def _is_supervised(self, fit: str) -> bool:
-        """Return whether the task of its supervisor waits or runs."""
-        tasks = [self._scheduler.tasks.get(key) for key, other in self._supervisors.items() if other == fit]
-        return any(task is not None and task.state not in ("memory", "erred") for task in tasks)
-
     async def _sweep(self) -> None:
         """Free what silent clients hold, and give up workers that hang while they drive a fit."""
         now = time.time()
@@ -276,14 +256,31 @@ class FitsPlugin(SchedulerPlugin):
         for fit, record in [] if held_up else list(self._registry.records.items()):
             client = self._scheduler.clients.get(record.client)
             silent = client is None or now - client.last_seen > _ABSENT_S
-            if record.active and record.client and silent and not self._is_supervised(fit):
+            if record.active and record.client and silent and not self._supervisors.is_supervised(fit):
                 self._registry.admission.release(fit)
+        self._registry.preemption.update(self._places())
         self._topics.forget(now)
-        for key in [*self._drivers.fits, *self._supervisors]:
+        for key in [*self._drivers.fits, *self._supervisors.tasks]:
             task = self._scheduler.tasks.get(key)
             worker = None if task is None else task.processing_on
             if worker is not None:
                 await self._drop(worker.address, _HUNG_S)
+
+
+def _settings() -> tuple[Quotas, float]:
+    """Return the quotas, and the least time between two preemptions of a fit, from the configuration of Dask here."""
+    interval = dask.config.get("daskkern.preemption-interval", None)
+    try:
+        quotas = quotas_of(dask.config.get("daskkern.quotas", None))
+        interval_s = INTERVAL_S if interval is None else parse_timedelta(interval)
+    except SpecError as error:
+        raise ClusterError(f"the scheduler's quotas cannot be read: {error}; its owner has to correct that") from None
+    except (ValueError, TypeError, KeyError):
+        raise ClusterError(
+            f"got {interval!r:.50} as daskkern.preemption-interval in the scheduler's Dask configuration; expected a "
+            "time such as 60s"
+        ) from None
+    return quotas, interval_s
 
 
 def received(protocol: int) -> FitsPlugin:

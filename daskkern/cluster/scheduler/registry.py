@@ -8,17 +8,21 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daskkern.cluster.scheduler.admission import Admission, Place, WorkerRequest
-from daskkern.cluster.scheduler.fits import LOST, PREPARING, QUEUED, RECOVERING, FitMetadata, FitRecord
+from daskkern.cluster.scheduler.admission import Admission, Place, Verdict, WorkerRequest
+from daskkern.cluster.scheduler.fits import LOST, PREEMPTED, PREPARING, QUEUED, RECOVERING, FitRecord
+from daskkern.cluster.scheduler.metadata import FitMetadata
+from daskkern.cluster.scheduler.preemption import INTERVAL_S, Preemption
+from daskkern.cluster.scheduler.quotas import Quotas
 
 _ENDED_KEPT = 200
 
 
 class FitRegistry:
-    """The records of fits, by identifier, and their admission."""
+    """The records of fits, by identifier, their admission, and their preemption."""
 
-    def __init__(self) -> None:
-        self.admission = Admission()
+    def __init__(self, quotas: Quotas | None = None, interval_s: float = INTERVAL_S) -> None:
+        self.admission = Admission(quotas or Quotas())
+        self.preemption = Preemption(self.admission, interval_s)
         self.records: dict[str, FitRecord] = {}
 
     def record(self, metadata: FitMetadata) -> FitRecord:
@@ -44,7 +48,7 @@ class FitRegistry:
     def ask(
         self, metadata: FitMetadata, request: Mapping[str, Any], asker: str, places: Sequence[Place]
     ) -> dict[str, Any]:
-        """Request workers: return their names, or what the fit waits for, or that it was stopped.
+        """Request workers: return their names, or what the fit waits for, or that it was stopped or refused.
 
         `asker` is the client that holds the fit from now on.
         """
@@ -59,13 +63,32 @@ class FitRegistry:
         allowed = request.get("allowed")
         names = None if allowed is None else tuple(str(name) for name in allowed)
         n_ranks, memory = (None if request.get(key) is None else int(request[key]) for key in ("n_ranks", "memory"))
-        requested = WorkerRequest(metadata.fit, record.submitted, n_ranks, names, memory)
+        refused = self.admission.quotas.of(metadata.user).refusal(metadata.user, n_ranks)
+        if refused:
+            return {"refused": refused}
+        requested = WorkerRequest(
+            metadata.fit, record.submitted, n_ranks, names, memory, metadata.priority, metadata.user
+        )
         verdict = self.admission.ask(requested, places)
+        self.preemption.update(places)
         for fit in self.admission.held:  # others may have been granted workers, too
             if self.records[fit].state == QUEUED:
                 self.records[fit].state = PREPARING
-        record.state = PREPARING if verdict.members else QUEUED
-        return {"members": verdict.members, "ahead": verdict.ahead, "missing": verdict.missing}
+        waits = PREEMPTED if metadata.fit in self.admission.suspended else QUEUED
+        record.state = PREPARING if verdict.members else waits
+        return self._answer(requested, verdict)
+
+    def _answer(self, request: WorkerRequest, verdict: Verdict) -> dict[str, Any]:
+        """Return a verdict as plain values, with what is asked of other fits for a request."""
+        asked = [fit for fit, hand_over in self.preemption.requested.items() if hand_over.to == request.fit]
+        return {
+            "members": verdict.members,
+            "ahead": verdict.ahead,
+            "missing": verdict.missing,
+            "quota": verdict.quota,
+            "preempts": asked,
+            "obstacles": dict(self.preemption.obstacles(request.priority, verdict.ahead)),
+        }
 
     def ended(self, fit: str, state: str, error: str) -> None:
         """Free the workers of `fit`, and record how it ended; "" records nothing yet."""
@@ -108,12 +131,13 @@ class FitRegistry:
 
     def messages(self, places: Sequence[Place]) -> list[dict[str, Any]]:
         """Return the status of every fit, as plain values."""
-        waiting = sorted(self.admission.waiting.values(), key=lambda request: request.since)
-        ahead = {request.fit: self.admission.look(request, places).ahead for request in waiting}
-        held = self.admission.held
-        return [
-            record.status(held.get(fit, ()), ahead.get(fit, ())).to_message() for fit, record in self.records.items()
-        ]
+        verdicts = {request.fit: self.admission.look(request, places) for request in self.admission.in_turn()}
+        held, none = self.admission.held, Verdict()
+        found = []
+        for fit, record in self.records.items():
+            verdict = verdicts.get(fit, none)
+            found.append(record.status(held.get(fit, ()), verdict.ahead, verdict.quota).to_message())
+        return found
 
     def events(self, fit: str, since: int = 0) -> dict[str, Any]:
         """Return the events of `fit` from number `since` on, the number to request next, and its last batch."""

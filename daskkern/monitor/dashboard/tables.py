@@ -10,7 +10,7 @@ from typing import Any
 
 from daskkern.monitor.formatting import clock, format_bytes, number, ran, seconds
 
-_ACTIVE = ("submitted", "queued", "preparing", "running", "recovering")
+_ACTIVE = ("submitted", "queued", "preparing", "running", "recovering", "preempted")
 _SHOWN = 30
 _SILENT_S = 15.0
 _NOTICES = 100
@@ -54,7 +54,9 @@ def fits_table(fits: Sequence[Mapping[str, Any]], chosen: str, now: float) -> st
     listed = in_order(fits)
     rows = "".join(_fit_row(status, chosen, now) for status in listed[:_SHOWN])
     more = len(listed) - _SHOWN
-    head = _head("Fit", "State", "Owner", "Started", "Progress", "Loss", "Rows/s", "Running for", "Time left")
+    head = _head(
+        "Fit", "State", "Priority", "Owner", "Started", "Progress", "Loss", "Rows/s", "Running for", "Time left"
+    )
     return f"<table>{head}{rows}</table>" + (f"<p class='empty'>and {more} older ones</p>" if more > 0 else "")
 
 
@@ -66,7 +68,8 @@ def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
     cells = (
         f"<b>{escape(str(metadata['name']))}</b> <small>{fit}</small>",
         badge(status),
-        escape(str(metadata["owner"])),
+        str(int(metadata["priority"])),
+        _submitter(metadata),
         clock(status["started"]) if status["started"] else "-",
         f"{_bar(share)} <small>{'' if math.isnan(share) else f'{100 * share:.0f}%, '}{epoch}</small>",
         number(status["loss"]),
@@ -76,6 +79,13 @@ def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
     )
     kind = " class='chosen'" if metadata["fit"] == chosen else ""
     return f"<tr{kind} data-fit='{fit}' onpointerdown='daskkernChoose(this)'>{_cells(cells)}</tr>"
+
+
+def _submitter(metadata: Mapping[str, Any]) -> str:
+    """Return who submitted a fit, and the user whose quota counts where that is another."""
+    owner, user = str(metadata["owner"]), str(metadata["user"])
+    other = f" <small>for {escape(user)}</small>" if user and user != owner.partition("@")[0] else ""
+    return escape(owner) + other
 
 
 def badge(status: Mapping[str, Any]) -> str:
@@ -112,6 +122,12 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> 
             f"features, {_count(started, 'n_columns')} basis columns, {_count(started, 'n_outputs')} "
             f"output{_s(started['n_outputs'])}"
         )
+    if metadata["priority"]:
+        words.append(f"priority {int(metadata['priority'])}")
+    if status["preempted"]:
+        words.append(f"preempted {int(status['preempted'])} time{_s(status['preempted'])}")
+    if status["quota"]:
+        words.append(escape(str(status["quota"])))
     if status["ahead"]:
         words.append(f"waits for {escape(', '.join(map(str, status['ahead'])))}")
     error = f"<p class='error'>{escape(str(status['error']))}</p>" if status["error"] else ""
@@ -200,6 +216,8 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
                 "workers left",
                 f"{escape(str(m['reason']))}; continuing with {int(m['size'])} rank{_s(m['size'])}",
             )
+        case "FitPreempted":
+            return "plain", "preempted", f"{escape(str(m['reason']))}; it has committed, and waits for workers"
         case "FitResumed":
             where = f"batch {int(m['batch'])} of epoch {int(m['epoch'])}"
             return (

@@ -45,6 +45,9 @@ class Resumption:
     ranks : int or None
     share : bool
     detached : bool
+    priority : int
+    user : str
+        The user whose quota counts; "" in checkpoints of versions without quotas.
     host, pid, since
         The process that runs it, and when that process began; "" and 0 for a detached fit.
     """
@@ -57,6 +60,8 @@ class Resumption:
     ranks: int | None = None
     share: bool = False
     detached: bool = False
+    priority: int = 0
+    user: str = ""
     host: str = ""
     pid: int = 0
     since: float = 0.0
@@ -82,6 +87,8 @@ def resumption_of(
     ranks: int | None,
     share: bool,
     detached: bool,
+    priority: int = 0,
+    user: str = "",
 ) -> Resumption | None:
     """Return the record of a fit that begins now, without secrets; None where `options` are not plain values."""
     if not all(isinstance(value, Plain) for value in options.values()):
@@ -90,7 +97,8 @@ def resumption_of(
     assert places[0] is not None
     process = psutil.Process()
     here = ("", 0, 0.0) if detached else (socket.gethostname(), process.pid, process.create_time())
-    return Resumption(places[0], dict(options), places[1], places[2], name, ranks, share, detached, *here)
+    words = (name, ranks, share, detached, priority, user)
+    return Resumption(places[0], dict(options), places[1], places[2], *words, *here)
 
 
 def write_resumption(group: zarr.Group, record: Resumption) -> None:
@@ -123,7 +131,7 @@ def _check(record: Resumption) -> None:
     """Raise ValueError for values that no fit has written."""
     wanted: dict[str, Any] = {item.name: str | None for item in fields(Resumption)}
     wanted |= {"store": str, "options": dict, "ranks": int | None, "share": bool, "detached": bool}
-    wanted |= {"host": str, "pid": int, "since": float | int}
+    wanted |= {"priority": int, "user": str, "host": str, "pid": int, "since": float | int}
     for name, kind in wanted.items():
         value = getattr(record, name)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

@@ -24,8 +24,9 @@ from daskkern.cluster.gang.hanging_workers import equip, usable_workers
 from daskkern.cluster.gang.worker_logs import LOG, logged_as
 from daskkern.cluster.gang.worker_plugin import await_task
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED
 from daskkern.cluster.scheduler.lease import check_alone
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
@@ -87,7 +88,7 @@ def submit(
     place = absolute(policy.checkpoint or f"{out}.checkpoint")
     check_model_place(out, place, overwrite=policy.overwrite)
     job = replace(job, policy=replace(policy, checkpoint=place, hand_back=False))
-    metadata = job.metadata(name, out, detached=True)
+    metadata = job.metadata(name, out, detached=True).submitted_with(gang.priority, gang.user)
     usable_workers(client, gang, drive)
     _check_place(client, "model", out)
     if keeps:

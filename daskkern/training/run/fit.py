@@ -18,14 +18,15 @@ from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.gang.rank_context import RankContext
-from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.lease import check_alone
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.data.rows.csr import gather
-from daskkern.events import INTERRUPTED, EpochFinished, EpochTimed, FitFinished, Listener, one_at_a_time, silent
+from daskkern.events import INTERRUPTED, EpochFinished, EpochTimed, FitFinished, Listener, silent
 from daskkern.kernels import Mapped
 from daskkern.models import KernelModel
 from daskkern.monitor.environment import environment
 from daskkern.monitor.history import History
+from daskkern.monitor.listeners import one_at_a_time
 from daskkern.monitor.recorder import Recorder
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, Saved
 from daskkern.training.checkpoints.claims import Claim

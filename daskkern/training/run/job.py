@@ -5,7 +5,7 @@ from typing import Any
 
 from distributed import Client, Future
 
-from daskkern.cluster.scheduler.fits import FitMetadata, new_metadata
+from daskkern.cluster.scheduler.metadata import FitMetadata, new_metadata
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import SpecError
 from daskkern.solvers import check_fit

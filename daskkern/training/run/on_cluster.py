@@ -21,8 +21,8 @@ from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.hanging_workers import usable_workers
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
@@ -137,6 +137,7 @@ def _fit_admitted(
             whole = RemoteValue(str(ticket.key))
             keeps = can_keep(plan, settings, summary.p, summary.n_outputs)
             policy = replace(job.policy, in_memory=gang.retries > 0 and keeps, carry=job.policy.carry and keeps)
+            commits = policy.in_memory or policy.checkpoint is not None
             task = RankTask(replace(scaled, policy=policy, before=None), whole, plan, 0, features, summary)
             results = run_gang(
                 client,
@@ -147,6 +148,7 @@ def _fit_admitted(
                 listener=listener,
                 reform=partial(reform, share_memory=gang.share_memory),
                 lease=lease,
+                commits=commits,
             )
     return results, prepared
 

@@ -11,7 +11,8 @@ from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import BrokenOffError, has_left, live_workers, run_on
 from daskkern.cluster.gang.worker_plugin import install
 from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
-from daskkern.cluster.scheduler.fits import FAILED, FitMetadata, FitRecord
+from daskkern.cluster.scheduler.fits import FAILED, FitRecord
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.registry import FitRegistry
 from tests.support.cluster import local_cluster
 

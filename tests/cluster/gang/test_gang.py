@@ -14,8 +14,8 @@ from distributed.core import Status
 from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.gang import GangSettings, PerRank, run_gang
 from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, install, registry_of
-from daskkern.cluster.scheduler.fits import new_metadata
 from daskkern.cluster.scheduler.lease import admitted
+from daskkern.cluster.scheduler.metadata import new_metadata
 from daskkern.errors import ClusterError, DataError, SpecError
 from daskkern.events import BatchFinished, EpochFinished, Event, StageFinished
 from tests.support import ranks

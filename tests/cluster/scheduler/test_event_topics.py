@@ -10,7 +10,8 @@ from distributed import Client, Worker
 
 from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, forget_abandoned, registry_of
 from daskkern.cluster.scheduler.event_topics import EventTopics
-from daskkern.cluster.scheduler.fits import FINISHED, FitMetadata
+from daskkern.cluster.scheduler.fits import FINISHED
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.training.jobs.handle import list_fits
 from tests.support.cluster import wait_until

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskkern.cluster.scheduler.downsampling import Downsampled
-from daskkern.cluster.scheduler.fits import FitMetadata, FitRecord
+from daskkern.cluster.scheduler.fits import FitRecord
 from daskkern.cluster.scheduler.history import FitHistory
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.events import (
     BatchFinished,

@@ -13,8 +13,8 @@ from distributed import Client
 
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.fits import new_metadata
 from daskkern.cluster.scheduler.lease import admitted
+from daskkern.cluster.scheduler.metadata import new_metadata
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError, SpecError
 from daskkern.events import Event, FitQueued, StopRequested, silent
 from daskkern.training.jobs.handle import FitHandle, find_fit, list_fits

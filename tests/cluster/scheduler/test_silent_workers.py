@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from daskkern.cluster.scheduler.admission import WorkerRequest
-from daskkern.cluster.scheduler.fits import FitMetadata
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.cluster.scheduler.registry import FitRegistry
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from bokeh.document import Document
 
-from daskkern.cluster.scheduler.fits import RUNNING, FitMetadata, FitRecord, checked
+from daskkern.cluster.scheduler.fits import RUNNING, FitRecord, checked
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.errors import SpecError
 from daskkern.events import (
     PARTS_OF_TIME,

@@ -21,7 +21,7 @@ from tornado.httpclient import HTTPRequest
 
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
 from daskkern.cluster.scheduler.event_topics import TOPIC
-from daskkern.cluster.scheduler.fits import FitMetadata
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import metric_names

@@ -1,0 +1,96 @@
+"""The metadata of a fit: its identifier, and who submitted it, from what, with which priority."""
+
+import getpass
+import socket
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+from daskkern.errors import SpecError, without_secrets
+
+_LONGEST = {"fit": 64, "name": 500, "owner": 500, "source": 10_000, "out": 10_000, "user": 200}
+"""Most characters of the texts of FitMetadata."""
+_MOST_EPOCHS = 2**53
+MOST_PRIORITY = 1_000_000
+"""The highest priority of a fit; the lowest is its negative."""
+
+
+@dataclass(frozen=True)
+class FitMetadata:
+    """The metadata of a fit.
+
+    Attributes
+    ----------
+    fit : str
+        Its identifier, 12 hexadecimal digits.
+    name : str
+        Its name on the dashboard.
+    owner : str
+        user@host of its submitter.
+    source, out : str
+        Where its rows come from, and where its model is written; "" if the model stays with the caller. URLs
+        lose what may be secret: user, password, query and fragment.
+    max_epochs : int
+    detached : bool
+        Whether it continues without the process that submitted it.
+    user : str
+        The user whose quota counts, as the submitter states it; "" if unknown.
+    priority : int
+        Fits of a higher priority get workers first; from ``-MOST_PRIORITY`` to ``MOST_PRIORITY``.
+    """
+
+    fit: str
+    name: str
+    owner: str = ""
+    source: str = ""
+    out: str = ""
+    max_epochs: int = 0
+    detached: bool = False
+    user: str = ""
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        for name, most in _LONGEST.items():
+            text: Any = getattr(self, name)
+            if not isinstance(text, str) or len(text) > most:
+                found = f"{len(text):,} characters" if isinstance(text, str) else type(text).__name__
+                raise SpecError(f"the {name} of a fit is a text of at most {most:,} characters, not {found}")
+        for name in ("source", "out"):  # shown to everyone who can see the dashboard
+            object.__setattr__(self, name, without_secrets(getattr(self, name)))
+        number: Any = self.max_epochs
+        if type(number) is bool or not isinstance(number, Integral) or not 0 <= int(number) <= _MOST_EPOCHS:
+            raise SpecError(f"max_epochs of a fit is a whole number from 0 to {_MOST_EPOCHS:,}, not {number!s:.50}")
+        if type(self.detached) is not bool:
+            raise SpecError("detached of a fit is True or False")
+        check_priority(self.priority)
+
+    def submitted_with(self, priority: int, user: str | None) -> "FitMetadata":
+        """Return it with this priority and user; None leaves the user as it is."""
+        return replace(self, priority=priority, user=self.user if user is None else user)
+
+
+def check_priority(number: Any) -> None:
+    """Raise SpecError for what is no priority."""
+    if isinstance(number, bool) or not isinstance(number, Integral) or abs(int(number)) > MOST_PRIORITY:
+        raise SpecError(
+            f"got priority={number!s:.50}; expected a whole number from -{MOST_PRIORITY:,} to {MOST_PRIORITY:,}"
+        )
+
+
+def new_metadata(name: str) -> FitMetadata:
+    """Return the metadata of a new fit of this process."""
+    return FitMetadata(uuid.uuid4().hex[:12], name, owner(), user=login())
+
+
+def owner() -> str:
+    """Return user@host of this process."""
+    return f"{login() or '?'}@{socket.gethostname()}"
+
+
+def login() -> str:
+    """Return the login name of this process, "" without one."""
+    with suppress(OSError, KeyError, ImportError):  # a container may have no entry for its user
+        return getpass.getuser()
+    return ""

@@ -1,0 +1,29 @@
+"""Listeners of events that pass them on to others."""
+
+import threading
+from collections.abc import Sequence
+
+from daskkern.events import Event, Listener
+
+
+def all_of(listeners: Sequence[Listener]) -> Listener:
+    """Return a listener that tells all `listeners`, in their order."""
+    if len(listeners) == 1:
+        return listeners[0]
+
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell
+
+
+def one_at_a_time(listener: Listener) -> Listener:
+    """Return a listener that several threads may call: `listener` hears of one event after the other."""
+    lock = threading.Lock()
+
+    def tell(event: Event) -> None:
+        with lock:
+            listener(event)
+
+    return tell
