@@ -1,5 +1,6 @@
-"""``daskkern plan``: memory and time of a fit, estimated before it runs."""
+"""``daskkern plan``: memory, time and cost of a fit, estimated before it runs."""
 
+import math
 from dataclasses import dataclass
 
 import click
@@ -15,6 +16,7 @@ from daskkern.monitor.formatting import format_bytes
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, calibrate_workers
+from daskkern.training.planning.fit_cost import FitCost
 from daskkern.training.planning.kernel_precision import expected_arithmetic
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory
@@ -30,8 +32,9 @@ from daskkern.training.setup.shared import fewer_columns
 
 @dataclass(frozen=True)
 class _Expectation:
-    """Memory plan and speeds of a fit, per virtual rank where `virtual_shards` is set."""
+    """Memory plan and speeds of a fit, per virtual rank where `virtual_shards` is set, and the number of workers."""
 
+    workers: int
     ranks: str
     plan: MemoryPlan
     rates: Rates | None
@@ -43,7 +46,7 @@ class _Expectation:
 @fit_options
 @cluster_options
 def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None:
-    """Show how much memory one rank of a fit would need, and how long the fit would take."""
+    """Show how much memory one rank of a fit would need, how long the fit would take, and its cost in worker-hours."""
     source: RowSource = open_source(store)
     settings = request.settings(source.info.task, source.info.n_rows)
     source = with_scaling(source, learn_scaling(source, settings))
@@ -69,8 +72,11 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
         )
     else:
         found.plan.check()
+    limit_s = math.inf if settings.max_seconds is None else settings.max_seconds
+    workers = 1 if settings.solver.is_serial else found.workers
     if found.rates is None:
         say("no time estimate: the fit runs on a GPU, which is not measured")
+        say(FitCost(workers, math.inf, on_gpus=True, limit_s=limit_s).in_words())
         return
     sweeps = (settings.solver.sweeps(1, settings.loss), settings.solver.sweeps(2, settings.loss))
     assert sizes is not None
@@ -79,6 +85,7 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     count = candidate_count(settings)
     time = estimate(found.plan, found.rates, settings.max_epochs, stored, sweeps, learning, count)
     _show_time(time, settings.max_epochs)
+    say(FitCost(workers, time.total, limit_s=limit_s).in_words())
     say(
         f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "
         f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of about {time.batch} rows."
@@ -97,11 +104,13 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
         check_before(source, settings, settings.early_stopping is not None, shards, threads, budget)
     plan = upper_bound_plan(source, settings, shards, threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
-        return _Expectation(_rank_label(settings, ranks), plan, None, "")
+        return _Expectation(ranks, _rank_label(settings, ranks), plan, None, "")
     assert plan.sizes is not None
     room = disk_room(settings, ranks) // each
     rates = calibrate(source, settings, plan.sizes, ranks * each, with_disk=not plan.kept)
-    return _Expectation(_rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine")
+    return _Expectation(
+        ranks, _rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine"
+    )
 
 
 def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:
@@ -117,12 +126,12 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     device = min(devices) if len(devices) == ranks else None
     plan = upper_bound_plan(source, settings, settings.shards(ranks), threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
-        return _Expectation(_rank_label(settings, ranks), plan, None, "")
+        return _Expectation(ranks, _rank_label(settings, ranks), plan, None, "")
     assert plan.sizes is not None
     room, each = min(room.disk for room in resources), settings.shards_each(ranks)
     rates = calibrate_workers(client, names[:ranks], source, settings, plan.sizes, not plan.kept, each)
     measured = f"{ranks} workers at once"
-    return _Expectation(_rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
+    return _Expectation(ranks, _rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
 
 
 def _used_ranks(settings: FitSettings, ranks: int) -> int:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -304,6 +305,16 @@ def test_plan_tells_the_time_and_what_it_is_made_of(stores, capfd):
         assert words in out
     assert "An estimate from a calibration of this machine" in out
     assert "kernel blocks:" in out
+
+
+def test_plan_tells_the_cost_in_worker_hours(stores, capfd):
+    code, out, err = run(capfd, "plan", stores[0], "--landmarks", 50, "--workers", 2)
+    assert code == 0, err
+    (line,) = [line for line in out.splitlines() if line.startswith("cost: ")]
+    assert re.fullmatch(r"cost: about \S+ worker-hours: 2 workers for \S+ (s|min|h)", line)
+    code, out, err = run(capfd, "plan", stores[0], "--landmarks", 50, "--workers", 0, "--max-seconds", "1e-3")
+    assert code == 0, err
+    assert "cost: at most 2.8e-07 worker-hours: 1 worker for 0.001 s, the limit of --max-seconds" in out
 
 
 def test_plan_refuses_with_numbers_and_remedies(stores, capfd):

@@ -155,7 +155,7 @@ class FitsPlugin(SchedulerPlugin):
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
         metadata = FitMetadata(**card)
-        if self._registry.holder(metadata.fit) not in ("", asker):  # supervisors of an earlier driver end
+        if self._registry.holder(metadata.fit) != asker:  # supervisors of an earlier driver end
             self._supervisors.forget(metadata.fit)
         self._demand.forget(str(asker))
         answer = self._registry.ask(metadata, wish, str(asker), self._places())

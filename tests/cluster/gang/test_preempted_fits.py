@@ -25,8 +25,8 @@ from tests.support.left_over import assert_nothing_left
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 PATIENT = GangSettings(silence_s=20.0, rejoin_s=8.0, idle_s=30.0)
-STEPS = 120
-RARELY = 1000
+STEPS = 500
+RARELY = 1_000_000
 """More steps between two commits than there are: what is not committed for a hand-over is made again."""
 
 
@@ -76,9 +76,9 @@ class Running:
         return self.future.result(timeout=90)
 
 
-def low_fit(client: Client, notes: Path, **how: Any) -> Running:
+def low_fit(client: Client, notes: Path, steps: int = STEPS, **how: Any) -> Running:
     """Return a fit that notes its steps, once it has made some."""
-    low = Running(client, "low", ranks.notes_steps, (str(notes), STEPS, RARELY), **how)
+    low = Running(client, "low", ranks.notes_steps, (str(notes), steps, RARELY), **how)
     low.story.wait_for(BatchFinished)
     return low
 
@@ -167,7 +167,7 @@ def test_fits_of_equal_priority_wait_and_one_that_keeps_no_commit_is_left_alone(
 @pytest.mark.repeated
 @pytest.mark.parametrize("abort", [False, True])
 def test_a_preempted_fit_can_be_cancelled(abort: bool, client2: Client, tmp_path: Path) -> None:
-    low = low_fit(client2, tmp_path / "steps")
+    low = low_fit(client2, tmp_path / "steps", RARELY)
     high = holder(client2)
     high.story.wait_for(BatchFinished)
     low.cancel(abort)
@@ -212,7 +212,7 @@ def worker_pids_of(client: Client) -> list[str]:
 
 @pytest.mark.repeated
 def test_a_client_that_leaves_takes_its_preempted_fit_with_it(client2: Client, tmp_path: Path) -> None:
-    low = low_fit(client2, tmp_path / "steps")
+    low = low_fit(client2, tmp_path / "steps", RARELY)
     high = holder(client2)
     high.story.wait_for(BatchFinished)
     fit = low.status().metadata.fit

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import cycle, product
 from typing import Any
 
@@ -23,8 +23,8 @@ from sklearn.datasets import load_digits
 import daskkern
 from daskkern import AllRows, Landmarks
 from daskkern.basis import BasisSpec, DoublyStochastic
-from daskkern.cluster.gang.gang import GangSettings
-from daskkern.events import BatchFinished, Event, FitResumed, WorkersLeft, WorkersLost
+from daskkern.cluster.gang.gang import GangSettings, run_gang
+from daskkern.events import BatchFinished, Event, FitPreempted, FitResumed, WorkersLeft, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
@@ -32,6 +32,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support import ranks
 from tests.support.cluster import child_processes, local_cluster, wait_until, worker_pids
 from tests.support.left_over import assert_nothing_held
 
@@ -43,7 +44,7 @@ DEAF = replace(QUICK, silence_s=30.0)
 MEMORY = 800 << 20
 EPOCHS = 12
 MORE = {"EigenPro centres": 30, "EigenPro full": 40, "NystromSGD": 60, "Falkon": 150}
-"""Epochs while a worker's memory is filled, which takes longer than a dozen of a fast solver."""
+"""Epochs while a worker's memory is filled or another fit begins: both take longer than a dozen of a fast solver."""
 SAFE = CheckpointPolicy(commit_s=0.05)
 
 SOLVERS: dict[str, tuple[BasisSpec, Solver[Any], Loss, float]] = {
@@ -63,6 +64,8 @@ class Scene:
     pids: list[int]
     addresses: list[str]
     hoarding: Any = None
+    preempting: list[int] = field(default_factory=list)
+    """The numbers of ranks of fits that have preempted the one that runs."""
 
     def kill(self, *ranks: int, how: int = signal.SIGKILL) -> None:
         for rank in ranks:
@@ -114,6 +117,13 @@ def kill_beside_a_busy_scheduler(scene: Scene) -> None:
     scene.client.run_on_scheduler(time.sleep, 5.0)
 
 
+def preempt(scene: Scene, n_ranks: int | None = None) -> None:
+    """Run a short fit of a higher priority on all workers, or on some."""
+    with Client(scene.client.scheduler.address, set_as_default=False) as client:
+        settings = replace(DEAF, priority=1, n_ranks=n_ranks)
+        scene.preempting.append(len(run_gang(client, ranks.many_steps, 50, name="urgent", settings=settings)))
+
+
 FAULTS: dict[str, Callable[[Scene], None]] = {
     "a rank is killed": lambda scene: scene.kill(-1),
     "two ranks are killed": lambda scene: scene.kill(0, 1),
@@ -128,6 +138,8 @@ FAULTS: dict[str, Callable[[Scene], None]] = {
     "the supervisor is told to end": lambda scene: scene.kill(scene.supervisor(), how=signal.SIGTERM),
     "a rank is killed, a worker is paused": kill_beside_a_paused_worker,
     "a rank is killed, the scheduler is busy": kill_beside_a_busy_scheduler,
+    "preemption": preempt,
+    "preemption on one worker": lambda scene: preempt(scene, 1),
 }
 
 PLANNED = {
@@ -136,8 +148,10 @@ PLANNED = {
     "the cluster shrinks",
     "a worker is told to end",
     "the supervisor is told to end",
+    "preemption",
+    "preemption on one worker",
 }
-"""Faults that workers announce: the gang commits first, and no step is made twice."""
+"""Faults that workers or the scheduler announce: the gang commits first, and no step is made twice."""
 
 
 NOBODY_KNEW = {("two ranks are killed", 2), ("a rank is killed, a worker is paused", 2)}
@@ -159,6 +173,10 @@ def _marks(cell: tuple[str, str, int]) -> list[pytest.MarkDecorator]:
 CELLS = [
     pytest.param(*cell, id=", ".join(map(str, cell)), marks=_marks(cell)) for cell in product(FAULTS, SOLVERS, (2, 3))
 ]
+
+
+def _takes_long(fault: str) -> bool:
+    return "memory" in fault or "preemption" in fault
 
 
 def settings_for(solver: str, n_epochs: int) -> FitSettings:
@@ -219,7 +237,7 @@ class Story:
 def test_a_fault_does_not_change_the_answer(
     fault: str, solver: str, workers: int, source: StoreSource, expected: Callable[[FitSettings], np.ndarray]
 ) -> None:
-    settings = settings_for(solver, MORE.get(solver, EPOCHS) if "memory" in fault else EPOCHS)
+    settings = settings_for(solver, MORE.get(solver, EPOCHS) if _takes_long(fault) else EPOCHS)
     before = {process.pid for process in child_processes()}
     with local_cluster(workers, memory_limit=MEMORY if "memory" in fault else 0) as client:
         pids = worker_pids(client)
@@ -236,7 +254,7 @@ def test_a_fault_does_not_change_the_answer(
         want, got = expected(settings), found.model.scores(load_digits(return_X_y=True)[0])
         assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
         if fault in PLANNED:
-            assert story.kinds(WorkersLeft), "the departure was not noticed"
+            assert story.kinds(FitPreempted if fault == "preemption" else WorkersLeft), "the departure was not noticed"
             assert not story.kinds(WorkersLost), "the worker was not waited for"
             assert story.goes_back() == [], "steps were repeated"
         else:
@@ -244,6 +262,8 @@ def test_a_fault_does_not_change_the_answer(
         if (fault, workers) not in NOBODY_KNEW:
             lost = [event.reason for event in story.kinds(WorkersLost)]
             assert story.kinds(FitResumed), f"it began anew instead of going on: {lost}"
+        if "preemption" in fault:
+            wait_until(lambda: scene.preempting == [workers if fault == "preemption" else 1], what="the urgent fit")
         assert [epoch.epoch for epoch in found.epochs] == list(range(1, settings.max_epochs + 1))
         scene.hoarding = None
         assert_nothing_held(client)

@@ -20,7 +20,15 @@ import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.errors import ClusterError, DataError, FitCancelledError, SpecError, StoreError
-from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, WorkersLost
+from daskkern.events import (
+    BatchFinished,
+    EpochFinished,
+    Event,
+    FitFinished,
+    FitPreempted,
+    FitResumed,
+    WorkersLost,
+)
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
@@ -74,6 +82,43 @@ def test_the_model_is_that_of_a_fit_that_was_waited_for(
     assert isinstance(events[-1], FitFinished) or isinstance(events[-2], FitFinished)
     assert not (tmp_path / "m.zarr.checkpoint").exists()
     assert status.workers == ()
+    assert_nothing_held(client2)
+
+
+def test_a_preempted_fit_goes_on_by_itself_to_the_same_model(
+    source: StoreSource, expected: np.ndarray, client2: Client, tmp_path: Path
+) -> None:
+    seen: list[Event] = []
+    handle = submit(FitJob(source, LONG), client2, str(tmp_path / "long.zarr"), gang=QUICK, name="long")
+    wait_for_batches(handle)
+    urgent = submit(
+        FitJob(source, SETTINGS), client2, str(tmp_path / "m.zarr"), gang=replace(QUICK, priority=5), name="urgent"
+    )
+    wait_until(lambda: handle.status().state == "preempted", what="a preemption")
+    at = handle.status().epoch
+    np.testing.assert_array_equal(urgent.result(timeout_s=90).coef, expected)
+    wait_until(lambda: handle.status().state == "running", what="a fit that goes on")
+    wait_for_batches(handle, at + 1)
+    handle.cancel()
+    status = handle.watch(seen.append, timeout_s=90)
+    assert (status.state, status.preempted, status.metadata.priority) == ("interrupted", 1, 0)
+    assert urgent.status().metadata.priority == 5
+    assert not any(isinstance(event, WorkersLost) for event in seen)
+    assert sum(isinstance(event, FitPreempted) for event in seen) == 1
+    assert_nothing_held(client2)
+
+
+@pytest.mark.repeated
+def test_a_preempted_fit_has_the_bits_of_an_undisturbed_one(
+    source: StoreSource, client2: Client, tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, max_epochs=40)
+    undisturbed = fit(source, settings, client=client2).model.coef
+    handle = submit(FitJob(source, settings), client2, str(tmp_path / "m.zarr"), gang=QUICK)
+    wait_for_batches(handle)
+    fit(source, SETTINGS, client=client2, gang=replace(QUICK, priority=1))
+    assert handle.watch(timeout_s=90).preempted == 1
+    np.testing.assert_array_equal(handle.result().coef, undisturbed)
     assert_nothing_held(client2)
 
 
