@@ -127,7 +127,7 @@ class Preemption:
         held, chosen = self.admission.held, dict[str, HandOver]()
 
         def free(more: Mapping[str, HandOver]) -> list[str]:
-            leaving = {fit: asked.names for fit, asked in {**self.requested, **more}.items()}
+            leaving = {fit: part.names for fit, part in {**self.requested, **more}.items()}
             return [place.name for place in usable if self.admission.free(place, request, leaving)]
 
         if len(free({})) >= size:
@@ -139,7 +139,7 @@ class Preemption:
         else:
             return {}
         for fit in list(chosen)[-2::-1]:  # without the last one there were too few
-            rest = {other: asked for other, asked in chosen.items() if other != fit}
+            rest = {other: part for other, part in chosen.items() if other != fit}
             chosen = rest if len(free(rest)) >= size else chosen
         return self._without_surplus(chosen, free(chosen), size)
 
@@ -160,14 +160,14 @@ class Preemption:
     def _without_surplus(self, chosen: Mapping[str, HandOver], free: Sequence[str], size: int) -> dict[str, HandOver]:
         """Let fits that can go on with fewer workers keep those that are not needed, the first by rank."""
         surplus, found = len(free) - size, dict(chosen)
-        for fit, asked in reversed(list(chosen.items())):
+        for fit, part in reversed(list(chosen.items())):
             if not self._can_shrink(fit):
                 continue
-            useful = [name for name in asked.names if name in free]
+            useful = [name for name in part.names if name in free]
             names = tuple(useful[max(0, surplus) :])
-            kept = tuple(name for name in asked.names if name not in names)
+            kept = tuple(name for name in part.names if name not in names)
             if kept:
-                found[fit] = HandOver(asked.to, names, kept)
+                found[fit] = HandOver(part.to, names, kept)
                 surplus -= len(useful) - len(names)
         return found
 

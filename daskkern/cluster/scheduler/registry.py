@@ -80,13 +80,13 @@ class FitRegistry:
 
     def _answer(self, request: WorkerRequest, verdict: Verdict) -> dict[str, Any]:
         """Return a verdict as plain values, with what is asked of other fits for a request."""
-        asked = [fit for fit, hand_over in self.preemption.requested.items() if hand_over.to == request.fit]
+        preempted = [fit for fit, hand_over in self.preemption.requested.items() if hand_over.to == request.fit]
         return {
             "members": verdict.members,
             "ahead": verdict.ahead,
             "missing": verdict.missing,
             "quota": verdict.quota,
-            "preempts": asked,
+            "preempts": preempted,
             "obstacles": dict(self.preemption.obstacles(request.priority, verdict.ahead)),
         }
 

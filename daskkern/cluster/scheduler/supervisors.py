@@ -1,4 +1,4 @@
-"""The supervisors of running fits, as the scheduler knows them: their tasks, and what they are asked for."""
+"""The supervisors of running fits, as the scheduler knows them: their tasks, and what is requested of them."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -86,8 +86,8 @@ class Supervisors:
 
     def _preempted_for(self, fit: str) -> str:
         """Return the fit that `fit` is to hand workers over to, "" for none."""
-        asked = self._registry.preemption.requested.get(fit)
-        return "" if asked is None else asked.to
+        found = self._registry.preemption.requested.get(fit)
+        return "" if found is None else found.to
 
     def _hand_workers_over(self, fit: str, task: str, whole: bool) -> dict[str, Any]:
         """Take workers of `fit`, which has committed, see :meth:`Preemption.hand_over`; return the addresses of the

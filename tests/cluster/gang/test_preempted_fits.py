@@ -67,7 +67,7 @@ class Running:
         return self.status().state
 
     def status(self) -> Any:
-        return next(status for status in list_fits(self._watching) if status.metadata.name == self.name)
+        return [status for status in list_fits(self._watching) if status.metadata.name == self.name][-1]
 
     def cancel(self, abort: bool = False) -> None:
         assert FitHandle(self.status().metadata.fit, "", "", self._watching).cancel(abort=abort)
