@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 
 import click
@@ -142,7 +141,7 @@ def fit_command(
         checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite, record=record
     )
     job = FitJob(source, settings, watched, policy)
-    gang = replace(_gang(job.settings, where, ranks, share), priority=priority, user=user)
+    gang = _gang(job.settings, where, ranks, share, priority, user)
     if detach:
         _detach(job, out, gang, name, where)
         return
@@ -204,12 +203,17 @@ def _progress_kept(place: str) -> Iterator[None]:
         raise
 
 
-def _gang(settings: FitSettings, where: ClusterRequest, ranks: int | None, share: bool) -> GangSettings:
+def _gang(
+    settings: FitSettings, where: ClusterRequest, ranks: int | None, share: bool, priority: int, user: str | None
+) -> GangSettings:
     if share and settings.memory_budget is None:
         raise SpecError("got --share without --memory, which limits what each rank may use; give both")
     if where.workers == 0 and (share or ranks is not None):
         raise SpecError("got --share or --ranks with --workers 0, which has no workers to divide; leave them out")
-    return GangSettings(n_ranks=ranks, share_memory=settings.memory_budget if share else None)
+    if where.workers == 0 and (priority or user is not None):
+        raise SpecError("got --priority or --user with --workers 0, where no other fit waits; leave them out")
+    memory = settings.memory_budget if share else None
+    return GangSettings(n_ranks=ranks, share_memory=memory, priority=priority, user=user)
 
 
 def _detach(job: FitJob, out: str, gang: GangSettings, name: str | None, where: ClusterRequest) -> None:

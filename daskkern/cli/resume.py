@@ -99,9 +99,9 @@ def _words(fit: FoundFit, record: Resumption, where: ClusterRequest) -> Iterator
             yield f"--{option}={value}"
     if record.share:
         yield "--share"
-    if record.priority:
+    if record.priority and where.workers != 0:
         yield f"--priority={record.priority}"
-    if record.user:
+    if record.user and where.workers != 0:
         yield f"--user={record.user}"
     for key, setting in record.options.items():
         yield f"--set={key}={json.dumps(setting)}"
