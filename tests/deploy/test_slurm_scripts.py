@@ -30,11 +30,12 @@ signal.signal(signal.SIGINT, end)
 open(os.environ["SAID"], "a").write("begun\\n")
 time.sleep(60)' "$4"
 """
+_RUNS = "exec sleep 100\n"
 _KILLED = 'echo left "$SLURM_SUBMIT_DIR"/* >> "$SAID"; kill -KILL $PPID\n'  # as Slurm does it to a job that is requeued
 
 
 def job(name: str, folder: Path, *options: str, **more: str) -> tuple[list[str], dict[str, str]]:
-    for program, text in (("dask", ""), ("srun", ""), ("scontrol", more.get("REQUEUE", "")), ("daskkern", _FIT)):
+    for program, text in (("dask", _RUNS), ("srun", _RUNS), ("scontrol", more.get("REQUEUE", "")), ("daskkern", _FIT)):
         (folder / program).write_text(f"#!/bin/sh\n{_SAYS}{text}")
         (folder / program).chmod(0o755)
     given = {"SLURM_SUBMIT_DIR": str(folder), "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "8", "WAITS": ""}
@@ -112,7 +113,7 @@ def test_a_job_that_saved_nothing_is_not_requeued_forever(name: str, tmp_path: P
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_time_limit_that_comes_before_the_workers(name: str, tmp_path: Path) -> None:
     words, environment = job(name, tmp_path, WAITS="yes")
-    (tmp_path / "srun").write_text("#!/bin/sh\necho queued >> $SAID\n")  # doctor finds no worker
+    (tmp_path / "srun").write_text(f"#!/bin/sh\necho queued >> $SAID\n{_RUNS}")  # doctor finds no worker
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(words, env=environment, text=True, **pipes) as process:
         wait_until(lambda: said(tmp_path, "daskkern doctor"), 60, "the first question")
@@ -121,6 +122,29 @@ def test_a_time_limit_that_comes_before_the_workers(name: str, tmp_path: Path) -
     assert process.returncode == 130
     assert "nothing was saved in this run" in out
     assert not list(tmp_path.glob("daskkern-7*"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_workers_are_waited_for_as_long_as_the_job_may_run(name: str, tmp_path: Path) -> None:
+    words, environment = job(name, tmp_path, DASKKERN_MESSAGE_S="0")
+    (tmp_path / "srun").write_text(f'#!/bin/sh\nwhile [ ! -e "$SAID.node" ]; do sleep 0.1; done\n{_SAYS}{_RUNS}')
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(words, env=environment, text=True, **pipes) as process:
+        wait_until(lambda: len(said(tmp_path, "daskkern doctor")) > 2, 60, "the third question")
+        assert said(tmp_path, "daskkern fit") == []
+        (tmp_path / "said.node").touch()
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "workers are waited for until the time limit is near" in out
+    assert len(said(tmp_path, "daskkern fit")) == 1
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_workers_that_have_failed_are_not_waited_for(name: str, tmp_path: Path) -> None:
+    words, environment = job(name, tmp_path)
+    (tmp_path / "srun").write_text("#!/bin/sh\necho no such partition >&2\nexit 1\n")
+    subprocess.run(words, env=environment, capture_output=True, check=True, timeout=60)
+    assert len(said(tmp_path, "daskkern fit")) == 1  # which says what is wrong
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
