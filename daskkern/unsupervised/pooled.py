@@ -1,5 +1,6 @@
 """Two sources of rows, read as one after the other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,9 +46,11 @@ class PooledSource(RowSource):
     def open(self, dtype: str) -> Rows:
         return PooledRows(*(with_scaling(each, self.info.scaling).open(dtype) for each in (self.first, self.second)))
 
-    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
-        first, held = self.first.for_cluster(client)
-        second, also_held = self.second.for_cluster(client)
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None
+    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+        first, held = self.first.for_cluster(client, workers)
+        second, also_held = self.second.for_cluster(client, workers)
         return replace(self, first=first, second=second), (*held, *also_held)
 
     def digest(self) -> dict[str, Any]:

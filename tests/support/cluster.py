@@ -80,6 +80,7 @@ def one_process_cluster(n_workers: int) -> Iterator[Client]:
             protocol="tcp",
             host="127.0.0.1",
             dashboard_address=None,
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},  # as in `local_cluster`
             memory_limit=0,
             silence_logs=50,
         ) as cluster,

@@ -58,8 +58,8 @@ def choose_workers(
     for last in (False, False, False, False, True):
         alive = _awaited(client, n_ranks, workers, patience, listener)
         try:
-            chosen = _checked(client, alive, n_ranks, workers, code)
-            _tell_paused(live_workers(client).keys() - alive.keys(), listener)
+            chosen, absent = _checked(client, alive, n_ranks, workers, code)
+            _tell_left_out(live_workers(client).keys() - alive.keys(), absent, listener)
             return chosen
         except ClusterError as error:
             notice_s = NOTICE_S if isinstance(error, BrokenOffError) else 0.0
@@ -75,11 +75,18 @@ def _checked(
     n_ranks: int | None,
     workers: Sequence[str] | None,
     code: object,
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the chosen workers, and what is to be said of those that cannot import daskkern."""
     check_any(client, alive or live_workers(client))
     chosen = _chosen(alive, n_ranks, workers)
-    _check_processes(client, list(alive), code)
-    return chosen
+    absent = _check_processes(client, list(alive), code)
+    if not absent:
+        return chosen, absent
+    named = next((absent[worker] for worker in chosen if worker in absent), None)
+    able = {address: worker for address, worker in alive.items() if address not in absent}
+    if named is not None and (workers is not None or len(able) < (n_ranks or 1)):
+        raise ClusterError(named)
+    return _chosen(able, n_ranks, workers), absent
 
 
 def _awaited(
@@ -104,9 +111,11 @@ def _awaited(
     return alive
 
 
-def _tell_paused(paused: Collection[str], listener: Listener) -> None:
+def _tell_left_out(paused: Collection[str], absent: Mapping[str, str], listener: Listener) -> None:
     for address in sorted(paused):
         listener(StageFinished("workers", 0.0, f"worker {address} is paused for memory and is left out"))
+    for sentence in absent.values():
+        listener(StageFinished("workers", 0.0, f"{sentence}; it is left out"))
 
 
 def check_client(client: Client) -> None:
@@ -189,28 +198,37 @@ def _probing(code: bytes) -> Callable[[], Awaitable[_Answer]]:
     return ask
 
 
-def _check_processes(client: Client, workers: Sequence[str], code: object) -> None:
-    """Raise ClusterError if the scheduler or a worker lacks this daskkern or cannot load `code`.
+def _check_processes(client: Client, workers: Sequence[str], code: object) -> dict[str, str]:
+    """Raise ClusterError if the scheduler or a worker has another daskkern or cannot load `code`.
 
     All workers of the cluster are checked, since Dask installs a plugin on all of them; and the scheduler, which
-    unpickles the tasks that pass through it.
+    unpickles the tasks that pass through it. Return a sentence on each worker that cannot import daskkern.
     """
     data = pickle.dumps(code)
     answers = answers_of(client, workers, _LOAD_S, _probing(data))
     scheduler = answer_of_scheduler(client, _probe, code=data)
+    absent = {worker: _absence(f"worker {worker}", answers.get(worker)) for worker in workers}
     for worker in workers:
-        _check_answer(f"worker {worker}", answers.get(worker))
+        if not absent[worker]:
+            _check_answer(f"worker {worker}", answers.get(worker))
     _check_answer(f"the scheduler at {address_of(client)}", scheduler)
+    return {worker: sentence for worker, sentence in absent.items() if sentence}
+
+
+def _absence(who: str, answer: object) -> str:
+    """Return the sentence on a process that cannot import daskkern, "" for any other answer."""
+    if isinstance(answer, BaseException) and ModuleNotFoundError.__name__ in repr(answer):
+        ours = package_version()
+        return f"{who} cannot import daskkern ({answer}); install daskkern=={ours} in its environment and restart it"
+    return ""
 
 
 def _check_answer(who: str, answer: object) -> None:
     ours = package_version()
     if isinstance(answer, TimeoutError):
         raise ClusterError(f"{who} does not answer; restart it, and fit again")
-    if isinstance(answer, BaseException) and ModuleNotFoundError.__name__ in repr(answer):
-        raise ClusterError(
-            f"{who} cannot import daskkern ({answer}); install daskkern=={ours} in its environment and restart it"
-        )
+    if _absence(who, answer):
+        raise ClusterError(_absence(who, answer))
     if not isinstance(answer, _Answer):
         kind = BrokenOffError if isinstance(answer, OSError) else ClusterError
         raise kind(f"{who} cannot report its daskkern: {answer!r}; restart it")

@@ -11,6 +11,7 @@ from typing import Any
 from distributed.diagnostics.plugin import NannyPlugin
 
 from daskkern.cluster.connect.leaving import let_go
+from daskkern.cluster.connect.plugin_loading import loaded_where_installed
 from daskkern.cluster.connect.protocol import PROTOCOL
 
 
@@ -19,6 +20,9 @@ class DeparturePlugin(NannyPlugin):
 
     name = f"daskkern_departure_{PROTOCOL}"
     idempotent = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return loaded_where_installed(NannyPlugin), (type(self).__module__, type(self).__name__, dict(vars(self)))
 
     async def teardown(self, nanny: Any) -> None:
         """Wait for the worker, if its process runs."""

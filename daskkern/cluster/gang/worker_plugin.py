@@ -4,6 +4,7 @@ Nothing here waits and nothing here raises: a handler stores its message and ret
 can never leave it hanging in a worker's event loop.
 """
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
@@ -16,10 +17,12 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from tornado.ioloop import PeriodicCallback
 
 from daskkern.cluster.collectives.mailbox import MailboxRegistry, Membership
+from daskkern.cluster.connect.plugin_loading import loaded_where_installed
 from daskkern.cluster.connect.protocol import PROTOCOL, handler
 from daskkern.cluster.gang.departure import LOST_STATES, Departure
 from daskkern.cluster.gang.nanny_plugin import DeparturePlugin
 from daskkern.cluster.gang.worker_logs import LogEntry, WorkerLogs
+from daskkern.cluster.scheduler.client import install_fits
 from daskkern.cluster.scheduler.plugin import question
 from daskkern.errors import ClusterError
 
@@ -28,6 +31,7 @@ PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
 _PROFILE_STEP_MS, _PROFILE_STEPS = 10_000.0, 20
 _TRIES = 4
 _SWEEP_MS = 60_000
+_ANSWER_S = 10.0
 
 
 class CollectivesPlugin(WorkerPlugin):
@@ -44,7 +48,10 @@ class CollectivesPlugin(WorkerPlugin):
     def __init__(self) -> None:
         self.protocol = PROTOCOL
 
-    def setup(self, worker: Worker) -> None:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return loaded_where_installed(WorkerPlugin), (type(self).__module__, type(self).__name__, dict(vars(self)))
+
+    async def setup(self, worker: Worker) -> None:
         self.registry, self.departure, self.logs = MailboxRegistry(), Departure(worker), WorkerLogs(worker.address)
         if self.protocol != PROTOCOL:
             raise ClusterError(
@@ -67,10 +74,11 @@ class CollectivesPlugin(WorkerPlugin):
             "leave": self.departure.leave,
         }
         worker.handlers.update({handler(verb): answer for verb, answer in answers.items()})
-        self._clock = PeriodicCallback(partial(forget_abandoned, worker, self.registry), _SWEEP_MS)
+        self._clock = PeriodicCallback(partial(_sweep, worker, self.registry), _SWEEP_MS)
         worker.loop.add_callback(self._clock.start)
         self.departure.catch_sigterm()
         self.logs.attach()
+        await announce(worker)
 
     def teardown(self, worker: Worker) -> None:
         del worker
@@ -93,6 +101,17 @@ class CollectivesPlugin(WorkerPlugin):
 
     def _open(self, fit: str, generation: int, rank: int, addresses: tuple[str, ...], task: str) -> bool:
         return self.registry.open(Membership(fit, generation, rank, tuple(addresses), task))
+
+
+async def announce(worker: Any) -> None:
+    """Tell the scheduler that fits may use this worker; repeated with every sweep, should the message be lost."""
+    with suppress(OSError, TimeoutError):
+        await asyncio.wait_for(getattr(worker.scheduler, question("equipped"))(address=worker.address), _ANSWER_S)
+
+
+async def _sweep(worker: Any, registry: MailboxRegistry) -> None:
+    await announce(worker)
+    await forget_abandoned(worker, registry)
 
 
 async def forget_abandoned(worker: Any, registry: MailboxRegistry, quiet_s: float = 300.0) -> None:
@@ -148,6 +167,7 @@ def install(client: Client, timeout_s: float = 30.0, pause_s: float = 0.5) -> bo
     OSError
         When the scheduler cannot be reached.
     """
+    install_fits(client)  # workers announce themselves to it
     plugin = CollectivesPlugin()
     register = client._register_worker_plugin  # the public method has no deadline, and one worker can block it
     for left in reversed(range(_TRIES)):

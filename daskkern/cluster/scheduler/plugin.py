@@ -15,14 +15,12 @@ from dask.utils import parse_timedelta
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
-from daskkern.cluster.connect.leaving import LEAVING
 from daskkern.cluster.connect.protocol import PROTOCOL
-from daskkern.cluster.scheduler.admission import Place
 from daskkern.cluster.scheduler.demand import WorkerDemand
 from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
+from daskkern.cluster.scheduler.equipped_workers import EquippedWorkers
 from daskkern.cluster.scheduler.event_topics import TOPIC, EventTopics
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, STARTED, checked
-from daskkern.cluster.scheduler.hosts import grouped_by_host
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.preemption import INTERVAL_S
 from daskkern.cluster.scheduler.quotas import Quotas, quotas_of
@@ -30,6 +28,7 @@ from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.retirement import Retirement
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
 from daskkern.cluster.scheduler.supervisors import Supervisors
+from daskkern.cluster.scheduler.task_placement import TaskPlacement
 from daskkern.cluster.scheduler.worker_changes import worker_changes
 from daskkern.errors import ClusterError, SpecError
 
@@ -73,24 +72,29 @@ class FitsPlugin(SchedulerPlugin):
             )
         self._scheduler = scheduler
         self._registry = FitRegistry(*_settings())
-        self._supervisors = Supervisors(scheduler, self._registry, self._places, self._addresses)
         self._drivers = DetachedDrivers(scheduler, self._registry)
         self._silent = SilentWorkers(scheduler)
         self._topics = EventTopics(scheduler, self._registry)
-        self._demand = WorkerDemand(scheduler, self._registry.admission, self._places)
+        self._workers = EquippedWorkers(scheduler)
+        self._demand = WorkerDemand(scheduler, self._registry.admission, self._workers.places)
         self._demand.install()
         Retirement(scheduler).install()
         self._names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
+        self._placement = TaskPlacement(scheduler, self._workers_of)
+        self._supervisors = Supervisors(
+            scheduler, self._registry, self._workers.places, self._workers.addresses, self._placement.refresh
+        )
         handlers: dict[str, Callable[..., Any]] = {
             "ask": self._ask,
-            "workers": lambda known: worker_changes(self._listed(), known),
+            "equipped": self._equip,
+            "workers": lambda known: worker_changes(self._workers.listed(), known),
             "want": self._demand.want,
             "ended": self._ended,
             "asked_to_stop": self._stop_request,
             "cancel": self.cancel,
             "fits": self.fits,
             "prospects": self._prospects,
-            "active": self._active,
+            "active": self._registry.active,
             "fit_events": self._registry.events,
             "fit_history": self.history,
             "hold": self._hold,
@@ -121,15 +125,22 @@ class FitsPlugin(SchedulerPlugin):
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         self._names[worker] = str(scheduler.workers[worker].name)
+        self._placement.refresh()
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """Count the loss of a worker for the fit that holds it, not for Dask. See :meth:`DetachedDrivers.forgive`."""
         del scheduler, kwargs
         name = self._names.pop(worker, "")
+        self._workers.discard(worker)
         for fit, held in self._registry.admission.held.items():
             if name in held:
                 self._registry.records[fit].history.losses[name] += 1
         self._drivers.forgive()
+        self._placement.refresh()
+
+    def update_graph(self, scheduler: Any, *, annotations: Mapping[str, Mapping[Any, Any]], **kwargs: Any) -> None:
+        del scheduler, kwargs
+        self._placement.submitted(annotations)
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         del scheduler
@@ -144,6 +155,8 @@ class FitsPlugin(SchedulerPlugin):
                 self._registry.admission.release(fit)
         else:
             self._drivers.changed(key, finish)
+        if finish == "forgotten":
+            self._placement.forget(key)
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Exclude the workers of fits, also of preempted ones, when a cluster scales down adaptively."""
@@ -153,13 +166,20 @@ class FitsPlugin(SchedulerPlugin):
 
     # -- handlers for clients and supervisors
 
+    def _equip(self, address: str) -> bool:
+        """Count a worker that has the plugin from now on; return False for one that the scheduler does not know."""
+        known = self._workers.add(address)
+        self._placement.refresh()
+        return known
+
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
         metadata = FitMetadata(**card)
         if self._registry.holder(metadata.fit) != asker:  # supervisors of an earlier driver end
             self._supervisors.forget(metadata.fit)
         self._demand.forget(str(asker))
-        answer = self._registry.ask(metadata, wish, str(asker), self._places())
-        known, names = self._addresses(), answer.get("members", ())
+        answer = self._registry.ask(metadata, wish, str(asker), self._workers.places())
+        known, names = self._workers.addresses(), answer.get("members", ())
+        self._placement.refresh()
         answer["moves"] = self._drivers.leaves(metadata.fit)
         return {**answer, "members": [known[name] for name in names if name in known], "held": len(names)}
 
@@ -193,31 +213,21 @@ class FitsPlugin(SchedulerPlugin):
         record = self._registry.records.get(fit)
         return (float("inf"), 0.0) if record is None else record.prospects()
 
-    def _active(self, fits: tuple[str, ...]) -> list[str]:
-        records = self._registry.records
-        return [fit for fit in fits if fit in records and records[fit].active]
-
     def fits(self) -> list[dict[str, Any]]:
         """Return the status of every fit, as :class:`daskkern.cluster.scheduler.fits.FitStatus` writes it."""
-        return self._registry.messages(self._places())
+        return self._registry.messages(self._workers.places())
 
     def history(self, fit: str) -> dict[str, Any]:
         """Return the FitHistory of `fit`, and the time of each worker's last heartbeat; {} for an unknown fit."""
         record = self._registry.records.get(fit)
         if record is None:
             return {}
-        return {**record.history.to_message(), "workers": self._heard()}
+        return {**record.history.to_message(), "workers": self._workers.heard()}
 
     def glance(self, fit: str) -> dict[str, Any]:
         """Return the small part of :meth:`history` that changes every second, and the version of the rest."""
         record = self._registry.records.get(fit)
-        return {} if record is None else {**record.history.glance(), "workers": self._heard()}
-
-    def _heard(self) -> dict[str, dict[str, Any]]:
-        return {
-            address: {"name": str(worker.name), "heard": worker.last_seen}
-            for address, worker in self._scheduler.workers.items()
-        }
+        return {} if record is None else {**record.history.glance(), "workers": self._workers.heard()}
 
     async def _hold(self, card: dict[str, Any], task: str) -> str:
         return await self._drivers.hold(FitMetadata(**card), task)
@@ -232,22 +242,13 @@ class FitsPlugin(SchedulerPlugin):
 
     # -- the rest
 
-    def _places(self) -> list[Place]:
-        """Return the places for ranks: a worker that is paused for memory starts none, but keeps those that run."""
-        running = {worker.address: worker for worker in self._alive() if worker.status.name == "running"}
-        workers = [running[address] for address in grouped_by_host(running)]
-        return [Place(str(worker.name), int(worker.memory_limit or 0)) for worker in workers]
-
-    def _addresses(self) -> dict[str, str]:
-        return {str(worker.name): worker.address for worker in self._alive()}
-
-    def _alive(self) -> list[Any]:
-        workers = self._scheduler.workers.values()
-        return [worker for worker in workers if worker.status.name in ("running", "paused")]
-
-    def _listed(self) -> list[Any]:
-        """Return the workers that live, those that are about to leave included."""
-        return [*self._alive(), *(w for w in self._scheduler.workers.values() if w.status.name == LEAVING)]
+    def _workers_of(self, fit: str) -> list[str]:
+        """Return the workers on which tasks of `fit` may run: its own, or, when it has none, those that it may use."""
+        known, admission = self._workers.addresses(), self._registry.admission
+        if fit not in admission.held:  # the driver of a detached fit, which has yet to ask for its workers
+            return list(known.values())
+        own = [known[name] for name in admission.held[fit] if name in known]
+        return own or [known[name] for name in known.keys() - admission.barred(fit, self._workers.places())]
 
     async def _sweep(self) -> None:
         """Free what silent clients hold, and give up workers that hang while they drive a fit."""
@@ -258,7 +259,7 @@ class FitsPlugin(SchedulerPlugin):
             silent = client is None or now - client.last_seen > _ABSENT_S
             if record.active and record.client and silent and not self._supervisors.is_supervised(fit):
                 self._registry.admission.release(fit)
-        self._registry.preemption.update(self._places())
+        self._registry.preemption.update(self._workers.places())
         self._topics.forget(now)
         for key in [*self._drivers.fits, *self._supervisors.tasks]:
             task = self._scheduler.tasks.get(key)

@@ -38,6 +38,10 @@ class FitRegistry:
         """Return the client that holds `fit`, or "" for none."""
         return self.records[fit].client if fit in self.records else ""
 
+    def active(self, fits: Sequence[str]) -> list[str]:
+        """Return those of `fits` that are known and have not ended."""
+        return [fit for fit in fits if fit in self.records and self.records[fit].active]
+
     def rival(self, metadata: FitMetadata) -> str:
         """Return the active fit that writes to the same place as `metadata`, or "" for none."""
         for fit, record in self.records.items():

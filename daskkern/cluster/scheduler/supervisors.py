@@ -23,6 +23,8 @@ class Supervisors:
         Returns the workers that fits may use.
     addresses : callable
         Returns the addresses of live workers by name.
+    changed : callable
+        Is called when fits may hold other workers than before.
     """
 
     def __init__(
@@ -31,8 +33,10 @@ class Supervisors:
         registry: FitRegistry,
         places: Callable[[], Sequence[Place]],
         addresses: Callable[[], Mapping[str, str]],
+        changed: Callable[[], None],
     ) -> None:
         self._scheduler, self._registry, self._places, self._addresses = scheduler, registry, places, addresses
+        self._changed = changed
         self.tasks: dict[str, str] = {}
         """Maps the key of a supervisor's task to its fit."""
 
@@ -78,7 +82,9 @@ class Supervisors:
         names = {address: name for name, address in self._addresses().items()}
         if any(address not in names for address in addresses):
             return False
-        return self._registry.admission.take(fit, [names[address] for address in addresses], self._places())
+        taken = self._registry.admission.take(fit, [names[address] for address in addresses], self._places())
+        self._changed()
+        return taken
 
     def _barred(self, fit: str) -> list[str]:
         known = self._addresses()
@@ -102,6 +108,7 @@ class Supervisors:
             registry.records[fit].state = PREEMPTED
         registry.admission.grant(places)
         registry.preemption.update(places)
+        self._changed()
         known = self._addresses()
         return {"current": True, "members": [known[name] for name in kept if name in known]}
 
@@ -122,6 +129,7 @@ class Supervisors:
             admission.settle(fit, places)
         admission.grant(places)
         registry.preemption.update(places)
+        self._changed()
         if fit not in admission.held:
             missing = admission.look(admission.waiting[fit], places).missing
             return {"current": True, "members": [], "held": 0, "missing": missing}

@@ -122,7 +122,10 @@ class BlockSource(RowSource):
     def open(self, dtype: str) -> Rows:
         return BlockRows(self, dtype)
 
-    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None
+    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+        del workers  # Dask places the blocks, like all tasks of a fit
         futures = client.compute([block.delayed() for block in self.blocks])
         with current(client):
             wait(futures)

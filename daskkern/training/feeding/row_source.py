@@ -1,6 +1,7 @@
 """The interface of sources of rows: values that are sent to workers and opened there."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,10 +57,13 @@ class RowSource(ABC):
         """Return the rows, which are read in `dtype`."""
 
     @abstractmethod
-    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None
+    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
         """Return a source that workers can open, and the futures to keep while they read it.
 
-        Data of this process is scattered block by block; Dask schedules the blocks of dask arrays.
+        Data of this process is scattered block by block, to `workers`, or by default to all; Dask schedules the blocks
+        of dask arrays.
         """
 
     @abstractmethod

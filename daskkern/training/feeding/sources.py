@@ -1,6 +1,7 @@
 """Sources of rows: values that are sent to workers and opened there."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,8 +83,10 @@ class StoreSource(RowSource):
     def open(self, dtype: str) -> Rows:
         return StoreRows(self.store(), dtype, self.info.scaling)
 
-    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
-        del client
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None
+    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+        del client, workers
         store = getattr(getattr(self.location, "store", None), "__class__", None)
         if store is not None and store.__name__ == "MemoryStore":
             raise SpecError(
@@ -120,11 +123,13 @@ class ArraySource(RowSource):
             scaling=info.scaling,
         )
 
-    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None
+    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
         step = self._block_rows()
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
         named = {task_name("rows"): _triple(self, part) for part in parts}
-        futures = list(client.scatter(named, hash=False).values())
+        futures = list(client.scatter(named, workers=workers, hash=False).values())
         sizes = tuple(part.stop - part.start for part in parts)
         return BlockSource(remote_values(futures), sizes, self.weight is not None, self.info), tuple(futures)
 

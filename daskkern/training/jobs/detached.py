@@ -18,7 +18,7 @@ from functools import partial
 from distributed import Client, Reschedule, Worker, get_worker, secede
 
 from daskkern.cluster.connect.connecting import connected
-from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left, live_workers, run_on
+from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left, run_on
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.gang.hanging_workers import equip, usable_workers
 from daskkern.cluster.gang.worker_logs import LOG, logged_as
@@ -27,6 +27,8 @@ from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED
 from daskkern.cluster.scheduler.lease import check_alone
 from daskkern.cluster.scheduler.metadata import FitMetadata
+from daskkern.cluster.scheduler.task_placement import tasks_of
+from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
@@ -90,17 +92,18 @@ def submit(
     job = replace(job, policy=replace(policy, checkpoint=place, hand_back=False))
     metadata = job.metadata(name, out, detached=True).submitted_with(gang.priority, gang.user)
     usable_workers(client, gang, drive)
+    equip(client, gang.silence_s)
     _check_place(client, "model", out)
     if keeps:
         _check_place(client, "checkpoint", place)
     show_fits(client)
-    equip(client, gang.silence_s)
     check_alone(client, metadata)
     named(job)  # refuses or removes the checkpoint of an earlier fit
     driven = replace(job, policy=replace(job.policy, resume=True, overwrite=False, run=metadata.fit))
     order = Order(metadata, out, driven, gang, keeps)
     key = f"daskkern_fit-{metadata.fit}"
-    future = client.submit(drive, order, key=key, pure=False, retries=0, priority=_PRIORITY)
+    with tasks_of(metadata.fit):
+        future = client.submit(drive, order, key=key, pure=False, retries=0, priority=_PRIORITY)
     try:
         problem = ask_fits(client, "hold", card=asdict(metadata), task=key)
         if problem:
@@ -217,7 +220,7 @@ def _tried(client: Client, place: str) -> dict[str, str]:
     """Return the problem that each worker has with `place`, "" for none; repeated when a worker leaves meanwhile."""
     probe = os.path.join(os.path.dirname(place), f".daskkern-probe-{uuid.uuid4().hex[:8]}")
     for last in (False, False, True):
-        workers = list(live_workers(client))
+        workers = list(WorkerList(client).alive())
         try:
             found = run_on(client, workers[:1], _write_probe, probe) | run_on(client, workers[1:], _see_probe, probe)
             run_on(client, workers[:1], _remove_probe, probe)

@@ -1,5 +1,6 @@
 """The job of a fit: rows, settings and earlier state, the same in one process and on a cluster."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,10 +73,10 @@ class FitJob:
         watched = None if self.validation is None else with_scaling(self.validation, scaling)
         return replace(self, source=with_scaling(self.source, scaling), validation=watched)
 
-    def for_cluster(self, client: Client) -> "tuple[FitJob, tuple[Future[Any], ...]]":
-        """Return the job on sources that workers can open, and the futures to keep meanwhile."""
-        source, keep = self.source.for_cluster(client)
-        watched, keep_too = (None, ()) if self.validation is None else self.validation.for_cluster(client)
+    def for_cluster(self, client: Client, workers: Sequence[str]) -> "tuple[FitJob, tuple[Future[Any], ...]]":
+        """Return the job on sources that `workers` can open, and the futures to keep meanwhile."""
+        source, keep = self.source.for_cluster(client, workers)
+        watched, keep_too = (None, ()) if self.validation is None else self.validation.for_cluster(client, workers)
         return replace(self, source=source, validation=watched), (*keep, *keep_too)
 
 

@@ -23,6 +23,7 @@ from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
 from daskkern.cluster.scheduler.metadata import FitMetadata
+from daskkern.cluster.scheduler.task_placement import tasks_of
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
@@ -62,7 +63,7 @@ def fit_on(
     usable = usable_workers(client, gang, rank_main, listener)
     gang = within_shards(gang, job.settings, len(usable))
     show_fits(client)
-    with _spanned(metadata), admitted(client, metadata, gang, listener) as lease:
+    with _spanned(metadata), tasks_of(metadata.fit), admitted(client, metadata, gang, listener) as lease:
         lease = narrowed(client, lease, job.settings.virtual_shards)  # workers may have joined since they were counted
         return _fit_admitted(client, job, listener, gang, lease)
 
@@ -113,7 +114,7 @@ def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[
 def _fit_admitted(
     client: Client, job: FitJob, listener: Listener, gang: GangSettings, lease: Lease
 ) -> tuple[list[FitRankResult], Prepared]:
-    job, keep = job.for_cluster(client)
+    job, keep = job.for_cluster(client, lease.addresses)
     settings = job.settings
 
     def look(lease: Lease) -> list[WorkerResources]:
@@ -170,7 +171,8 @@ def _set_up(
 
     def submitted(work: Callable[..., Any], *arguments: Any, name: str) -> Future[Any]:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # a metric may be some MB
-            found = client.submit(_on_worker, work, *arguments, key=task_name(name), pure=False, retries=0)
+            fit = lease.metadata.fit
+            found = client.submit(_on_worker, fit, work, *arguments, key=task_name(name), pure=False, retries=0)
         kept.append(found)
         return found
 
@@ -181,7 +183,7 @@ def _set_up(
     with ExitStack() as until:
         until.callback(release)
         if settings.learn_features is None or not settings.learn_features.of_all_rows or job.before is not None:
-            before = None if job.before is None else client.scatter(job.before, hash=False)
+            before = None if job.before is None else client.scatter(job.before, workers=lease.addresses, hash=False)
             kept += [] if before is None else [before]
             ticket = submitted(prepare, source, settings, held_out, before, name="prepare")
         else:
@@ -194,8 +196,10 @@ def _set_up(
         yield lease, ticket, outcome(ticket, _itself)
 
 
-def _on_worker(work: Callable[..., Any], *arguments: Any) -> Any:
+def _on_worker(fit: str, work: Callable[..., Any], *arguments: Any) -> Any:
     """Run a part of the set-up in a task that has seceded from its worker, with Dask arrays computed by the cluster.
+
+    They are computed on the workers of `fit`.
 
     ``worker_client`` is not used: it rejoins the pool at its end and waits for a free thread.
     """
@@ -203,7 +207,7 @@ def _on_worker(work: Callable[..., Any], *arguments: Any) -> Any:
     secede()
     # The graph has the subsample of K_SS once for each block row, on purpose: a few megabytes.
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
-    with quiet, current(client):
+    with quiet, current(client), tasks_of(fit):
         try:
             return work(*arguments)
         except DaskkernError as error:

@@ -24,6 +24,7 @@ from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, CollectivesPlugin, 
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Event, StageFinished
 from tests.support import ranks
+from tests.support.children.bare_workers import bare_worker
 from tests.support.cluster import local_cluster, wait_until, worker_pids
 from tests.support.processes import started
 
@@ -39,15 +40,15 @@ def process(*command: str, **environment: str) -> Iterator["subprocess.Popen[byt
         yield child
 
 
-def test_a_worker_without_daskkern_is_named_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "daskkern.py").write_text('raise ModuleNotFoundError("No module named daskkern", name="daskkern")')
-    with local_cluster(1) as client:
-        address = client.scheduler.address
-        worker = ("dask_worker", address, "--no-nanny", "--no-dashboard", "--name", "bare")
-        with process(*worker, PYTHONPATH=str(tmp_path)):
-            client.wait_for_workers(2, timeout=30)
-            with pytest.raises(ClusterError, match=r"^worker tcp://\S+ cannot import daskkern .*; install daskkern=="):
-                run_gang(client, ranks.own_payload, None, name="bare")
+def test_a_worker_without_daskkern_is_named_with_the_remedy_where_no_other_will_do(tmp_path: Path) -> None:
+    remedy = r"^worker tcp://\S+ cannot import daskkern .*; install daskkern=="
+    with local_cluster(1) as client, bare_worker(client, tmp_path) as bare:
+        for settings in (GangSettings(workers=(bare,)), GangSettings(n_ranks=2)):
+            with pytest.raises(ClusterError, match=remedy):
+                run_gang(client, ranks.own_payload, None, name="bare", settings=settings)
+        assert run_gang(client, ranks.own_payload, 7, name="without") == [(0, 7)]
+    with local_cluster(0) as client, bare_worker(client, tmp_path), pytest.raises(ClusterError, match=remedy):
+        run_gang(client, ranks.own_payload, None, name="alone")
 
 
 def test_a_worker_that_cannot_load_the_code_is_named_and_stays_alive(

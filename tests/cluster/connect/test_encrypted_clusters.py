@@ -1,11 +1,12 @@
 """A cluster with TLS stays encrypted from end to end, and whoever has no part in it is told so in one sentence."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import numpy as np
 import pytest
@@ -227,8 +228,13 @@ def test_tasks_of_a_worker_with_a_workers_certificate_only_can_be_clients(files:
     )
     assert security.get_connection_args("client")["ssl_context"] is None
     worker = SimpleNamespace(
-        address="tls://127.0.0.1:1", security=security, handlers={}, periodic_callbacks={}, loop=Mock()
+        address="tls://127.0.0.1:1",
+        security=security,
+        handlers={},
+        periodic_callbacks={},
+        loop=Mock(),
+        scheduler=AsyncMock(),
     )
     with ThreadPoolExecutor(1) as pool:  # a worker's thread, where no signals are handled
-        pool.submit(CollectivesPlugin().setup, worker).result()
+        pool.submit(asyncio.run, CollectivesPlugin().setup(worker)).result()
     assert security.get_connection_args("client")["ssl_context"] is not None

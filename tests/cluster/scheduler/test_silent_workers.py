@@ -46,6 +46,8 @@ def _plugin(silent_s: float = 4.0) -> FitsPlugin:
 async def _start(plugin: Any, scheduler: Any) -> None:
     scheduler.plugins, scheduler.handlers = {}, {}
     await plugin.start(scheduler)
+    for address in scheduler.workers:
+        plugin._equip(address)
     await plugin.close()
 
 
@@ -82,7 +84,7 @@ def test_what_held_the_scheduler_up_before_or_for_a_moment_does_not_count() -> N
 def test_a_worker_that_a_fit_holds_is_left_to_that_fit() -> None:
     plugin = _plugin()
     registry: FitRegistry = plugin._registry
-    assert registry.admission.ask(WorkerRequest("f", 0.0), plugin._places()).members == ("silent", "lively")
+    assert registry.admission.ask(WorkerRequest("f", 0.0), plugin._workers.places()).members == ("silent", "lively")
     assert not _drop(plugin, unused=True)
     registry.admission.release("f")
     assert _drop(plugin, unused=True)
@@ -91,7 +93,7 @@ def test_a_worker_that_a_fit_holds_is_left_to_that_fit() -> None:
 def test_a_silent_client_keeps_its_workers_while_the_scheduler_was_held_up() -> None:
     plugin = _plugin()
     registry: FitRegistry = plugin._registry
-    registry.ask(FitMetadata("f", "f"), {}, "client", plugin._places())
+    registry.ask(FitMetadata("f", "f"), {}, "client", plugin._workers.places())
     scheduler: Any = plugin._scheduler
     scheduler.tasks, scheduler.clients = {}, {"client": SimpleNamespace(last_seen=time.time() - 90.0)}
     plugin._silent.ticked = time.time() - 80.0
@@ -105,11 +107,11 @@ def test_a_silent_client_keeps_its_workers_while_the_scheduler_was_held_up() -> 
 def test_a_paused_worker_is_assigned_to_no_fit_and_keeps_its_rank() -> None:
     plugin = _plugin(0.0)
     admission = plugin._registry.admission
-    assert admission.ask(WorkerRequest("before", 0.0, n_ranks=1), plugin._places()).members == ("silent",)
+    assert admission.ask(WorkerRequest("before", 0.0, n_ranks=1), plugin._workers.places()).members == ("silent",)
     for worker in plugin._scheduler.workers.values():
         worker.status.name = "paused"
-    assert admission.ask(WorkerRequest("before", 0.0, n_ranks=1), plugin._places()).members == ("silent",)
-    assert admission.ask(WorkerRequest("after", 1.0, n_ranks=1), plugin._places()).missing == 1
+    assert admission.ask(WorkerRequest("before", 0.0, n_ranks=1), plugin._workers.places()).members == ("silent",)
+    assert admission.ask(WorkerRequest("after", 1.0, n_ranks=1), plugin._workers.places()).missing == 1
     assert not plugin._take("before", ("lively",))
     plugin._scheduler.workers["lively"].status.name = "running"
-    assert admission.ask(WorkerRequest("after", 1.0, n_ranks=1), plugin._places()).members == ("lively",)
+    assert admission.ask(WorkerRequest("after", 1.0, n_ranks=1), plugin._workers.places()).members == ("lively",)
