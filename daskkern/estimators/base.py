@@ -67,6 +67,7 @@ class KernelEstimator(ModelEstimator):
             sampling=self.sampling,
             max_seconds=self.max_seconds,
             virtual_shards=self.virtual_shards,
+            reading=self.reading,
             scale=self.scale,
             class_intercept=bool(self.fit_intercept),
             learn_features=parse_feature_learning(self.learn_features),

@@ -70,9 +70,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     precision : "float32", "float64", "tf32", "float16" or None
         What features are rounded to in training, for a GPU's tensor cores; None rounds nothing.
     warm_start : bool
-        Continue from the checkpoint, or without one from this estimator's last fit. With a larger `max_epochs`, or
-        after an interrupt, the result is that of one run, bitwise with the same number of workers. Data and settings
-        must be the same except for `max_epochs`.
+        Continue from the checkpoint, or without one from this estimator's last fit, with the same data and settings;
+        `max_epochs` may be larger. The result is that of one run, bitwise with the same number of workers.
     checkpoint : str or None
         Zarr location for the progress of the fit, which all workers must reach. A fit without `warm_start` replaces it.
     sampling : "uniform", "weighted" or "balanced"
@@ -106,6 +105,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         Calibrate the model for `predict_proba` and `predict_set`: on validation rows; without these, up to 10,000 rows,
         on leave-one-out scores, and for more on a twentieth of the rows, at most 2,000, which are set aside. A share,
         such as 0.1, sets that many aside instead, at most 2,000. See ``docs/probabilities.md``.
+    reading : "auto", "once" or "each"
+        Whether each rank reads all rows, or every window is read once and sent to the others; see ``docs/clusters.md``.
 
     Attributes
     ----------
@@ -120,13 +121,12 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     history_ : History
         A table with one row per epoch: ``history_["loss"]``, ``history_[-1]``, ``history_.to_pandas()``.
     model_ : KernelModel
-    n_iter_ : int
+    n_iter_, n_features_in_ : int
     best_epoch_ : int
         The epoch whose model this is, from 1: the best one with early stopping, otherwise the last, unless an earlier
         one has a lower training objective by more than chance.
     feature_importances_ : (d,) array
         With `learn_features`: the share of each feature in the metric.
-    n_features_in_ : int
     stop_reason_ : str
         "max_epochs", "max_seconds", "early_stopping", "converged" or "interrupted".
     """
@@ -164,6 +164,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         fit_intercept: bool = True,
         learn_features: Any = None,
         calibrate: bool | float = True,
+        reading: str = "auto",
     ) -> None:
         self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
         self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
@@ -172,7 +173,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         self.random_state, self.sampling, self.class_weight = random_state, sampling, class_weight
         self.scale, self.fit_intercept, self.dtype, self.precision = scale, fit_intercept, dtype, precision
         self.client, self.device, self.virtual_shards = client, device, virtual_shards
-        self.memory_budget, self.keep_blocks = memory_budget, keep_blocks
+        self.memory_budget, self.keep_blocks, self.reading = memory_budget, keep_blocks, reading
         self.warm_start, self.checkpoint = warm_start, checkpoint
         self.verbose, self.callbacks = verbose, callbacks
         self.learn_features, self.calibrate = learn_features, calibrate

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import daskkern
+from daskkern import KernelClassifier, KernelRegressor
 from daskkern.basis import AllRows, Landmarks
 from daskkern.cli.main import cli
 from daskkern.cli.options.fit_options import FitRequest
@@ -68,3 +69,22 @@ def test_stores_of_raw_rows_are_scaled_in_the_fit(tmp_path: Path) -> None:
     np.testing.assert_allclose(other.decision_function(X * units), plain.decision_function(X), rtol=1e-3, atol=1e-3)
     assert (plain.predict(X) == Y).mean() > 0.9
     assert _fitted(tmp_path, X, "--scale", "none").scaling.kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("reading", "once"),
+        ("virtual_shards", 4),
+        ("keep_blocks", "disk"),
+        ("precision", "float32"),
+        ("sampling", "balanced"),
+        ("max_seconds", 60.0),
+    ],
+)
+def test_a_setting_is_the_same_at_the_command_line_and_in_python(name: str, value: Any) -> None:
+    for estimator in (KernelClassifier, KernelRegressor):
+        found = [_settings(500, **{name: value}), estimator(**{name: value}).fit_settings(500)]
+        assert [getattr(settings, name) for settings in found] == [value, value]
+    with pytest.raises(SpecError, match="got reading='twice'; expected one of auto, once, each"):
+        KernelClassifier(reading="twice").fit(X, Y)
