@@ -92,11 +92,15 @@ class BatchPlan:
         """Return the plan for `rows` whose windows hold about `window_bytes` of float32 features.
 
         Windows of fewer than 128 chunks consist of pieces of chunks, where `rows` can be read in pieces at little cost.
+        Chunks that are decoded whole are cut into as few as possible: windows of at least 16 of them have whole ones,
+        so that each is decoded once per epoch, and larger ones are decoded :attr:`chunk_reads` times.
         """
         window_rows = max(1, window_bytes // rows.row_bytes)
         plan = cls(rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows, reshuffle=reshuffle)
         held = max(batch_size, window_rows)
         piece = max(held // STRETCHES, min(held // LEAST_STRETCHES, _PIECE_BYTES // rows.row_bytes), 1)
+        if rows.decodes_chunks:
+            piece = max(held // LEAST_STRETCHES, 1)
         if not rows.reads_pieces or plan.n_windows == 1 or piece >= rows.chunk_rows:
             return plan
         return replace(plan, piece_rows=_divided(rows.chunk_rows, piece))
@@ -105,6 +109,11 @@ class BatchPlan:
     def part_rows(self) -> int:
         """Number of rows of a part; the last one may have fewer."""
         return self.piece_rows or self.chunk_rows
+
+    @property
+    def chunk_reads(self) -> int:
+        """Most windows of an epoch that have rows of the same chunk, unless pieces straddle chunks."""
+        return min(self.n_windows, -(-self.chunk_rows // self.part_rows))
 
     @property
     def n_parts(self) -> int:

@@ -66,6 +66,8 @@ class Rows(ABC):
     reads_pieces : bool
         Whether :meth:`parts_at` reads a piece of a chunk at the cost of its own bytes. This depends on the kind of
         rows, not on their location: a store in a zip file, which is read by whole chunks, has the same batches.
+    decodes_chunks : bool
+        Whether a whole chunk is decoded for any of its rows, as those are that are compressed.
     """
 
     n_rows: int
@@ -78,6 +80,7 @@ class Rows(ABC):
     dtype: np.dtype[np.floating]
     n_stored: int | None = None
     reads_pieces: bool = False
+    decodes_chunks: bool = False
 
     @property
     def is_sparse(self) -> bool:

@@ -48,6 +48,8 @@ class StoreRows(Rows):
             Fields.y: store.array("y") if info.task is not None else None,
             Fields.weight: store.array("weight") if info.has_weight else None,
         }
+        stored = self._arrays[Fields.X]
+        self.decodes_chunks = stored is not None and not has_plain_chunks(stored)
 
     def encoded(self) -> "StoreRows":
         stored = self._arrays[Fields.X]

@@ -18,7 +18,7 @@ from daskkern.kernels import Kernel
 from daskkern.models.store import FORMAT
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
-from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import may_bend
@@ -81,7 +81,7 @@ def fingerprint(job: FitJob) -> str:
     chosen |= {"basis": basis_summary(settings.basis), "function": _function(settings.kernel)}
     record = {
         "settings": chosen,
-        "batches": _batches(source.info, settings),
+        "batches": _batches(source, settings),
         "data": _data(source),
         "validation": None if validation is None else _data(validation),
     }
@@ -90,9 +90,11 @@ def fingerprint(job: FitJob) -> str:
     return json.dumps(record, sort_keys=True, default=str)
 
 
-def _batches(info: SourceInfo, settings: FitSettings) -> str:
+def _batches(source: RowSource, settings: FitSettings) -> str:
+    info = source.info
     reshuffle = reshuffles_batches(settings, info.n_rows, mean_row_bytes(info.n_rows, info.n_features, info.n_stored))
-    return f"{ORDER}, dealt anew in every epoch" if reshuffle else ORDER
+    order = f"{ORDER} of chunks decoded whole" if source.open(settings.dtype).decodes_chunks else ORDER
+    return f"{order}, dealt anew in every epoch" if reshuffle else order
 
 
 def basis_summary(basis: BasisSpec) -> dict[str, Any]:

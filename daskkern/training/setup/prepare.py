@@ -8,6 +8,7 @@ from daskkern.arrays import IntArray
 from daskkern.backend.namespace import give_back_memory, namespace_with
 from daskkern.backend.random import generator
 from daskkern.basis import ColumnSet
+from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at, some_positions
 from daskkern.data.schema.column_statistics import Scaling
@@ -86,6 +87,7 @@ def finish(source: RowSource, draft: Draft, found: FoundMetric | None = None) ->
         choice = ChoiceRows(rows, draft.targets, settings.seed)
         prepared = _set_up(source, rows, settings, draft.targets, draft.validation, clock)
         prepared = replace(prepared, held=draft.held, calibration=draft.calibration, scaling=draft.scaling)
+        prepared = _with_reads(prepared, rows, clock)
         return with_penalty(prepared, source, choice, settings, clock)
     finally:
         give_back_memory(namespace_with(settings.device, 0))
@@ -110,6 +112,19 @@ def _set_up(
     if needed == "eigenbasis":
         return prepare_nystrom(source, rows, settings, targets, chosen, sampling, validation, clock)
     return prepare_eigenpro(rows, settings, targets, chosen, sampling, validation, clock)
+
+
+def _with_reads(prepared: Prepared, rows: Rows, clock: Clock) -> Prepared:
+    """Return the set-up with a line on how often chunks are decoded, if that is more than once per epoch."""
+    plan = prepared.plan
+    if not isinstance(plan, BatchPlan) or not rows.decodes_chunks or plan.chunk_reads == 1:
+        return prepared
+    clock.stage(
+        "batches",
+        f"the compressed chunks of {rows.chunk_rows:,} rows are decoded {plan.chunk_reads} times per epoch; chunks of "
+        f"{plan.part_rows:,} rows are decoded once, and stores that daskkern writes are not compressed",
+    )
+    return replace(prepared, stages=tuple(clock.stages))
 
 
 def _centres(found: ColumnSet, n_rows: int) -> str:

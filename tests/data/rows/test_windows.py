@@ -1,14 +1,19 @@
 """Windows are stratified samples of the order of a store, and made of pieces where chunks are few."""
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zarr.codecs import ZstdCodec
+from zarr.storage import LocalStore, WrapperStore
 
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batches import BatchPlan, iter_batches
@@ -111,6 +116,16 @@ def test_chunks_of_wide_rows_are_cut_into_pieces_of_half_a_megabyte() -> None:
     assert BatchPlan.for_rows(wide, 200, window_bytes=4 << 20).piece_rows == 4096 // 64  # 16 of a small window
 
 
+def test_chunks_that_are_decoded_whole_are_cut_into_as_few_pieces_as_windows_allow() -> None:
+    for chunk_rows, piece_rows, reads in ((1024, 0, 1), (4096, 1024, 2)):
+        wide = ArrayRows(np.zeros((30_000, 784), np.uint8), chunk_rows=chunk_rows)
+        wide.reads_pieces = wide.decodes_chunks = True
+        plan = BatchPlan.for_rows(wide, 200)
+        assert (plan.piece_rows, plan.chunk_reads) == (piece_rows, reads)
+        wide.decodes_chunks = False
+        assert BatchPlan.for_rows(wide, 200).piece_rows == 128
+
+
 @given(plan=plans | pieces, epochs=st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)))
 @settings(max_examples=80, deadline=None)
 def test_rows_are_dealt_anew_to_batches_of_the_same_sizes(plan: BatchPlan, epochs: tuple[int, int]) -> None:
@@ -134,3 +149,32 @@ def test_no_batch_comes_twice_where_rows_are_dealt_anew() -> None:
         np.testing.assert_array_equal(batch.block.y, batch.positions[:, None])
     # Raw Philox numbers: these may never change, or saved fits could not be resumed.
     assert plan.positions(0, 1)[:5].tolist() == [1789, 1101, 1797, 813, 161]
+
+
+class CountingStore(WrapperStore[LocalStore]):
+    """Counts how often each chunk of X is fetched, which decodes it."""
+
+    fetched: ClassVar[Counter[str]] = Counter()
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        if key.startswith("X/c/"):
+            self.fetched[key] += 1
+        return await super().get(key, prototype, byte_range)
+
+
+@pytest.mark.parametrize(("chunk_rows", "times"), [(10, 1), (100, 5)])
+def test_compressed_chunks_are_decoded_once_where_sixteen_fit_in_a_window(
+    chunk_rows: int, times: int, make_store: Callable[..., Store]
+) -> None:
+    """Windows of 200 rows. Larger chunks are cut into as few pieces as windows of 16 stretches allow."""
+    X = np.random.default_rng(3).random((1000, 3), dtype=np.float32)
+    store = make_store(X, X[:, 0].astype(np.float64), task="regression", chunk_rows=chunk_rows)
+    zarr.create_array(f"{store.path}/X", data=X, chunks=(chunk_rows, 3), compressors=ZstdCodec(), overwrite=True)
+    rows = StoreRows(open_store(zarr.open_group(CountingStore(LocalStore(store.path, read_only=True)), mode="r")))
+    plan = BatchPlan.for_rows(rows, 20, seed=5, window_bytes=12 * 200)
+    CountingStore.fetched.clear()
+    for batch in iter_batches(rows, plan, 1):
+        np.testing.assert_array_equal(batch.block.X, X[batch.positions])
+    assert set(CountingStore.fetched.values()) == {times}
+    assert len(CountingStore.fetched) == 1000 // chunk_rows
+    assert plan.chunk_reads == times
