@@ -6,7 +6,6 @@
 import logging
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from daskkern.backend.current import current
 from daskkern.cluster.connect.clients import Certificates, client_at, scheduler_file_address
+from daskkern.cluster.connect.protection import Protection
 from daskkern.errors import ClusterError, SpecError
 
-_DASHBOARD_PORT = 8787
 _CLOSE_S = 15.0
 _NOISY = ("distributed", "tornado.application", "bokeh", "asyncio")
 
@@ -73,6 +72,8 @@ def connect(
 ) -> Iterator[Connection]:
     """Attach to a scheduler, or start a cluster on this machine and close it at the end.
 
+    Other users of the machine can neither connect to a cluster that is started here, nor open its dashboard.
+
     Parameters
     ----------
     scheduler
@@ -116,9 +117,16 @@ def connect(
             address = scheduler if scheduler_file is None else scheduler_file_address(scheduler_file)
             client, kind = stack.enter_context(client_at(str(address), timeout_s, security)), _ATTACHED
         else:
-            stack.enter_context(dask.config.set(PATIENT))
-            cluster, kind = _start(workers, gpus, memory_limit, threads_per_worker, device_pool, debug)
+            protection = Protection.new()
+            stack.enter_context(dask.config.set({**PATIENT, **protection.dask_settings()}))
+            common = {
+                "memory_limit": memory_limit,
+                "silence_logs": logging.WARNING if debug else logging.CRITICAL,
+                **protection.cluster_settings(),
+            }
+            cluster, kind = _start(workers, gpus, threads_per_worker, device_pool, common)
             stack.callback(_close, cluster)
+            protection.guard(cluster)
             client = stack.enter_context(_client(cluster, timeout_s))
             client.register_plugin(_IgnoreInterrupt())
         yield Connection(client, str(client.dashboard_link or ""), kind)
@@ -160,16 +168,10 @@ def _client(cluster: Any, timeout_s: float) -> Iterator[Client]:
 def _start(
     workers: int | None,
     gpus: Any,
-    memory_limit: str | int | None,
     threads_per_worker: int | None,
     device_pool: DevicePool | None,
-    debug: bool,
+    common: dict[str, Any],
 ) -> tuple[Any, Kind]:
-    common = {
-        "dashboard_address": _dashboard_address(),
-        "memory_limit": memory_limit,
-        "silence_logs": logging.WARNING if debug else logging.CRITICAL,
-    }
     if gpus is not None:
         cluster = _gpu_cluster(gpus, threads_per_worker, device_pool, common)
         if cluster is not None:
@@ -259,17 +261,6 @@ def _words(gpus: Any) -> str:
 def _close(cluster: Any) -> None:
     with suppress(TimeoutError, OSError, RuntimeError):  # what does not end in time is killed with this process
         cluster.close(timeout=_CLOSE_S)
-
-
-def _dashboard_address() -> str:
-    """Return Dask's usual dashboard address, or one with any port when that is taken (Dask would warn)."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", _DASHBOARD_PORT))
-        except OSError:
-            return "127.0.0.1:0"
-    return f"127.0.0.1:{_DASHBOARD_PORT}"
 
 
 class _IgnoreInterrupt(WorkerPlugin):
