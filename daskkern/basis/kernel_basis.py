@@ -11,11 +11,12 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import namespace_of
+from daskkern.backend.shares import Shares, share_edges
 from daskkern.data.rows.csr import append_column
 from daskkern.errors import SpecError
 from daskkern.kernels import PLAIN, Coordinate, Kernel, Placement, Points, Precision, TreeAverage
 from daskkern.kernels.rows import module_of
-from daskkern.linalg import column_blocks
+from daskkern.linalg import BlockCyclicLayout, column_blocks
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class KernelBasis:
         What features are rounded to; see :func:`daskkern.kernels.check_precision`. None rounds nothing.
     leaves : (p,) int64 or None
         The leaf of each column in a partition, between whose leaves the kernel is 0.
+    shares : tuple of int
+        The shares of the ranks in the columns; () where they are equal. See :func:`daskkern.linalg.column_blocks`.
     """
 
     kernel: Kernel
@@ -64,6 +67,7 @@ class KernelBasis:
     placement: Placement = PLAIN
     precision: Precision | None = None
     leaves: IntArray | None = None
+    shares: Shares = ()
 
     def split(self, rank: int, size: int) -> Columns:
         """Return the columns of `rank` among `size` ranks: whole blocks of S first, then whole blocks of the rest.
@@ -71,11 +75,15 @@ class KernelBasis:
         Of a partition, whole leaves, each a block of its own.
         """
         if self.leaves is not None:
-            return _whole_leaves(self.leaves, rank, size)
+            return _whole_leaves(self.leaves, rank, size, self.shares)
         order = self._order()
-        layout = column_blocks(self.n_columns, rank, size, self.head.size)
+        layout = self.layout(rank, size)
         numbers = layout.columns()
         return Columns(order[numbers], int(np.count_nonzero(numbers < self.head.size)), tuple(layout.own_blocks))
+
+    def layout(self, rank: int, size: int) -> BlockCyclicLayout:
+        """Return the layout of the columns, those in S first, over `size` ranks."""
+        return column_blocks(self.n_columns, rank, size, self.head.size, self.shares)
 
     def _order(self) -> IntArray:
         """Return all columns, those in S first."""
@@ -114,13 +122,13 @@ class KernelBasis:
         return self.placement.on(module_of(rows))
 
 
-def _whole_leaves(leaves: IntArray, rank: int, size: int) -> Columns:
-    """Return the columns of consecutive leaves, about as many on every rank."""
+def _whole_leaves(leaves: IntArray, rank: int, size: int, shares: Shares) -> Columns:
+    """Return the columns of consecutive leaves, about as many on every rank, or as its share says."""
     order = np.argsort(leaves, kind="stable")
     ends = np.flatnonzero(np.diff(leaves[order], append=-1)) + 1
     starts = np.concatenate([[0], ends[:-1]])
-    middles = (starts + ends) / 2 * size / len(order)  # rank r has those from r to r + 1
-    own = np.flatnonzero((middles >= rank) & (middles < rank + 1))
+    edges = share_edges(2 * len(order), size, shares)  # in halves of a column
+    own = np.flatnonzero((starts + ends >= edges[rank]) & (starts + ends < edges[rank + 1]))
     if not own.size:
         return Columns(order[:0].astype(np.int64), 0, ())
     first = int(starts[own[0]])

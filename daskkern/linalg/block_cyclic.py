@@ -6,17 +6,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.backend.shares import Shares, owners_of
 from daskkern.backend.tiles import balanced
 
 _MAX_BLOCK = 1024
 _MIN_BLOCKS, _FEW_BLOCKS = 24, 8
 _PANEL = 32  # columns that fill the widest registers: other edges waste part of a panel
 _ONE_GROUP = 2048
+_UNEVEN_BLOCKS = 4  # of a rank on average, where ranks have different shares
 
 
 @dataclass(frozen=True)
 class BlockCyclicLayout:
-    """The layout of p columns over ranks: consecutive `blocks`, block k on rank ``k % size``.
+    """The layout of p columns over ranks: consecutive `blocks`, block k on rank ``owners[k]``.
 
     `n_groups` groups of consecutive blocks have their diagonal blocks inverted; see :func:`group_count`.
     """
@@ -26,11 +28,12 @@ class BlockCyclicLayout:
     rank: int
     size: int
     n_groups: int
+    owners: tuple[int, ...]
 
     @property
     def own(self) -> list[int]:
         """Numbers of this rank's blocks, ascending."""
-        return list(range(self.rank, len(self.blocks), self.size))
+        return [k for k, owner in enumerate(self.owners) if owner == self.rank]
 
     @property
     def own_blocks(self) -> list[slice]:
@@ -49,14 +52,16 @@ class BlockCyclicLayout:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> BlockCyclicLayout:
+def column_blocks(p: int, rank: int, size: int, n_head: int = 0, shares: Shares = ()) -> BlockCyclicLayout:
     """Return the layout of `p` columns, whose first `n_head` form separate blocks.
 
-    The blocks, and with them every partial sum, are the same for up to 24 ranks: see :func:`block_width`.
+    The blocks, and with them every partial sum, are the same for up to 24 ranks, with `shares` for up to 6: see
+    :func:`block_width`.
     """
-    width = block_width(p, size)
+    width = block_width(p, size, even=not shares)
     rest = [slice(n_head + part.start, n_head + part.stop) for part in even_slices(p - n_head, width)]
-    return BlockCyclicLayout(p, (*even_slices(n_head, width), *rest), rank, size, group_count(p))
+    blocks = (*even_slices(n_head, width), *rest)
+    return BlockCyclicLayout(p, blocks, rank, size, group_count(p), owners_of(len(blocks), size, shares))
 
 
 def group_count(p: int) -> int:
@@ -68,13 +73,14 @@ def group_count(p: int) -> int:
     return 1 if p <= _ONE_GROUP else 2
 
 
-def block_width(p: int, size: int) -> int:
+def block_width(p: int, size: int, *, even: bool = True) -> int:
     """Return the most columns of a block, for `p` columns over `size` ranks.
 
-    At most 1024, and such that there are 24 blocks, or one for each of more ranks. But not below 64 while there are 8
-    blocks: with narrower ones a step is dominated by calls, and with 8 or more ranks by messages. With fewer blocks
+    At most 1024, and such that there are 24 blocks, or one for each of more ranks, or four where their shares are not
+    `even`. But not below 64 while there are 8 blocks: with narrower ones a step is dominated by calls, and with 8 or more ranks by messages. With fewer blocks
     than ranks, the last ranks have no columns.
     """
+    size = size if even else _UNEVEN_BLOCKS * size
     least = min(2 * _PANEL, -(-p // _FEW_BLOCKS))
     return max(1, least, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
 

@@ -76,7 +76,7 @@ class FactoredPanels:
         width = block.stop - block.start
         made = np.empty((self._layout.p - block.start, width), self._dtype) if mine is None else None
         panel = self._xp.asarray(_factor(mine, width, self._jitter) if made is None else made)
-        return self._comm.broadcast(panel, k % self._layout.size)
+        return self._comm.broadcast(panel, self._layout.owners[k])
 
 
 def _factor(panel: Array, width: int, jitter: float) -> Array:

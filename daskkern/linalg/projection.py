@@ -111,7 +111,7 @@ class BlockCyclicFactor:
         for rank, part in enumerate(parts):
             edge = 0
             for k, block in inside:
-                if k % comm.size == rank:
+                if self.layout.owners[k] == rank:
                     width = block.stop - block.start
                     values[_within(block, rows)] = xp.asarray(part[edge : edge + width])
                     edge += width

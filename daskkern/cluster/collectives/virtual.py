@@ -3,7 +3,7 @@
 A sum of floating-point numbers depends on its order, and so on the number of ranks. With virtual ranks it is taken
 along the tree of :mod:`daskkern.backend.summation` over the terms of all virtual ranks, wherever they were computed. A
 real rank adds and sends the nodes of the tree that have only terms of its own, at most 2 log2 V of them. Any number of
-real ranks gives the same bits.
+real ranks gives the same bits, whichever consecutive virtual ranks each of them runs.
 """
 
 import threading
@@ -18,20 +18,25 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
+from daskkern.backend.shares import Shares, share_edges
 from daskkern.backend.summation import node_sum, nodes_of
 from daskkern.errors import CommunicatorClosedError
 
 Result = TypeVar("Result")
 
 
-def virtual_ranks(rank: int, size: int, virtual: int) -> range:
-    """Return the consecutive virtual ranks that real rank `rank` of `size` runs."""
-    return range(virtual * rank // size, virtual * (rank + 1) // size)
+def virtual_ranks(rank: int, size: int, virtual: int, shares: Shares = ()) -> range:
+    """Return the consecutive virtual ranks that real rank `rank` of `size` runs; `shares` says how many, if not equal.
+
+    Shares that sum to `virtual` are their numbers.
+    """
+    edges = share_edges(virtual, size, shares)
+    return range(edges[rank], edges[rank + 1])
 
 
-def _has_tree_of(size: int, virtual: int) -> bool:
+def _has_tree_of(size: int, virtual: int, shares: Shares) -> bool:
     """Return whether the tree of sums over the real ranks is the upper part of that over the virtual ones."""
-    return size == virtual or not (size & (size - 1) or virtual & (virtual - 1))
+    return size == virtual or not (shares or size & (size - 1) or virtual & (virtual - 1))
 
 
 _LONGEST_S = 86_400.0
@@ -41,9 +46,10 @@ _LONGEST_S = 86_400.0
 class _RankTable:
     """The rendezvous of the virtual ranks of one real rank; the first of them talks to the other real ranks."""
 
-    def __init__(self, comm: Communicator, virtual: int) -> None:
-        self.comm, self.virtual = comm, virtual
-        self.own = virtual_ranks(comm.rank, comm.size, virtual)
+    def __init__(self, comm: Communicator, virtual: int, shares: Shares) -> None:
+        self.comm, self.virtual, self.shares = comm, virtual, shares
+        self.ranges = [virtual_ranks(rank, comm.size, virtual, shares) for rank in range(comm.size)]
+        self.own = self.ranges[comm.rank]
         self._slots: list[Any] = [None] * len(self.own)
         self._answer: Any = None
         self._reason: str | None = None
@@ -98,15 +104,13 @@ class VirtualCommunicator(Communicator):
         return self._table.comm.ways
 
     def allreduce(self, array: Array) -> Array:
-        xp, comm = namespace_of(array), self._table.comm
-
-        size, shares = self.size, [virtual_ranks(rank, comm.size, self.size) for rank in range(comm.size)]
-        nodes = [nodes_of(own.start, own.stop, size) for own in shares]
+        xp, comm, size = namespace_of(array), self._table.comm, self.size
+        nodes = [nodes_of(own.start, own.stop, size) for own in self._table.ranges]
 
         def add(terms: list[Array]) -> Array:
             own = {(i, i + 1): xp.asarray(term) for i, term in zip(self._table.own, terms, strict=True)}
             sums = [node_sum(node, size, own) for node in nodes[comm.rank]]
-            if _has_tree_of(comm.size, size):
+            if _has_tree_of(comm.size, size, self._table.shares):
                 return comm.allreduce(sums[0])
             gathered = comm.allgather(xp.stack(sums))
             parts = {
@@ -133,7 +137,7 @@ class VirtualCommunicator(Communicator):
                 f"got root={root} of a broadcast; expected 0 to {self.size - 1}, one of the {self.size} ranks"
             )
         comm = table.comm
-        home = next(rank for rank in range(comm.size) if root in virtual_ranks(rank, comm.size, self.size))
+        home = next(rank for rank, own in enumerate(table.ranges) if root in own)
         at = root - table.own.start if root in table.own else 0
         # Copied before the ranks separate: the root may change its own array while others still copy.
         return xp.array(self._meet(array, lambda arrays: xp.array(comm.broadcast(arrays[at], home))))
@@ -156,15 +160,17 @@ class VirtualCommunicator(Communicator):
         return self._table.meet(self._place, array, work)
 
 
-def run_virtual(comm: Communicator, virtual: int, work: Callable[[Communicator, int], Result]) -> list[Result]:
+def run_virtual(
+    comm: Communicator, virtual: int, work: Callable[[Communicator, int], Result], shares: Shares = ()
+) -> list[Result]:
     """Run ``work(communicator, place)`` for each of this rank's share of `virtual` ranks: the first in this thread, the
     others in threads of their own, in copies of this thread's context.
 
     `place` counts this rank's own from 0. Returns the results in order; the first exception stops the others, here and
     on the other ranks, and is raised. A collective: every rank of `comm` calls it, and they are at most as many as the
-    virtual ranks.
+    virtual ranks. `shares` are those of :func:`virtual_ranks`, of which each is at least 1.
     """
-    table = _RankTable(comm, virtual)
+    table = _RankTable(comm, virtual, shares)
 
     def guarded(place: int) -> Result:
         mine = VirtualCommunicator(table, place)

@@ -4,9 +4,10 @@ With a subsample of s rows, q damped directions and a window of batches these ar
 are those of first-order methods.
 """
 
+import math
 from dataclasses import dataclass
 
-from daskkern.linalg import block_width, group_count
+from daskkern.linalg import group_count
 from daskkern.solvers.costs.primitives import (
     BLOCK_COLUMNS,
     HELD_OUT,
@@ -49,7 +50,7 @@ class ColumnCosts(MethodCosts):
         return MethodMemory(
             host=(("spectrum", host),),
             device=(("preconditioner", device),),
-            coefficients=4 * -(-z.n // z.ranks) * self.state_per_row * padded(z.c) * 8,
+            coefficients=4 * _stored_rows(z) * self.state_per_row * padded(z.c) * 8,
             batch=6 * 8 * z.m * z.m * self.row_products,
             passing=_temporary_centres(z),
             steps=_steps(z),
@@ -65,10 +66,10 @@ class ColumnCosts(MethodCosts):
         damped = (z.own_s if z.all_rows else z.own) * z.s * (b + 2 * z.q / rates.factor_flops)
         parts = [("spectrum", entries + eigen + outside), ("damped directions", damped)]
         if z.exact:
-            width = block_width(z.p, z.ranks)
+            width = z.block_columns
             corners = 4 * z.own * width**2 / rates.flops64
             flops = z.p**3 / 3 * (1 + 1 / group_count(z.p) ** 2)
-            parts.append(("factor", z.p * z.own / 2 * b + flops / z.ranks / rates.factor_flops + corners))
+            parts.append(("factor", z.p * z.own / 2 * b + flops * z.fraction / rates.factor_flops + corners))
         sample = z.n if z.all_rows else min(z.n, max(z.p, HELD_OUT))
         parts.append(("reading", (4 + z.exact) * rates.sample_s(z, sample)))
         return parts
@@ -78,7 +79,7 @@ class ColumnCosts(MethodCosts):
         correction = 2.0 * z.own_s * z.q + (0 if z.all_rows else z.own * z.q)
         parts.append(correction_seconds(z, rates, correction))
         if z.window > 1:
-            parts.append(("temporary centres", z.n * (z.window - 1) / 2 * z.m / z.ranks * rates.matvec_ns * _NS))
+            parts.append(("temporary centres", z.n * (z.window - 1) / 2 * z.m * z.fraction * rates.matvec_ns * _NS))
         projections = self.projections(z)
         if projections:
             once = z.p * z.own / 2 * rates.product_ns
@@ -108,12 +109,18 @@ def correction_seconds(z: FitSizes, rates: ComputeRates, numbers: float) -> tupl
     return "preconditioner", z.n / z.m * numbers * rates.product_ns / 2 * _NS
 
 
+def _stored_rows(z: FitSizes) -> int:
+    """Return the most rows whose per-row values a rank stores: with all rows as centres those of its columns."""
+    return z.own if z.all_rows and z.share is not None else -(-z.n // z.ranks)
+
+
 def _temporary_centres(z: FitSizes) -> int:
     rows = z.span or (z.window - 1) * z.m
     if z.all_rows or z.drawn or not rows:
         return 0
     # Joined ones are copied before the old ones go; a rank has at most a batch more than its share.
-    return 2 * min(rows, rows // z.ranks + z.m) * ((z.d + 2) * z.within + z.c * z.itemsize)
+    own = rows // z.ranks + z.m if z.share is None else math.ceil(z.share * rows) + 2 * z.m
+    return 2 * min(rows, own) * ((z.d + 2) * z.within + z.c * z.itemsize)
 
 
 def _steps(z: FitSizes) -> Items:
@@ -123,7 +130,7 @@ def _steps(z: FitSizes) -> Items:
         return ()
     damped = ("damped directions", own * z.q * b)
     if z.exact:
-        return damped, ("projection factor", factor_bytes(z.p, z.ranks, b))
+        return damped, ("projection factor", factor_bytes(z.p, z.ranks, b, z.share))
     if z.s:
         iterated = _VECTORS * own * padded(z.c) * 8 + 4 * z.q * z.q * 8 + z.m * z.d * b
         return damped, ("projection by iteration", iterated)
@@ -146,7 +153,7 @@ def _before_steps(z: FitSizes) -> tuple[int, int]:
         made = covariance_bytes(z.p, z.s, z.q, min(HELD_OUT, z.n), z.d, b, width)
         made = max(made, mapped_bytes(z.p, b) * z.mapped)
         return made + workspace_bytes(z.threads, z.d, b) + (chosen + z.p * z.p * b * z.mapped) * (not z.units), 0
-    rows = min(z.own_s if z.all_rows else z.own, block_width(z.p, z.ranks))  # a block of them at a time
+    rows = min(z.own_s if z.all_rows else z.own, z.block_columns)  # a block of them at a time
     damped = matvec_bytes(rows, z.s, z.d, z.q, w, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, w)
     factor = factor_setup_bytes(z.p, z.d, z.ranks, b, z.threads, w) if z.exact else 0
     return spectrum_bytes(z.s, z.q, min(HELD_OUT, z.n), z.d, b, z.threads, w) + chosen, max(damped, factor)

@@ -82,9 +82,14 @@ def nystrom_bytes(p: int, d: int, itemsize: int, threads: int, within: int = 0) 
     return p * p * (6 * 8 + 2 * itemsize) + points_bytes(p, d, within) + gram + workspace_bytes(threads, d, within)
 
 
-def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
-    """Return the bytes of a rank's panels of the factor, which stay."""
-    width = block_width(p, ranks)
+def factor_bytes(p: int, ranks: int, itemsize: int, share: float | None = None) -> int:
+    """Return the bytes of a rank's panels of the factor, which stay.
+
+    A rank with the `share` f of the columns has at most ``f (k + ranks - 1)`` of the first k blocks, the highest ones.
+    """
+    width = block_width(p, ranks, even=share is None)
+    if share is not None:
+        return int(share * (p * p // 2 + ranks * p * width) + 2 * p * width) * itemsize
     return (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
 
 

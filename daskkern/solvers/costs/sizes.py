@@ -1,5 +1,6 @@
 """What the bytes and the seconds of a rank follow from: the sizes of its fit, and what its method adds."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -165,6 +166,8 @@ class FitSizes:
         Whether one rank reads a window of rows and sends it to the others; "auto" is the faster way.
     sent_row_bytes : int
         Bytes of a row that is sent.
+    share : float or None
+        The share of the rank in the columns, from 0 to 1, where ranks have different ones; None for equal shares.
     """
 
     n: int
@@ -200,6 +203,17 @@ class FitSizes:
     leaf_rows: int = 0
     reading: str = "each"
     sent_row_bytes: int = 0
+    share: float | None = None
+
+    @property
+    def fraction(self) -> float:
+        """The share of the rank in all columns."""
+        return 1 / self.ranks if self.share is None else self.share
+
+    @property
+    def block_columns(self) -> int:
+        """Most columns of a block, by which columns are distributed."""
+        return block_width(self.p, self.ranks, even=self.share is None)
 
     @property
     def within(self) -> int:
@@ -220,18 +234,25 @@ class FitSizes:
     @property
     def own(self) -> int:
         """Most columns p_r of a rank, which gets whole blocks."""
-        return _share(self.p, self.p, self.ranks)
+        return self._own(self.p, self.p)
 
     @property
     def own_s(self) -> int:
         """Most members of S of a rank."""
-        return _share(self.s, self.p, self.ranks)
+        return self._own(self.s, self.s + self.ranks * self.block_columns)
 
     @property
     def blocks_bytes(self) -> int:
         """Bytes of all kernel blocks of a rank."""
         return (self.own_rows * self.p if self.costs.by_rows else self.n * self.own) * self.itemsize
 
+    def _own(self, count: int, shared: int) -> int:
+        """Return the most of the first `count` columns that a rank has, of which it has its share of `shared`.
 
-def _share(count: int, p: int, ranks: int) -> int:
-    return min(count, -(-count // ranks) + 2 * block_width(p, ranks)) if ranks > 1 else count
+        See :func:`daskkern.backend.shares.owners_of`.
+        """
+        if self.ranks == 1 or not count:
+            return count
+        if self.share is None:
+            return min(count, -(-count // self.ranks) + 2 * self.block_columns)
+        return min(count, math.ceil(self.share * shared) + 2 * self.block_columns) if self.share else 0

@@ -6,9 +6,10 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import to_device
+from daskkern.backend.shares import owners_of
 from daskkern.errors import DataError
 from daskkern.kernels import diagnose
-from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, column_blocks, distributed_factor
+from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
 from daskkern.preconditioners import CovarianceState, EigenProState
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
@@ -58,14 +59,15 @@ def eigenpro_setup(inputs: RankInputs, state: EigenProState, *, exact: bool, tol
         chunk = max(_LEAST_CHUNK, inputs.batch_size)
         own = to_device(points, xp)
         projector = IterativeProjector(inputs.part, own, counts, directions, chunk, tol)
-    return EigenProSetup(state, preconditioner, damped, projector, inputs.window, heads)
+    units = owners_of(sum(basis.shares) or comm.size, comm.size, basis.shares)
+    return EigenProSetup(state, preconditioner, damped, projector, inputs.window, heads, owners=units)
 
 
 def _factor(inputs: RankInputs) -> BlockCyclicFactor:
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis, comm, xp = inputs.basis, inputs.comm, inputs.xp
     Z = inputs.every_point()
-    layout = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
+    layout = basis.layout(comm.rank, comm.size)
     eps = float(np.finfo(inputs.dtype).eps)
     scale = float(basis.kernel.diagonal(Z).mean())
     if not scale > 0:

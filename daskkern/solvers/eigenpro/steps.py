@@ -54,6 +54,8 @@ class EigenProSetup(RankSetup):
         The blocks of the rank's members of S; see :class:`daskkern.basis.Columns`.
     local, rows : (p_r,) arrays of int or None
         With all rows as centres: the rank's columns in the order of their rows, and those rows, ascending.
+    owners : tuple of int
+        The ranks of consecutive units of temporary centres, again and again; () is rank after rank.
     """
 
     state: EigenProState
@@ -64,6 +66,7 @@ class EigenProSetup(RankSetup):
     head_blocks: tuple[slice, ...]
     local: HostArray | None = None
     rows: HostArray | None = None
+    owners: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Temporary:
     sets : tuple of (Points, (k, c) array)
         Points whose blocks are units: rows of a batch that stay together whatever the number of ranks.
     units : int
-        How many the window has so far on all ranks: unit u is rank ``u % size``'s.
+        How many the window has so far on all ranks.
     """
 
     sets: tuple[tuple[Points, Array], ...] = ()
@@ -226,7 +229,8 @@ def step_window(
     if problem.alpha:
         temporary = temporary.shrunk(shrink)
     if not batch.last and in_window < setup.window:
-        temporary = _with_batch(problem, temporary, batch, g * (-eta / m), comm)
+        owners = setup.owners or tuple(range(comm.size))
+        temporary = _with_batch(problem, temporary, batch, g * (-eta / m), owners, comm.rank)
     run = EigenProRun(
         state.a,
         state.scale * shrink,
@@ -249,13 +253,13 @@ def _after(blocks: Sequence[slice], edge: int) -> list[slice]:
 
 
 def _with_batch(
-    problem: AnyProblem, temporary: Temporary, batch: Batch, coefficients: Array, comm: Communicator
+    problem: AnyProblem, temporary: Temporary, batch: Batch, coefficients: Array, owners: tuple[int, ...], rank: int
 ) -> Temporary:
-    """Return the temporary centres with this rank's units of the batch's rows."""
+    """Return the temporary centres with the units of the batch's rows that are this rank's."""
     if batch.X is None:
         raise SpecError("a window of more than one batch needs the rows of its batches")
     units = even_slices(batch.size, _UNIT)
-    own = [unit for at, unit in enumerate(units, temporary.units) if at % comm.size == comm.rank]
+    own = [unit for at, unit in enumerate(units, temporary.units) if owners[at % len(owners)] == rank]
     temporary = replace(temporary, units=temporary.units + len(units))
     if not own:
         return temporary

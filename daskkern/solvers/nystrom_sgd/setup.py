@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from daskkern.backend.shares import Shares, share_edges
 from daskkern.linalg import column_blocks
 from daskkern.preconditioners import NystromPart, NystromState
 from daskkern.solvers.setup import RankInputs, RankSetup
@@ -30,13 +31,14 @@ def nystrom_setup(inputs: RankInputs) -> NystromSetup:
     features: slice | None = None
     blocks: tuple[slice, ...] = ()
     if inputs.features_stored:
-        features, blocks = feature_columns(state.preconditioner.size, comm.rank, comm.size)
+        features, blocks = feature_columns(state.preconditioner.size, comm.rank, comm.size, inputs.basis.shares)
     return NystromSetup(state, state.part(inputs.columns.ids, inputs.dtype, inputs.xp), features, blocks)
 
 
-def feature_columns(r: int, rank: int, size: int) -> tuple[slice, tuple[slice, ...]]:
+def feature_columns(r: int, rank: int, size: int, shares: Shares = ()) -> tuple[slice, tuple[slice, ...]]:
     """Return a rank's range of r eigenfeatures, and the pieces of it, which are the same for up to 24 ranks."""
     pieces = column_blocks(r, 0, size).blocks
-    own = pieces[len(pieces) * rank // size : len(pieces) * (rank + 1) // size]
+    edges = share_edges(len(pieces), size, shares)
+    own = pieces[edges[rank] : edges[rank + 1]]
     start, stop = (own[0].start, own[-1].stop) if own else (0, 0)
     return slice(start, stop), tuple(slice(piece.start - start, piece.stop - start) for piece in own)

@@ -8,7 +8,6 @@ from daskkern.data.rows.shared_batches import AHEAD, MESSAGE_BYTES
 from daskkern.kernels.columns.drawn import KEPT_BYTES
 from daskkern.kernels.engines.block_products import SHORT
 from daskkern.kernels.points import BLOCK_COLUMNS
-from daskkern.linalg import block_width
 from daskkern.solvers.costs.primitives import (
     left_bytes,
     matvec_bytes,
@@ -113,5 +112,5 @@ def _batch(z: FitSizes) -> int:
         return rows + matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, distributed=True) + features + 16 * own
     rows += z.m * (own + z.p * z.mapped) * b + (own + z.m) * padded(z.c) * 8 * z.wide
     if z.device == "gpu":  # the parts of a product, which are added in the end
-        rows += (2 * -(-own // block_width(z.p, z.ranks)) + 2) * min(z.m * padded(z.c), SHORT) * b
+        rows += (2 * -(-own // z.block_columns) + 2) * min(z.m * padded(z.c), SHORT) * b
     return rows
