@@ -1,7 +1,7 @@
 """What happens during a fit, as frozen records.
 
-Solvers and trainers emit events; progress bars, histories and dashboards listen. An event is a small flat
-record of numbers, strings and tuples of numbers, so that it crosses a Dask comm as a plain message without pickling.
+Solvers and trainers emit events; progress bars, histories and dashboards listen. An event is a small flat record of
+numbers, strings and tuples of numbers, so that it crosses a Dask comm as a plain message without pickling.
 """
 
 from collections.abc import Callable, Mapping
@@ -183,8 +183,7 @@ class SpectrumFound:
 
 @dataclass(frozen=True)
 class RankReported:
-    """State of one rank: resident (on a GPU: device) memory against the plan, in bytes; `gpu_use` is the share of time
-    in which the GPU was busy, NaN without one."""
+    """One rank: memory of its process or GPU in use and planned, GPU use (NaN without one), its number of columns."""
 
     rank: int
     worker: str
@@ -192,6 +191,7 @@ class RankReported:
     memory_bytes: int
     planned_bytes: int
     gpu_use: float = float("nan")
+    columns: int = 0
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ def block_width(p: int, size: int, *, even: bool = True) -> int:
     """Return the most columns of a block, for `p` columns over `size` ranks.
 
     At most 1024, and such that there are 24 blocks, or one for each of more ranks, or four where their shares are not
-    `even`. But not below 64 while there are 8 blocks: with narrower ones a step is dominated by calls, and with 8 or more ranks by messages. With fewer blocks
-    than ranks, the last ranks have no columns.
+    `even`. But not below 64 while there are 8 blocks: with narrower ones a step is dominated by calls, and with 8 or
+    more ranks by messages. With fewer blocks than ranks, the last ranks have no columns.
     """
     size = size if even else _UNEVEN_BLOCKS * size
     least = min(2 * _PANEL, -(-p // _FEW_BLOCKS))

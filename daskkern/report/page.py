@@ -170,13 +170,14 @@ def _memory(history: History) -> str:
         (
             f"{rank.rank}",
             rank.device,
+            f"{rank.columns:,}" if rank.columns else "\N{EN DASH}",
             format_bytes(rank.memory_bytes),
             format_bytes(rank.planned_bytes) if rank.planned_bytes else "\N{EN DASH}",
             f"{rank.gpu_use:.0%}" if rank.gpu_use == rank.gpu_use else "\N{EN DASH}",
         )
         for rank in history.ranks
     ]
-    table = _table(("rank", "device", "most memory used", "planned", "GPU use"), rows, words=(1,))
+    table = _table(("rank", "device", "columns", "most memory used", "planned", "GPU use"), rows, words=(1,))
     words = (
         "The memory of the whole process, the libraries included, or of the GPU, compared with what the fit planned."
     )

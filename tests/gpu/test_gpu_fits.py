@@ -51,7 +51,8 @@ from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, run_rank
+from daskkern.training.run.rank_task import RankTask
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 from tests.support.gpu.fake_gpu import FakeGpu

@@ -5,7 +5,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from typing import Any
 
 import dask
 import psutil
-from distributed import Client, LocalCluster, Nanny, Worker
+from distributed import Client, LocalCluster, Nanny, Scheduler, SpecCluster, Worker
 from distributed.core import Status
 from distributed.utils import get_mp_context
 
@@ -65,6 +65,29 @@ def local_cluster(
             yield client
         finally:
             _settle(cluster)
+
+
+@contextmanager
+def mixed_cluster(workers: Sequence[tuple[int, int]]) -> Iterator[Client]:
+    """Yield the client of a cluster of worker processes with these threads and bytes of memory, and close both."""
+    with dask.config.set({**_SETTINGS, "distributed.worker.profile.enabled": False}), _no_strays() as pids:
+        spec = {
+            number: {
+                "cls": _marking(pids),
+                "options": {"nthreads": threads, "memory_limit": limit, "host": "127.0.0.1", "silence_logs": 50},
+            }
+            for number, (threads, limit) in enumerate(workers)
+        }
+        scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+        with (
+            SpecCluster(spec, scheduler, silence_logs=50) as cluster,
+            Client(cluster, timeout=60, set_as_default=False) as client,
+        ):
+            client.wait_for_workers(len(workers), timeout=60)
+            try:
+                yield client
+            finally:
+                _settle(cluster)
 
 
 @contextmanager

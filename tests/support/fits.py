@@ -7,6 +7,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
+from daskkern.backend.shares import Shares
 from daskkern.basis import BasisSpec
 from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
@@ -21,8 +22,10 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.planning.memory_plan import MemoryPlan
+from daskkern.training.planning.rank_plans import RankPlans
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, run_rank
+from daskkern.training.run.rank_task import RankTask
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import Prepared, prepare
 from tests.support.threads import run_threads
@@ -75,11 +78,13 @@ class Fit:
         keeps_rows: bool = False,
         listen: Callable[[Event], None] = silent,
         stop: Callable[[], bool] = _never,
+        shares: Shares = (),
     ) -> list[FitRankResult]:
         memory = MemoryPlan(items=(), kept=kept, kept_wanted=kept, keeps_rows=keeps_rows, budget=1 << 40)
 
         def work(comm: Communicator) -> FitRankResult:
-            task = RankTask(FitJob(self.source, self.settings), self.prepared, memory, 1, self.features)
+            job, plans = FitJob(self.source, self.settings), RankPlans(memory, shares)
+            task = RankTask(job, self.prepared, memory, 1, self.features, ranks=plans)
             result = run_rank(comm, task, RankContext(listen if comm.rank == 0 else silent, stop))
             assert isinstance(result, FitRankResult)
             return result
@@ -104,7 +109,9 @@ class Runs:
     commit_caches: dict[int, CommitCache] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
-    def run(self, ranks: int, until: int | None = None, lost: tuple[int, ...] = ()) -> list[FitRankResult | Regroup]:
+    def run(
+        self, ranks: int, until: int | None = None, lost: tuple[int, ...] = (), shares: Shares = ()
+    ) -> list[FitRankResult | Regroup]:
         """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
         for rank in lost:
             self.commit_caches.pop(rank, None)
@@ -129,6 +136,8 @@ class Runs:
             fit = self.fit
             job = FitJob(fit.source, fit.settings, policy=policy)
             task = RankTask(job, fit.prepared, memory, 1, fit.features)
+            if shares:
+                task = replace(task, ranks=RankPlans(memory, shares))
             return run_rank(comm, task, context)
 
         return run_threads(ranks, work, channels=self.fit.settings.reading == "once")

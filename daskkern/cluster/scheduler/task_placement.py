@@ -31,6 +31,9 @@ def tasks_of(fit: str) -> Iterator[None]:
 class TaskPlacement:
     """Restricts the tasks of fits on `scheduler`, except for those that name their workers themselves.
 
+    A task that prefers some workers (``allow_other_workers=True``) gets one of these as long as the fit has one, and
+    any worker of the fit otherwise.
+
     Parameters
     ----------
     scheduler : Scheduler
@@ -43,13 +46,18 @@ class TaskPlacement:
         self._fits: dict[Any, str] = {}  # by the key of a task
         self._tasks = Counter[str]()  # by fit
         self._bound: dict[str, frozenset[str] | None] = {}  # by fit
+        self._preferred: dict[Any, frozenset[str]] = {}  # by the key of a task
 
     def submitted(self, annotations: Mapping[str, Mapping[Any, Any]]) -> None:
         """Restrict new tasks, given their annotations by name and key."""
         for key, fit in annotations.get(FIT_ANNOTATION, {}).items():
             task = self._scheduler.tasks.get(key)
-            if task is None or key in self._fits or task.worker_restrictions or task.host_restrictions:
+            if task is None or key in self._fits or task.host_restrictions:
                 continue
+            if task.worker_restrictions:
+                if not task.loose_restrictions:
+                    continue
+                self._preferred[key] = frozenset(task.worker_restrictions)
             self._fits[key] = fit
             self._tasks[fit] += 1
             if fit not in self._bound:
@@ -59,6 +67,7 @@ class TaskPlacement:
     def forget(self, key: Any) -> None:
         """Forget a task that the scheduler has forgotten."""
         fit = self._fits.pop(key, None)
+        self._preferred.pop(key, None)
         if fit is not None:
             self._tasks[fit] -= 1
             if not self._tasks[fit]:
@@ -66,7 +75,7 @@ class TaskPlacement:
 
     def refresh(self) -> None:
         """Let the restrictions follow the workers: some have joined or left, or changed the fit that holds them."""
-        moved = set()
+        moved = {self._fits[key] for key in self._preferred}
         for fit, before in self._bound.items():
             self._bound[fit] = self._allowed(fit)
             if self._bound[fit] != before:
@@ -82,9 +91,11 @@ class TaskPlacement:
         allowed = frozenset(self._workers_of(fit))
         return None if allowed >= self._scheduler.workers.keys() else allowed or frozenset({_NOWHERE})
 
-    @staticmethod
-    def _restrict(task: Any, allowed: frozenset[str] | None) -> None:
-        task.worker_restrictions = None if allowed is None else set(allowed)
+    def _restrict(self, task: Any, allowed: frozenset[str] | None) -> None:
+        preferred = self._preferred.get(task.key, frozenset())
+        own = preferred & (self._scheduler.workers.keys() if allowed is None else allowed)
+        found = own or allowed
+        task.worker_restrictions = None if found is None else set(found)
         task.loose_restrictions = False
 
     def _reconsider(self, tasks: Iterable[Any]) -> None:

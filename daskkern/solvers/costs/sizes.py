@@ -168,6 +168,8 @@ class FitSizes:
         Bytes of a row that is sent.
     share : float or None
         The share of the rank in the columns, from 0 to 1, where ranks have different ones; None for equal shares.
+    prepares : bool
+        What is found once for all ranks may be found in the process of this rank.
     """
 
     n: int
@@ -204,6 +206,7 @@ class FitSizes:
     reading: str = "each"
     sent_row_bytes: int = 0
     share: float | None = None
+    prepares: bool = True
 
     @property
     def fraction(self) -> float:

@@ -8,7 +8,8 @@ import numpy as np
 from distributed import Client
 
 from daskkern.arrays import FloatArray, HostArray
-from daskkern.backend.namespace import namespace_for
+from daskkern.backend.concurrency import compute_threads
+from daskkern.backend.namespace import namespace_for, to_device
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
 from daskkern.data.rows.rows import Fields, Rows
@@ -21,7 +22,7 @@ from daskkern.solvers.preparation import SPECTRAL
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.scratch import scratch_folder
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
-from daskkern.training.planning.speeds import fresh_memory, speeds
+from daskkern.training.planning.speeds import fresh_memory, kernel_times, speeds
 from daskkern.training.run.settings import FitSettings, batch_limit
 from daskkern.training.setup.explicit_columns import column_functions
 
@@ -98,6 +99,17 @@ def calibrate(source: RowSource, settings: FitSettings, sizes: FitSizes, ranks_h
         None if disk is None else replace(disk, write=disk.write / ranks_here, read=disk.read / ranks_here),
         time.perf_counter() - begun,
     )
+
+
+def product_rate(source: RowSource, settings: FitSettings, n_outputs: int, threads: int) -> float:
+    """Return the kernel values a second whose products with `n_outputs` columns this process takes, on its device."""
+    X, _ = _read(source.open(settings.dtype))
+    settings = replace(settings, kernel=settings.kernel.resolve(X[:512]))
+    kernel, points = _columns(source.open(settings.dtype), settings, X)
+    left, xp = _some(X, min(_ROWS, X.shape[0])), namespace_for(settings.device)
+    with compute_threads(threads):
+        seconds = kernel_times(kernel, to_device(left, xp), to_device(points, xp), n_outputs).matvec
+    return left.shape[0] * points.shape[0] / seconds
 
 
 def calibrate_workers(

@@ -63,7 +63,7 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     before = max(own.before_host, z.choosing + points * (z.choosing > 0), z.penalty + (points + kept) * (z.penalty > 0))
     passing = sum(steps[name] for name in _PASSING) + (host["rows read ahead"] if device is host else 0)
     # The spectrum is found before there is anything else; the columns are set up before rows are read.
-    beyond = max(0, before - sum(host.values()) + host["interpreter and libraries"])
+    beyond = max(0, before * z.prepares - sum(host.values()) + host["interpreter and libraries"])
     device["set-up peak above training peak"] = max(0, own.before_device - passing)
     host["set-up peak above training peak"] = max(host.get("set-up peak above training peak", 0), beyond)
     return tuple(host.items()), () if device is host else tuple(device.items())

@@ -88,7 +88,7 @@ class MemoryPlan:
         moved = replace(self, items=(*self.items, way), kept=0, disk=self.kept_wanted)
         if self.device_items and self.device_total + way[1] <= self.device_budget:
             moved = replace(moved, device_items=(*self.device_items, way), direct=True)
-        return moved if moved.total <= moved.budget else moved._without_rows()
+        return moved if moved.total <= moved.budget else moved.without_rows()
 
     def with_rows(self) -> "MemoryPlan":
         """Return the plan with all rows kept in host memory, if later epochs would read them and they fit.
@@ -104,10 +104,22 @@ class MemoryPlan:
         items = (*self.items, (ALL_ROWS, every_row))
         return replace(self, items=items, keeps_rows=True, rows_on_host=bool(self.device_items))
 
-    def _without_rows(self) -> "MemoryPlan":
+    def without_rows(self) -> "MemoryPlan":
+        """Return the plan without rows that are kept in host memory."""
         items = tuple(item for item in self.items if item[0] != ALL_ROWS)
         dropped = len(items) < len(self.items)
         return replace(self, items=items, keeps_rows=self.keeps_rows and not dropped, rows_on_host=False)
+
+    def without_any_rows(self) -> "MemoryPlan":
+        """Return the plan without rows that are kept anywhere."""
+        device_items = tuple(item for item in self.device_items if item[0] != ALL_ROWS)
+        return replace(self.without_rows(), device_items=device_items, keeps_rows=False)
+
+    @property
+    def in_budget(self) -> bool:
+        """Whether the plan stays within its budgets, kept blocks included."""
+        host, device = (0, self.kept) if self.device_items else (self.kept, 0)
+        return self.total + host <= self.budget and self.device_total + device <= self.device_budget
 
     def check(self) -> None:
         """Raise MemoryBudgetError when the plan exceeds the budget: numbers, and three remedies with figures."""

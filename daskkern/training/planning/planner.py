@@ -1,7 +1,7 @@
 """From settings and sizes to the memory plan of a rank: of a fit that is prepared, and of one that has not begun."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,44 +9,22 @@ from daskkern.backend.devices import gpus
 from daskkern.cluster.connect.local import Pool
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
-from daskkern.feature_learning.passes import block_rows
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
+from daskkern.training.planning.sizes_of_fits import PreparedSummary, sizes_of
 from daskkern.training.run.job import check_settings
 from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.learned_metric import learning_costs
-from daskkern.training.setup.penalty import penalty_bytes
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.projections import with_factor
 from daskkern.training.setup.row_sharded import pass_batch
 
 _LEAST_BATCH = 16
 _POOL_MARGIN = 1.1  # arrays do not fill a pool without gaps
-
-
-@dataclass(frozen=True)
-class PreparedSummary:
-    """The sizes of a :class:`Prepared` that planning needs."""
-
-    p: int
-    s: int
-    q: int
-    m: int
-    window: int
-    n: int
-    n_outputs: int
-    window_rows: int
-    chunk_rows: int
-    validation: int
-    stored: bool = False
-    span: int = 0
-    wide: bool = False
-    reshuffle: bool = False
 
 
 def upper_bound_plan(
@@ -63,6 +41,12 @@ def upper_bound_plan(
 
     `wide` says that products are made in float64 within.
     """
+    summary = upper_bound_summary(source, settings, wide=wide)
+    return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
+
+
+def upper_bound_summary(source: RowSource, settings: FitSettings, *, wide: bool = False) -> PreparedSummary:
+    """Return upper bounds of the sizes that the set-up will find, without reading rows."""
     check_settings(settings, source)
     n = source.info.n_rows
     held_out = rows_set_aside(n, settings)
@@ -90,7 +74,7 @@ def upper_bound_plan(
     if basis.needs_projection and isinstance(settings.batch_size, str):
         span = solver.projection_span(p, rows.n_features, m)
     classes = source.info.classes
-    summary = PreparedSummary(
+    return PreparedSummary(
         p=p,
         s=s,
         q=wanted.most,
@@ -106,7 +90,6 @@ def upper_bound_plan(
         wide=wide,
         reshuffle=isinstance(plan, BatchPlan) and plan.reshuffle,
     )
-    return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
 
 
 def device_pool(source: RowSource, settings: FitSettings, devices: Sequence[int | str]) -> Pool:
@@ -143,17 +126,16 @@ def check_before(
     source: RowSource, settings: FitSettings, held_out: bool, ranks: int, threads: int, budget: int
 ) -> None:
     """Refuse, before any work, a fit that does not fit with the smallest batch either. Raises MemoryBudgetError."""
+    upper_bound_plan(source, least_settings(settings, held_out), ranks, threads, budget).check()
+
+
+def least_settings(settings: FitSettings, held_out: bool) -> FitSettings:
+    """Return the settings with what takes the least memory: the smallest batch, and no blocks that are kept."""
     # Smaller batches are more steps, and with features that grow more columns.
     smaller = isinstance(settings.batch_size, str) and not settings.basis.drawn_per_step
     least = replace(settings, batch_size=_LEAST_BATCH) if smaller else settings
     early = settings.early_stopping if held_out else None
-    upper_bound_plan(
-        source,
-        replace(least, early_stopping=early, calibrate=held_out and settings.calibrate, keep_blocks="never"),
-        ranks,
-        threads,
-        budget,
-    ).check()
+    return replace(least, early_stopping=early, calibrate=held_out and settings.calibrate, keep_blocks="never")
 
 
 def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
@@ -182,48 +164,6 @@ def _ways_to_keep(settings: FitSettings) -> str:
     return "never" if settings.keep_blocks == "auto" and settings.passes == 1 else settings.keep_blocks
 
 
-def entries_per_row(source: RowSource) -> int:
-    """Return the entries of a sparse row, on average and rounded up; 0 for dense rows."""
-    info = source.info
-    return 0 if info.n_stored is None else -(-info.n_stored // max(1, info.n_rows))
-
-
-def numbers_per_row(source: RowSource) -> int:
-    """Return how many numbers of the working dtype a row takes: its features, or entries with their column numbers.
-
-    A sparse entry is held as a value, a column number of 4 bytes, and one of 8 bytes for compiled products.
-    """
-    entries = entries_per_row(source)
-    return 4 * entries + 4 if entries else source.info.n_features
-
-
-def _choosing_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary) -> int:
-    """Return the bytes that the choice of landmarks takes in addition to them."""
-    selector, itemsize = settings.basis.selection, np.dtype(settings.dtype).itemsize
-    if selector is None:
-        return 0
-    return selector.working_bytes(summary.n, summary.p, numbers_per_row(source), itemsize)
-
-
-def _deciding_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary, threads: int) -> int:
-    """Return the bytes of what rows decide before the spectrum: kernel and penalty, and the metric of the kernel."""
-    width = numbers_per_row(source)
-    chosen = penalty_bytes(summary.n, summary.p, summary.n_outputs, width, source.info, settings)
-    costs = learning_costs(settings, source.info, summary.n, width, summary.n_outputs)
-    if costs is None:
-        return chosen
-    block = block_rows(source.open(settings.dtype)) if costs.learning.of_all_rows else 0
-    itemsize = np.dtype(settings.dtype).itemsize
-    return max(chosen, costs.sample_bytes(threads), costs.pass_bytes(block, itemsize, threads))
-
-
-def _sent_row_bytes(source: RowSource, settings: FitSettings) -> int:
-    """Return the bytes of a row that one rank sends to another: features as they are stored, targets and weight."""
-    rows = source.open(settings.dtype).encoded()
-    features = rows.row_bytes if rows.is_sparse else rows.n_features * rows.dtype.itemsize
-    return int(features) + 8 * (rows.n_targets + rows.has_weight)
-
-
 def most_window_rows(plan: BatchPlan | SweepPlan) -> int:
     """Return the most rows of a window, in whole parts; of a batch where there are no windows."""
     if isinstance(plan, SweepPlan):
@@ -241,53 +181,21 @@ def plan_for(
     device_budget: int | None = None,
 ) -> MemoryPlan:
     """Return the memory plan of one rank; `device_budget` is None where the fit runs on the CPU."""
-    solver = settings.solver
-    sizes = with_factor(
-        FitSizes(
-            n=summary.n,
-            d=numbers_per_row(source),
-            entries=entries_per_row(source),
-            c=summary.n_outputs * solver.scores_each,
-            p=summary.p,
-            s=summary.s,
-            q=summary.q,
-            m=summary.m,
-            window=summary.window,
-            ranks=1 if solver.is_serial else ranks,
-            threads=threads,
-            itemsize=np.dtype(settings.dtype).itemsize,
-            all_rows=settings.basis.all_rows,
-            exact=settings.basis.needs_projection,
-            window_rows=summary.window_rows,
-            costs=solver.costs(summary.n, settings.loss),
-            validation=summary.validation,
-            chunk_rows=summary.chunk_rows * (1 if settings.sampling == "uniform" else 2),  # decoded, and drawn
-            device="cpu" if device_budget is None else "gpu",
-            auto_batch=isinstance(settings.batch_size, str),
-            span=summary.span,
-            wide=summary.wide,
-            units=not settings.basis.has_blocks and not settings.basis.all_rows,
-            drawn=settings.basis.drawn_per_step,
-            moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),
-            explicit=settings.basis.is_explicit,
-            mapped=settings.basis.is_mapped,
-            choosing=_choosing_bytes(source, settings, summary),
-            penalty=_deciding_bytes(source, settings, summary, threads),
-            reshuffle=summary.reshuffle,
-            leaf_rows=settings.basis.leaf_size or 0,
-            reading="each" if summary.stored or settings.virtual_shards is not None else settings.reading,
-            sent_row_bytes=_sent_row_bytes(source, settings),
-        ),
-        solver,
-        budget,
-        device_budget or 0,
-    )
+    sizes = sizes_of(summary, source, settings, ranks, threads, on_device=device_budget is not None)
+    sizes = with_factor(sizes, settings.solver, budget, device_budget or 0)
+    return plan_of(sizes, settings, budget, device_budget, stored=summary.stored)
+
+
+def plan_of(
+    sizes: FitSizes, settings: FitSettings, budget: int, device_budget: int | None, *, stored: bool
+) -> MemoryPlan:
+    """Return the memory plan of a rank of these sizes; `stored` says that eigenfeatures are on disk."""
     plan = plan_memory(
         sizes,
         budget,
         device_budget or 0,
         _ways_to_keep(settings),
         same_batches=settings.sampling == "uniform",
-        epochs=1 if summary.stored else settings.passes,
+        epochs=1 if stored else settings.passes,
     )
-    return unkept(plan) if summary.stored else plan
+    return unkept(plan) if stored else plan

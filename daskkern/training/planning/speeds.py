@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -114,14 +115,23 @@ def _measured(
     kernel: Kernel, X: HostArray, Z: HostArray, n_outputs: int, width: int, threads: int, xp: ModuleType
 ) -> Speeds:
     with compute_threads(threads):
-        times = _kernel_times(kernel, to_device(X, xp), to_device(Z, xp), n_outputs)
+        times = kernel_times(kernel, to_device(X, xp), to_device(Z, xp), n_outputs)
         factor = _factor_rate(width, X.dtype.name, threads, xp)
     with library_threads(threads):
         return Speeds(*times, factor, *_library_rates(xp))
 
 
-def _kernel_times(kernel: Kernel, X: Array, Z: Array, c: int) -> tuple[float, float, float, float]:
-    """Return seconds of a call, of a matvec, of a block, and of both products with a block from memory."""
+class KernelTimes(NamedTuple):
+    """Seconds of a call, of a matvec, of a block, and of both products with a block from memory."""
+
+    call: float
+    matvec: float
+    block: float
+    product: float
+
+
+def kernel_times(kernel: Kernel, X: Array, Z: Array, c: int) -> KernelTimes:
+    """Return how long products of the kernel of `X` (m, d) and `Z` (p, d) with `c` columns take where these are."""
     xp = module_of(X)
     points = kernel.points(Z, kernel.placement_for(Z).on(xp))  # a mapped kernel's own is on the host
     A, g = xp.ones((Z.shape[0], c), X.dtype), xp.ones((X.shape[0], c), X.dtype)
@@ -138,7 +148,7 @@ def _kernel_times(kernel: Kernel, X: Array, Z: Array, c: int) -> tuple[float, fl
         multiply_blocks(block, A, cuts, xp)
         return multiply_transposed(block, g, xp)
 
-    return (
+    return KernelTimes(
         _time(lambda: kernel.matvec(X[few], tiny, A[:16])),
         _time(lambda: kernel.matvec(X, points, A)),
         _time(lambda: kernel.block(X, points)),

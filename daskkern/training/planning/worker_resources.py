@@ -1,20 +1,29 @@
 """What the workers of a cluster may plan with: whether they reach the data, and their memory, cores and disk."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from distributed import Client
 
 from daskkern.backend.namespace import namespace_for
+from daskkern.backend.task_names import task_name
+from daskkern.cluster.collectives.gpus import device_name
 from daskkern.cluster.connect.membership import live_workers, run_on
-from daskkern.errors import ClusterError
-from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates, with_blocks
+from daskkern.errors import ClusterError, MemoryBudgetError
+from daskkern.monitor.environment import environment
+from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.calibration import calibrate_workers
-from daskkern.training.planning.memory_by_columns import budget_of_shard
-from daskkern.training.planning.memory_plan import LIMIT_SHARE, MemoryPlan, available_memory, device_memory
-from daskkern.training.planning.planner import PreparedSummary, check_before, plan_for
+from daskkern.training.planning.calibration import calibrate_workers, product_rate
+from daskkern.training.planning.dividing import relative_speeds
+from daskkern.training.planning.memory_plan import LIMIT_SHARE, available_memory, device_memory
+from daskkern.training.planning.planner import least_settings, upper_bound_summary
+from daskkern.training.planning.rank_plans import Divider, RankPlans, with_blocks_of_all
+from daskkern.training.planning.resources import WorkerResources
+from daskkern.training.planning.sizes_of_fits import PreparedSummary
 from daskkern.training.run.settings import FitSettings
+
+MEASURE_FROM_VALUES = 3e9
+"""Kernel values of a fit from which the speed of different workers is measured: they take some ten seconds."""
 
 
 def check_reach(client: Client, sources: Sequence[RowSource], settings: FitSettings, workers: Sequence[str]) -> None:
@@ -37,22 +46,6 @@ def _probe(source: RowSource, settings: FitSettings) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class WorkerResources:
-    """What one worker may plan with."""
-
-    threads: int
-    budget: int
-    device_budget: int | None
-    disk: int
-
-    def shared_by(self, shards: int) -> "WorkerResources":
-        """Return what each of `shards` virtual ranks of this worker may plan with."""
-        device = None if self.device_budget is None else self.device_budget // shards
-        budget = budget_of_shard(self.budget, shards)
-        return WorkerResources(max(1, self.threads // shards), budget, device, self.disk // shards)
-
-
 def resources_of(
     client: Client, settings: FitSettings, workers: Sequence[str], share_memory: int | None
 ) -> list[WorkerResources]:
@@ -73,17 +66,53 @@ def resources_of(
         threads = int(known[worker].get("nthreads", 1))
         resources.append(WorkerResources(threads, budget, devices[worker], 0))
     disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
-    whole = [replace(resource, disk=disks[worker]) for resource, worker in zip(resources, workers, strict=True)]
-    return [resource.shared_by(settings.shards_each(len(workers))) for resource in whole]
+    kinds = run_on(client, workers, _kind, settings)
+    return [
+        replace(resource, disk=disks[worker], kind=f"{resource.threads} threads, {kinds[worker]}")
+        for resource, worker in zip(resources, workers, strict=True)
+    ]
+
+
+def _kind(settings: FitSettings) -> str:
+    """Return what this process computes with: the name of the GPU, or of the processor."""
+    xp = namespace_for(settings.device)
+    return device_name(xp) if hasattr(xp, "cuda") else str(environment()["processor"])
 
 
 def check_resources(
     source: RowSource, settings: FitSettings, held_out: bool, resources: Sequence[WorkerResources]
 ) -> None:
-    """Refuse a fit that cannot fit, before the set-up begins."""
+    """Refuse a fit that cannot fit, before the set-up begins. Raises MemoryBudgetError."""
     if all(resource.device_budget is None for resource in resources):
-        least = min(resources, key=lambda resource: resource.budget)
-        check_before(source, settings, held_out, settings.shards(len(resources)), least.threads, least.budget)
+        least = least_settings(settings, held_out)
+        summary = upper_bound_summary(source, least)
+        _checked(Divider(summary, source, least, resources))
+
+
+def _checked(divider: Divider) -> RankPlans:
+    """Return the plans of a division that fits. Raises MemoryBudgetError where there is none."""
+    plans = divider.plans()
+    try:
+        plans.check()
+    except MemoryBudgetError as error:
+        raise MemoryBudgetError(f"{error}{divider.refusal()}") from None
+    return plans
+
+
+def rank_plans(
+    client: Client,
+    summary: PreparedSummary,
+    source: RowSource,
+    settings: FitSettings,
+    workers: Sequence[str],
+    resources: Sequence[WorkerResources],
+) -> RankPlans:
+    """Return the plans of all ranks, with columns divided by memory and measured speed where their workers differ.
+
+    Blocks are not decided yet.
+    """
+    speeds = speeds_of(client, summary, source, settings, workers, resources)
+    return _checked(Divider(summary, source, settings, resources, speeds))
 
 
 def cluster_plan(
@@ -93,25 +122,79 @@ def cluster_plan(
     settings: FitSettings,
     workers: Sequence[str],
     resources: Sequence[WorkerResources],
-) -> MemoryPlan:
-    """Return the plan that every rank follows: the tightest of all workers'."""
-    tightest = tightest_plan(summary, source, settings, settings.shards(len(workers)), resources)
-    tightest.check()
-    disk = min(resource.disk for resource in resources)
-    rates = None
-    if tightest.sizes is not None and needs_rates(tightest, settings, disk):
-        each = settings.shards_each(len(workers))
+) -> RankPlans:
+    """Return the plans of all ranks, and with them the division of the columns and the place of kernel blocks."""
+    plans = rank_plans(client, summary, source, settings, workers, resources)
+    disks, each, rates = rank_disks(plans, settings, resources), settings.shards_each(len(workers)), None
+    tightest = plans.tightest
+    if tightest.sizes is not None and any(
+        needs_rates(plan, settings, disk) for plan, disk in zip(plans.plans or (tightest,), disks, strict=True)
+    ):
         rates = calibrate_workers(client, workers, source, settings, tightest.sizes, not tightest.kept, each)
-    decided = with_blocks(tightest, settings, disk, rates)
+    decided = with_blocks_of_all(plans, settings, disks, rates)
     decided.check()
     return decided
 
 
-def tightest_plan(
-    summary: PreparedSummary, source: RowSource, settings: FitSettings, ranks: int, resources: Sequence[WorkerResources]
-) -> MemoryPlan:
-    plans = [
-        plan_for(summary, source, settings, ranks, resource.threads, resource.budget, resource.device_budget)
-        for resource in resources
-    ]
-    return min(plans, key=lambda plan: (plan.budget, plan.device_budget, plan.kept))
+def still_fit(plans: RankPlans, settings: FitSettings, resources: Sequence[WorkerResources]) -> bool:
+    """Return whether the plans are for workers of these kinds, and within what these may plan with, without a GPU."""
+    kinds = tuple(resource.kind for resource in resources)
+    if kinds != plans.kinds or any(resource.device_budget is not None for resource in resources):
+        return False
+    each = [settings.shards_each(len(resources))] * len(resources)
+    if plans.shares and settings.virtual_shards is not None:
+        each = list(plans.shares)
+    rooms = [resource.shared_by(count) for resource, count in zip(resources, each, strict=True)]
+    planned = [plans.of(rank) for rank in range(len(rooms))]
+    return all(
+        room.budget >= plan.total + plan.kept and room.disk >= plan.disk
+        for room, plan in zip(rooms, planned, strict=True)
+    )
+
+
+def rank_disks(plans: RankPlans, settings: FitSettings, resources: Sequence[WorkerResources]) -> list[int]:
+    """Return the bytes of disk of each rank, or of each of its virtual ranks: with equal shares, the least of all."""
+    if not plans.shares or settings.virtual_shards is None:
+        each = [settings.shards_each(len(resources))] * len(resources)
+    else:
+        each = list(plans.shares)
+    disks = [room.disk // count for room, count in zip(resources, each, strict=True)]
+    return disks if plans.shares else [min(disks)]
+
+
+def speeds_of(
+    client: Client,
+    summary: PreparedSummary,
+    source: RowSource,
+    settings: FitSettings,
+    workers: Sequence[str],
+    resources: Sequence[WorkerResources],
+) -> tuple[float, ...]:
+    """Return how fast the workers are, the slowest 1: measured at once on all, where they are of several kinds.
+
+    All are 1 for a fit of fewer kernel values than the measurement is worth.
+    """
+    kinds = [resource.kind for resource in resources]
+    work = float(summary.n) * summary.p * settings.passes
+    if len(set(kinds)) == 1 or work < MEASURE_FROM_VALUES or settings.solver.parallelism != "columns":
+        return (1.0,) * len(resources)
+    calls = {
+        worker: client.submit(
+            product_rate,
+            source,
+            settings,
+            summary.n_outputs,
+            resource.threads,
+            key=task_name("measure_speed"),
+            workers=[worker],
+            pure=False,
+            retries=0,
+            priority=10,
+        )
+        for worker, resource in zip(workers, resources, strict=True)
+    }
+    try:
+        return relative_speeds(kinds, [calls[worker].result() for worker in workers])
+    finally:
+        for call in calls.values():
+            call.release()

@@ -42,7 +42,8 @@ from daskkern.training.planning.planner import check_before, plan_for, summarise
 from daskkern.training.run.calibrating import calibrated
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.on_cluster import fit_on
-from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, run_rank
+from daskkern.training.run.rank_task import RankTask
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 from daskkern.training.setup.prepared import Prepared

@@ -27,23 +27,23 @@ from daskkern.cluster.scheduler.task_placement import tasks_of
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
-from daskkern.training.feeding.block_cache_policy import can_keep, with_blocks
-from daskkern.training.feeding.cluster_blocks import RemoteValue, wait_for
+from daskkern.training.feeding.block_cache_policy import can_keep
+from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.install_dashboard import show_fits
-from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import summarise
+from daskkern.training.planning.rank_plans import RankPlans
+from daskkern.training.planning.resources import WorkerResources, is_mixed, roomiest
 from daskkern.training.planning.worker_resources import (
-    WorkerResources,
     check_reach,
     check_resources,
     cluster_plan,
     resources_of,
-    tightest_plan,
 )
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.metric_pass import MetricTask, metric_on_cluster
-from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, run_rank
+from daskkern.training.run.rank_task import RankTask, reform
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import begin, finish, prepare
 from daskkern.training.setup.prepared import Draft, Prepared
@@ -125,21 +125,23 @@ def _fit_admitted(
 
     lease, resources = _steadily(client, gang, lease, look)
     known = lease
-    with _set_up(client, job, listener, gang, lease, keep) as (lease, ticket, prepared):
+    home = lease.addresses[roomiest(resources)] if is_mixed(resources) else None
+    with _set_up(client, job, listener, gang, lease, keep, home) as (lease, ticket, prepared):
         scaled = job.scaled(prepared.scaling)
         summary = summarise(prepared, settings)
 
-        def decide(lease: Lease) -> MemoryPlan:
+        def decide(lease: Lease) -> RankPlans:
             found = resources if lease is known else look(lease)
             return cluster_plan(client, summary, scaled.source, settings, lease.addresses, found)
 
-        lease, plan = _steadily(client, gang, lease, decide)
+        lease, plans = _steadily(client, gang, lease, decide)
         with current(client), features_for(scaled.source, settings, prepared) as features:
             whole = RemoteValue(str(ticket.key))
-            keeps = can_keep(plan, settings, summary.p, summary.n_outputs)
+            keeps = can_keep(plans.tightest, settings, summary.p, summary.n_outputs)
             policy = replace(job.policy, in_memory=gang.retries > 0 and keeps, carry=job.policy.carry and keeps)
             commits = policy.in_memory or policy.checkpoint is not None
-            task = RankTask(replace(scaled, policy=policy, before=None), whole, plan, 0, features, summary)
+            work = replace(scaled, policy=policy, before=None)
+            task = RankTask(work, whole, plans.tightest, 0, features, summary, ranks=plans)
             results = run_gang(
                 client,
                 rank_main,
@@ -156,11 +158,18 @@ def _fit_admitted(
 
 @contextmanager
 def _set_up(
-    client: Client, job: FitJob, listener: Listener, gang: GangSettings, lease: Lease, keep: Sequence[Future[Any]]
+    client: Client,
+    job: FitJob,
+    listener: Listener,
+    gang: GangSettings,
+    lease: Lease,
+    keep: Sequence[Future[Any]],
+    home: str | None,
 ) -> Iterator[tuple[Lease, Future[Any], Prepared]]:
     """Yield the lease, the set-up as a future, by which workers get it, and the set-up.
 
-    The future and those of `keep` are kept meanwhile, and released in the end.
+    The future and those of `keep` are kept meanwhile, and released in the end. It runs on the worker `home` while that
+    is there, if it is given: the memory plans of other workers do not count the set-up then.
     """
     source, settings, held_out = job.source, job.settings, job.holds_out
     kept: list[Future[Any]] = [*keep]
@@ -171,8 +180,17 @@ def _set_up(
 
     def submitted(work: Callable[..., Any], *arguments: Any, name: str) -> Future[Any]:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # a metric may be some MB
-            fit = lease.metadata.fit
-            found = client.submit(_on_worker, fit, work, *arguments, key=task_name(name), pure=False, retries=0)
+            found = client.submit(
+                _on_worker,
+                lease.metadata.fit,
+                work,
+                *arguments,
+                key=task_name(name),
+                workers=None if home is None else [home],
+                allow_other_workers=home is not None,
+                pure=False,
+                retries=0,
+            )
         kept.append(found)
         return found
 
@@ -261,36 +279,3 @@ def rank_main(comm: Communicator, task: RankTask, context: RankContext) -> FitRa
     run = worker.state.tasks[str(worker.get_current_task())].run_id
     with compute_threads(threads):
         return run_rank(comm, replace(task, threads=threads, gang=run), context)
-
-
-def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memory: int | None = None) -> RankTask:
-    """Return the task for other workers, with tiles and cached blocks planned again for their memory.
-
-    With as many workers as before the plan stays, if it fits: the same plan gives the same bits.
-
-    Raises
-    ------
-    MemoryBudgetError
-        When a worker has too little memory.
-    ClusterError
-        When a worker cannot open the data.
-    """
-    assert task.summary is not None
-    if len(workers) > task.settings.shards(len(workers)):
-        raise SpecError(f"got {len(workers)} ranks with {task.settings.virtual_shards} virtual shards; each needs one")
-    if isinstance(task.prepared, RemoteValue):
-        wait_for(client, task.prepared.key)
-    check_reach(client, task.job.sources, task.settings, workers)
-    resources = resources_of(client, task.settings, workers, share_memory)
-    before = task.memory
-    fits = all(
-        room.budget >= before.total + before.kept and room.disk >= before.disk and room.device_budget is None
-        for room in resources
-    )
-    shards = task.settings.shards(len(workers))
-    if before.sizes is not None and before.sizes.ranks == shards and fits:
-        return task
-    plan = tightest_plan(task.summary, task.job.source, task.settings, shards, resources)
-    plan = with_blocks(plan, task.settings, min(room.disk for room in resources), None)
-    plan.check()
-    return replace(task, memory=plan)

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -27,53 +28,19 @@ from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.feed import Feed
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Validation
-from daskkern.training.planning.memory_plan import MemoryPlan
-from daskkern.training.planning.planner import PreparedSummary
 from daskkern.training.run.divergence import judge, reference_of
 from daskkern.training.run.epochs import REGROUPING, Epochs
-from daskkern.training.run.job import FitJob
 from daskkern.training.run.objective import ModelPenalty
 from daskkern.training.run.optimality_notes import closing_note
-from daskkern.training.run.rank_state import RankReporter
+from daskkern.training.run.rank_state import RankReporter, context_of_shard
+from daskkern.training.run.rank_task import RankTask
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.run.shards import context_of_shard
 from daskkern.training.setup.prepared import Prepared, training_rows
 from daskkern.training.setup.projections import in_words
 from daskkern.training.setup.rank_columns import inputs_of, own_rows
 from daskkern.training.setup.spectrum import spectrum_of
 
-
-@dataclass(frozen=True, eq=False)
-class RankTask:
-    """The payload of a rank.
-
-    Attributes
-    ----------
-    job : FitJob
-        With the sources that this rank can open, scaled as the fit learned.
-    prepared : Prepared, or where on the cluster one is
-    memory : MemoryPlan
-    threads : int
-    features : str or None
-        Where the stored eigenfeatures of Nystrom-SGD are.
-    summary : PreparedSummary or None
-        What plans for other ranks are made from.
-    gang : int
-        The number of the gang, which rises from gang to gang of a driver; 0 without a cluster.
-    """
-
-    job: FitJob
-    prepared: Prepared | RemoteValue
-    memory: MemoryPlan
-    threads: int
-    features: str | None = None
-    summary: PreparedSummary | None = None
-    gang: int = 0
-
-    @property
-    def settings(self) -> FitSettings:
-        """The settings of the job."""
-        return self.job.settings
+_MOST_COUNTS = 8  # ranks whose columns are listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +64,7 @@ class FitRankResult:
 
 def run_rank(comm: Communicator, task: RankTask, context: RankContext) -> FitRankResult | Regroup:
     """Run one rank to the end, or to where the gang is formed again. Every rank calls it with the same task."""
-    xp = namespace_for(task.settings.device)
+    xp, task = namespace_for(task.settings.device), task.of_rank(comm.rank)
     with gpu_collectives(comm, xp) as (exchange, note):
         if note:
             context.emit(StageFinished("collectives", 0.0, note))
@@ -110,20 +77,21 @@ def _run_shards(
     comm: Communicator, shards: int, task: RankTask, context: RankContext, xp: ModuleType
 ) -> FitRankResult | Regroup:
     """Run this rank's virtual ranks, and return what they give back as that of one."""
-    if isinstance(task.prepared, RemoteValue):
-        task = replace(task, prepared=task.prepared.fetch())
-    each = task.settings.shards_each(comm.size)
+    prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
+    task = replace(task, prepared=prepared)
+    own = virtual_ranks(comm.rank, comm.size, shards, task.shares)
+    each = len(own) if task.shares else task.settings.shards_each(comm.size)
     task = replace(task, threads=max(1, task.threads // each))
-    own = len(virtual_ranks(comm.rank, comm.size, shards))
+    columns = sum(prepared.basis.split(shard, shards).ids.size for shard in own)
     device = None if xp is np else xp.cuda.runtime.getDevice()
 
     def run(virtual: Communicator, place: int) -> FitRankResult | Regroup:
         if device is not None:
             xp.cuda.runtime.setDevice(device)  # of this thread: threads begin with the first one
         with compute_threads(task.threads):
-            return _run(TimedCommunicator(virtual), task, context_of_shard(context, comm, place, own), xp)
+            return _run(TimedCommunicator(virtual), task, context_of_shard(context, comm, place, len(own), columns), xp)
 
-    results = run_virtual(comm, shards, run)
+    results = run_virtual(comm, shards, run, task.shares)
     parts = [result for result in results if isinstance(result, FitRankResult)]
     if len(parts) < len(results):
         return Regroup()
@@ -137,7 +105,7 @@ def _run_shards(
 
 
 def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: ModuleType) -> FitRankResult | Regroup:
-    prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
+    prepared = task.divided(task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared)
     if task.settings.chooses_alpha:
         task = replace(task, job=replace(task.job, settings=replace(task.settings, alpha=prepared.alpha)))
     job, settings = task.job, task.settings
@@ -146,12 +114,11 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     saved = _last_commit(comm, task, context)
     if not context.commit_cache.contributed:
         _announce(task, prepared, rows, comm, context)
-    report = RankReporter(context, comm.rank, task.memory, task.threads, xp)
+    columns = prepared.basis.split(comm.rank, comm.size).ids.size
+    report = RankReporter(context, comm.rank, task.memory, task.threads, xp, columns)
     report()
     problem, points = _problem(task, prepared, rows, saved, comm, xp)
-    context.emit(
-        StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm))
-    )
+    context.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, task, comm)))
     if problem.extra.remark:
         context.emit(StageFinished("precision", 0.0, problem.extra.remark))
     if task.memory.note and settings.basis.has_blocks:
@@ -266,16 +233,34 @@ def _last_commit(comm: Communicator, task: RankTask, context: RankContext) -> Co
     return None if data is None else Commit.from_bytes(data)
 
 
-def _shared(prepared: Prepared, settings: FitSettings, memory: MemoryPlan, comm: Communicator) -> str:
+def _shared(prepared: Prepared, task: RankTask, comm: Communicator) -> str:
     """Return how the work is shared, in a few words."""
+    settings = task.settings
     virtual = "" if settings.virtual_shards is None else "virtual "
     ranks = f"{comm.size} {virtual}rank{'s' * (comm.size > 1)}"
     if settings.solver.parallelism == "rows":
         return f"rows distributed to {ranks}, all columns on each"
     if settings.solver.is_serial:
         return "serial: all rows and columns on 1 rank"
-    projections = in_words(prepared, settings, memory) if settings.basis.needs_projection else ""
-    return f"columns distributed to {ranks}{projections}"
+    projections = in_words(prepared, settings, task.memory) if settings.basis.needs_projection else ""
+    return f"columns distributed to {ranks}{_by_ability(prepared, task, comm.size)}{projections}"
+
+
+def _by_ability(prepared: Prepared, task: RankTask, size: int) -> str:
+    """Return how many columns each rank has, or how many virtual ranks each worker, where they are not the same."""
+    if not task.shares:
+        return ""
+    if task.settings.virtual_shards is not None:
+        return f", {_counts(task.shares)} on each worker by memory and speed"
+    counts = [prepared.basis.split(rank, size).ids.size for rank in range(size)]
+    return f" by memory and speed, {_counts(counts)}"
+
+
+def _counts(counts: Sequence[int]) -> str:
+    shown = [f"{count:,}" for count in counts]
+    if len(shown) > _MOST_COUNTS:
+        return f"from {min(counts):,} to {max(counts):,}"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, context: RankContext) -> None:

@@ -27,7 +27,7 @@ from daskkern.solvers import PCG, SGD, BlockCD, Direct, DoublySGD, EigenPro, Fal
 from daskkern.solvers.costs import primitives
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.planner import numbers_per_row
+from daskkern.training.planning.sizes_of_fits import numbers_per_row
 from daskkern.training.run import fit as fitting
 from daskkern.training.run.settings import FitSettings
 

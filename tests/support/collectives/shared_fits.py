@@ -21,7 +21,8 @@ from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import ALL, Fields, RowBlock
 from daskkern.data.rows.shared_batches import shared_batches
 from daskkern.data.storage.store_rows import StoreRows
-from daskkern.training.run.rank import RankTask, run_rank
+from daskkern.training.run.rank import run_rank
+from daskkern.training.run.rank_task import RankTask
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ from daskkern.training.feeding.stored_features import stored_features
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.rank import RankTask, run_rank
+from daskkern.training.run.rank import run_rank
+from daskkern.training.run.rank_task import RankTask
 from tests.support.fits import EVERY_BATCH, D, Fit, Runs, toy_settings, toy_source
 from tests.support.threads import run_threads
 

@@ -20,7 +20,7 @@ from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.rank import RankTask
+from daskkern.training.run.rank_task import RankTask
 from tests.support.cluster import local_cluster
 from tests.support.collectives import shared_fits
 from tests.support.fits import IN_MEMORY, Fit, toy_settings

@@ -27,8 +27,8 @@ from daskkern.training.jobs.handle import list_fits
 from daskkern.training.run import on_cluster
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
+from daskkern.training.run.rank_state import context_of_shard
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.run.shards import context_of_shard
 from tests.support.cluster import local_cluster
 from tests.support.fits import Fit, Runs, toy_settings, toy_source
 from tests.support.solvers.table import TABLE, coefficients, row_fit
@@ -83,9 +83,9 @@ def test_every_virtual_rank_has_one_home() -> None:
 def test_what_is_reported_of_memory_is_that_of_the_whole_worker() -> None:
     reported: list[Event] = []
     for place in range(3):
-        context = context_of_shard(RankContext(report=reported.append), SerialCommunicator(), place, 3)
+        context = context_of_shard(RankContext(report=reported.append), SerialCommunicator(), place, 3, 70)
         context.report(RankReported(5, "here", "CPU", memory_bytes=250, planned_bytes=100, gpu_use=0.5))
-    assert reported == [RankReported(0, "here", "CPU", memory_bytes=250, planned_bytes=300, gpu_use=0.5)]
+    assert reported == [RankReported(0, "here", "CPU", memory_bytes=250, planned_bytes=300, gpu_use=0.5, columns=70)]
 
 
 def test_an_error_of_one_virtual_rank_ends_all() -> None:

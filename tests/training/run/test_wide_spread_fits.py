@@ -20,7 +20,8 @@ from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, run_rank
+from daskkern.training.run.rank_task import RankTask
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 from tests.support.threads import run_threads

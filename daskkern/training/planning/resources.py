@@ -1,0 +1,40 @@
+"""What the worker of a rank may plan with, and whether workers are about the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from daskkern.training.planning.memory_by_columns import budget_of_shard
+
+_SAME = 1.25
+"""Workers whose memory differs by less are the same: what is free changes from one moment to the next."""
+
+
+@dataclass(frozen=True)
+class WorkerResources:
+    """What one worker may plan with: threads, bytes of memory, of its device and of disk, and what kind it is of."""
+
+    threads: int
+    budget: int
+    device_budget: int | None
+    disk: int
+    kind: str = ""
+
+    def shared_by(self, shards: int) -> "WorkerResources":
+        """Return what each of `shards` virtual ranks of this worker may plan with."""
+        device = None if self.device_budget is None else self.device_budget // shards
+        budget, threads = budget_of_shard(self.budget, shards), max(1, self.threads // shards)
+        return replace(self, threads=threads, budget=budget, device_budget=device, disk=self.disk // shards)
+
+
+def is_mixed(resources: Sequence[WorkerResources]) -> bool:
+    """Return whether workers are of several kinds, or differ in memory by more than what changes anyway."""
+    if len({resource.kind for resource in resources}) > 1:
+        return True
+    budgets = [resource.budget for resource in resources]
+    devices = [resource.device_budget or 0 for resource in resources]
+    return max(budgets) > _SAME * min(budgets) or max(devices) > _SAME * min(devices)
+
+
+def roomiest(resources: Sequence[WorkerResources]) -> int:
+    """Return the number of the worker with the most memory, of several the first."""
+    return max(range(len(resources)), key=lambda rank: (resources[rank].budget, -rank))

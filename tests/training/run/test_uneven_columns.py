@@ -1,0 +1,85 @@
+"""Ranks with different shares of the columns: the answer of equal shares, with every solver, also after a loss."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskkern.backend.shares import Shares
+from daskkern.basis import AllRows, BasisSpec, Landmarks, LocalRows, NystromFeatures, RandomFeatures
+from daskkern.events import Event, StageFinished
+from daskkern.losses import Logistic, Loss, Squared
+from daskkern.solvers import PCG, SGD, EigenPro, LocalRidge, NystromSGD, Solver
+from daskkern.training.feeding.stored_features import features_for
+from tests.support.fits import Fit, Runs, toy_settings, toy_source
+
+FITS: dict[str, tuple[BasisSpec, Solver[Any], Loss]] = {
+    "all rows": (AllRows(), EigenPro(), Logistic()),
+    "a factor": (Landmarks(60), EigenPro(window=3), Logistic()),
+    "iteration": (Landmarks(60), EigenPro(projection="eigenpro", window=2), Logistic()),
+    "features": (RandomFeatures(60), SGD(), Logistic()),
+    "mapped features": (NystromFeatures(60), EigenPro(), Logistic()),
+    "streamed eigenfeatures": (Landmarks(60), NystromSGD(mode="streamed"), Logistic()),
+    "conjugate gradient": (AllRows(), PCG(), Squared()),
+    "leaves": (LocalRows(20), LocalRidge(), Squared()),
+}
+
+
+def _coef(results: list[Any]) -> np.ndarray:
+    order = np.argsort(np.concatenate([result.ids for result in results]))
+    return np.concatenate([result.coef for result in results])[order]
+
+
+@pytest.mark.parametrize("shares", [(1, 7), (5, 0, 3)], ids=str)
+@pytest.mark.parametrize("name", FITS)
+def test_the_answer_is_that_of_equal_shares(name: str, shares: Shares) -> None:
+    shared = Fit.of(toy_source(weighted=True), toy_settings(*FITS[name]))
+    results = shared.results(len(shares), shares=shares)
+    counts = [result.ids.size for result in results]
+    assert sum(counts) == shared.prepared.basis.n_columns
+    parts = np.array(shares) / sum(shares)
+    assert (np.abs(np.array(counts) / sum(counts) - parts) < 0.25).all()
+    even = _coef(shared.results(len(shares)))
+    np.testing.assert_allclose(_coef(results), even, rtol=1e-9, atol=1e-10 * np.abs(even).max())
+
+
+def test_stored_eigenfeatures_are_divided_as_well(tmp_path: Path) -> None:
+    settings = replace(toy_settings(Landmarks(60), NystromSGD(mode="stored")), scratch=str(tmp_path))
+    shared = Fit.of(toy_source(), settings)
+    with features_for(shared.source, settings, shared.prepared) as features:
+        assert features is not None
+        shared = replace(shared, features=features)
+        even, uneven = (_coef(shared.results(2, shares=shares)) for shares in ((), (1, 5)))
+    np.testing.assert_allclose(uneven, even, rtol=1e-9, atol=1e-10 * np.abs(even).max())
+
+
+@pytest.mark.parametrize("basis", [AllRows(), Landmarks(60)], ids=["all_rows", "landmarks"])
+def test_virtual_ranks_give_the_same_bits_whoever_runs_them(basis: BasisSpec) -> None:
+    settings = replace(toy_settings(basis, EigenPro(), dtype="float32"), virtual_shards=8)
+    shared = Fit.of(toy_source(weighted=True), settings)
+    alone = _coef(shared.results(1))
+    for shares in ((1, 7), (6, 2), (1, 4, 3)):
+        np.testing.assert_array_equal(_coef(shared.results(len(shares), shares=shares)), alone)
+
+
+def test_a_run_goes_on_with_other_shares() -> None:
+    shared = Fit.of(toy_source(), toy_settings(Landmarks(60), EigenPro(window=2)))
+    whole = shared.scores(shared.results(2))
+    runs = Runs(shared)
+    runs.run(2, until=4, shares=(1, 7))
+    np.testing.assert_allclose(runs.scores(3, shares=(4, 1, 1), lost=(2,)), whole, rtol=1e-8, atol=1e-8)
+
+
+def test_the_log_says_who_has_what() -> None:
+    settings = toy_settings(Landmarks(80), EigenPro(), dtype="float32")
+    shared, events = Fit.of(toy_source(), settings), list[Event]()
+    results = shared.results(2, listen=events.append, shares=(2, 6))
+    counts = [result.ids.size for result in results]
+    stages = [event.detail for event in events if isinstance(event, StageFinished) and event.stage == "columns"]
+    assert stages[0].startswith(f"columns distributed to 2 ranks by memory and speed, {counts[0]} and {counts[1]}")
+    virtual, seen = replace(shared, settings=replace(settings, virtual_shards=8)), list[Event]()
+    virtual.results(2, listen=seen.append, shares=(2, 6))
+    words = [event.detail for event in seen if isinstance(event, StageFinished) and event.stage == "columns"]
+    assert words[0].startswith("columns distributed to 8 virtual ranks, 2 and 6 on each worker by memory and speed")
