@@ -1,6 +1,7 @@
 """``daskkern plan``: memory, time and cost of a fit, estimated before it runs."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import click
@@ -15,15 +16,22 @@ from daskkern.cluster.connect.membership import check_any, live_workers
 from daskkern.monitor.formatting import format_bytes
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.calibration import Rates, calibrate, calibrate_workers
+from daskkern.training.planning.calibration import Rates, calibrate, worst
 from daskkern.training.planning.fit_cost import FitCost
 from daskkern.training.planning.kernel_precision import expected_arithmetic
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory
-from daskkern.training.planning.planner import check_before, upper_bound_plan
+from daskkern.training.planning.planner import check_before, upper_bound_plan, upper_bound_summary
+from daskkern.training.planning.rank_plans import Divider, RankPlans, with_blocks_of_all
 from daskkern.training.planning.suggestions import fits, largest_batch
 from daskkern.training.planning.timing import Stage, TimePlan, estimate
-from daskkern.training.planning.worker_resources import check_resources, resources_of
+from daskkern.training.planning.worker_resources import (
+    check_resources,
+    rank_disks,
+    rates_of,
+    resources_of,
+    speeds_of,
+)
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.learned_metric import candidate_count, learning_costs
 from daskkern.training.setup.scaling import learn_scaling, with_scaling
@@ -39,6 +47,17 @@ class _Expectation:
     plan: MemoryPlan
     rates: Rates | None
     measured: str
+    plans: RankPlans | None = None
+    """Those of all ranks, on a cluster."""
+    of_ranks: Sequence[Rates] = ()
+    """What each rank of a cluster reaches."""
+
+    def slowest(self, timed: Callable[[MemoryPlan, Rates], TimePlan]) -> TimePlan:
+        """Return the time of the rank that takes the longest."""
+        assert self.rates is not None
+        if self.plans is None or not self.plans.plans:
+            return timed(self.plan, self.rates)
+        return max(map(timed, self.plans.plans, self.of_ranks), key=lambda time: time.total)
 
 
 @click.command("plan")
@@ -64,6 +83,7 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     for line in notes:
         say(line)
     _show_memory(found.ranks, found.plan)
+    _show_shares(found.plans, settings)
     batch = _sure_batch(found.plan)
     if batch:
         say(
@@ -83,7 +103,11 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     learning = learning_costs(settings, source.info, sizes.n, sizes.d, sizes.c)
     stored = not found.plan.kept_wanted
     count = candidate_count(settings)
-    time = estimate(found.plan, found.rates, settings.max_epochs, stored, sweeps, learning, count)
+
+    def timed(plan: MemoryPlan, rates: Rates) -> TimePlan:
+        return estimate(plan, rates, settings.max_epochs, stored, sweeps, learning, count)
+
+    time = found.slowest(timed)
     _show_time(time, settings.max_epochs)
     say(FitCost(workers, time.total, limit_s=limit_s).in_words())
     say(
@@ -121,17 +145,17 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     ranks = _used_ranks(settings, len(names))
     resources = resources_of(client, settings, names[:ranks], None)
     check_resources(source, settings, settings.early_stopping is not None, resources)
-    threads, budget = min(room.threads for room in resources), min(room.budget for room in resources)
-    devices = [room.device_budget for room in resources if room.device_budget is not None]
-    device = min(devices) if len(devices) == ranks else None
-    plan = upper_bound_plan(source, settings, settings.shards(ranks), threads, budget, device, wide=wide)
+    summary = upper_bound_summary(source, settings, wide=wide)
+    speeds = speeds_of(client, summary, source, settings, names[:ranks], resources)
+    plans = Divider(summary, source, settings, resources, speeds).plans()
+    plan, label = plans.tightest, _rank_label(settings, ranks, plans)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
-        return _Expectation(ranks, _rank_label(settings, ranks), plan, None, "")
+        return _Expectation(ranks, label, plan, None, "", plans)
     assert plan.sizes is not None
-    room, each = min(room.disk for room in resources), settings.shards_each(ranks)
-    rates = calibrate_workers(client, names[:ranks], source, settings, plan.sizes, not plan.kept, each)
+    rates = rates_of(client, plans, source, settings, names[:ranks])
+    plans = with_blocks_of_all(plans, settings, rank_disks(plans, settings, resources), worst(rates))
     measured = f"{ranks} workers at once"
-    return _Expectation(ranks, _rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
+    return _Expectation(ranks, label, plans.tightest, worst(rates), measured, plans, rates)
 
 
 def _used_ranks(settings: FitSettings, ranks: int) -> int:
@@ -139,8 +163,11 @@ def _used_ranks(settings: FitSettings, ranks: int) -> int:
     return min(ranks, settings.shards(ranks))
 
 
-def _rank_label(settings: FitSettings, ranks: int) -> str:
+def _rank_label(settings: FitSettings, ranks: int, plans: RankPlans | None = None) -> str:
     """Return the label of the rank that the memory plan describes."""
+    if plans is not None and plans.shares:
+        virtual = "a virtual rank of " * (settings.virtual_shards is not None)
+        return f"{virtual}rank {plans.plans.index(plans.tightest)} of {ranks}, which has the least memory"
     if settings.virtual_shards is None:
         return f"one rank of {ranks}"
     return f"one virtual rank of {settings.virtual_shards}, {settings.shards_each(ranks)} in a worker"
@@ -164,6 +191,22 @@ def _show_memory(ranks: str, plan: MemoryPlan) -> None:
     table(f"memory of {ranks}, at most", ("item", "bytes"), rows)
     if plan.note:
         say(f"kernel blocks: {plan.note}")
+
+
+def _show_shares(plans: RankPlans | None, settings: FitSettings) -> None:
+    """Show what each rank has, where their workers differ."""
+    if plans is None or not plans.shares:
+        return
+    unit = "columns, about" if settings.virtual_shards is None else "virtual ranks"
+    rows: list[tuple[str, ...]] = []
+    for rank, (plan, share) in enumerate(zip(plans.plans, plans.shares, strict=True)):
+        p = 0 if plan.sizes is None else plan.sizes.p
+        count = share if settings.virtual_shards is not None else round(p * share / sum(plans.shares))
+        needed, budget = plan.total + plan.kept * (not plan.device_items), plan.budget
+        rows.append((str(rank), plans.kinds[rank], f"{count:,}", format_bytes(needed), format_bytes(budget)))
+    each = "" if settings.virtual_shards is None else " of each virtual rank"
+    names = ("rank", "worker", unit, f"memory{each}, kept blocks included", "budget")
+    table("ranks, by memory and speed", names, rows)
 
 
 def _show_time(time: TimePlan, epochs: int) -> None:

@@ -79,7 +79,7 @@ def calibrate(source: RowSource, settings: FitSettings, sizes: FitSizes, ranks_h
     if isinstance(given, AutoKernel) and settings.solver.suits_smooth_kernels and kernel is settings.kernel:
         timed = given.slowest(X[:512])
     xp = namespace_for(settings.device)
-    m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, sizes.own, points.shape[0])
+    m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, max(1, sizes.own), points.shape[0])
     left, Z = _some(X, m), points[:p]
     threads = sizes.threads * ranks_here
     found = speeds(timed, left, Z, sizes.c, min(block_width(sizes.p, sizes.ranks), 512), threads, xp)
@@ -117,21 +117,21 @@ def calibrate_workers(
     workers: Sequence[str],
     source: RowSource,
     settings: FitSettings,
-    sizes: FitSizes,
+    sizes: Sequence[FitSizes],
     with_disk: bool,
-    ranks_each: int = 1,
-) -> Rates:
-    """Measure on all workers at once, in plain tasks, and return the slowest of everything.
+    ranks_each: Sequence[int],
+) -> list[Rates]:
+    """Measure on all workers at once, in plain tasks: for ranks of these sizes, one for each worker.
 
-    Each worker will have `ranks_each` ranks: more than one where they are virtual.
+    The workers will have `ranks_each` ranks: more than one where they are virtual.
     """
     futures = [
         client.submit(
             calibrate,
             source,
             settings,
-            sizes,
-            ranks_each,
+            of_rank,
+            each,
             with_disk,
             key=task_name("measure_rates"),
             workers=[worker],
@@ -139,10 +139,10 @@ def calibrate_workers(
             retries=0,
             priority=10,
         )
-        for worker in workers
+        for worker, of_rank, each in zip(workers, sizes, ranks_each, strict=True)
     ]
     try:
-        return worst([future.result() for future in futures])
+        return [future.result() for future in futures]
     finally:
         for future in futures:
             future.release()

@@ -50,13 +50,18 @@ class RankPlans:
     plans: tuple[MemoryPlan, ...] = ()
     kinds: tuple[str, ...] = ()
 
+    @property
+    def different(self) -> tuple[MemoryPlan, ...]:
+        """The plan of each rank, or the one that is that of all."""
+        return self.plans or (self.tightest,)
+
     def of(self, rank: int) -> MemoryPlan:
         """Return the plan of a rank."""
         return self.plans[rank] if self.plans else self.tightest
 
     def check(self) -> None:
         """Raise MemoryBudgetError when the plan of a rank exceeds its budget."""
-        for plan in self.plans or (self.tightest,):
+        for plan in self.different:
             plan.check()
 
 
@@ -99,7 +104,7 @@ class Divider:
         """Return the plans of all ranks, which may exceed their budgets only where shares are equal."""
         tightest, kinds = self._tightest(), tuple(resource.kind for resource in self._resources)
         found = None
-        if self._may_differ() and (self._is_mixed() or not tightest.in_budget):
+        if self._may_differ() and (self._is_mixed() or not _passes(tightest)):
             found = self._best()
         if found is None:
             return RankPlans(tightest, kinds=kinds)
@@ -113,8 +118,8 @@ class Divider:
         total, most = self._units(), self._limits(self._least_exact(), keep=False)
         columns = min(self._summary.p, sum(most) * self._summary.p // total)
         if min(most) < self._least():
-            worker = min(range(len(most)), key=lambda rank: most[rank])
-            return f"; rank {worker} has too little memory even with the smallest share: leave its worker out"
+            worker = self._resources[min(range(len(most)), key=lambda rank: most[rank])].address
+            return f"; worker {worker} has too little memory even for the smallest share: leave it out"
         return f"; divided by memory, these workers hold about {columns} of {self._summary.p} columns"
 
     def _tightest(self) -> MemoryPlan:
@@ -244,6 +249,11 @@ def with_blocks_of_all(plans: RankPlans, settings: FitSettings, disks: Sequence[
 def _suits(plan: MemoryPlan, keep: bool) -> bool:
     """Return whether a plan stays within its budgets, and keeps its blocks in memory if it is to `keep` them."""
     return plan.in_budget and (not keep or plan.kept == plan.kept_wanted)
+
+
+def _passes(plan: MemoryPlan) -> bool:
+    """Return whether a plan is not refused: it stays within its budgets, with blocks that memory must have."""
+    return plan.in_budget and _suits(plan, keep=plan.keep == "memory")
 
 
 def _room(plan: MemoryPlan) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """What the worker of a rank may plan with, and whether workers are about the same."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 
@@ -11,13 +11,14 @@ _SAME = 1.25
 
 @dataclass(frozen=True)
 class WorkerResources:
-    """What one worker may plan with: threads, bytes of memory, of its device and of disk, and what kind it is of."""
+    """What one worker may plan with: threads, bytes of memory, of its device and of disk; its kind and its address."""
 
     threads: int
     budget: int
     device_budget: int | None
     disk: int
     kind: str = ""
+    address: str = field(default="", compare=False)
 
     def shared_by(self, shards: int) -> "WorkerResources":
         """Return what each of `shards` virtual ranks of this worker may plan with."""

@@ -13,7 +13,7 @@ from daskkern.errors import ClusterError, MemoryBudgetError
 from daskkern.monitor.environment import environment
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.calibration import calibrate_workers, product_rate
+from daskkern.training.planning.calibration import Rates, calibrate_workers, product_rate, worst
 from daskkern.training.planning.dividing import relative_speeds
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, available_memory, device_memory
 from daskkern.training.planning.planner import least_settings, upper_bound_summary
@@ -64,7 +64,7 @@ def resources_of(
         budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
         budget = min(budget, share_memory or budget)
         threads = int(known[worker].get("nthreads", 1))
-        resources.append(WorkerResources(threads, budget, devices[worker], 0))
+        resources.append(WorkerResources(threads, budget, devices[worker], 0, address=worker))
     disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
     kinds = run_on(client, workers, _kind, settings)
     return [
@@ -125,15 +125,31 @@ def cluster_plan(
 ) -> RankPlans:
     """Return the plans of all ranks, and with them the division of the columns and the place of kernel blocks."""
     plans = rank_plans(client, summary, source, settings, workers, resources)
-    disks, each, rates = rank_disks(plans, settings, resources), settings.shards_each(len(workers)), None
-    tightest = plans.tightest
-    if tightest.sizes is not None and any(
-        needs_rates(plan, settings, disk) for plan, disk in zip(plans.plans or (tightest,), disks, strict=True)
-    ):
-        rates = calibrate_workers(client, workers, source, settings, tightest.sizes, not tightest.kept, each)
+    disks, rates = rank_disks(plans, settings, resources), None
+    if any(needs_rates(plan, settings, disk) for plan, disk in zip(plans.different, disks, strict=True)):
+        rates = worst(rates_of(client, plans, source, settings, workers))
     decided = with_blocks_of_all(plans, settings, disks, rates)
     decided.check()
     return decided
+
+
+def rates_of(
+    client: Client, plans: RankPlans, source: RowSource, settings: FitSettings, workers: Sequence[str]
+) -> list[Rates]:
+    """Measure on all workers at once what their ranks reach, in rank order."""
+    planned = [plans.of(rank) for rank in range(len(workers))]
+    sizes = [plan.sizes for plan in planned if plan.sizes is not None]
+    with_disk = not plans.tightest.kept
+    return calibrate_workers(
+        client, workers, source, settings, sizes, with_disk, _ranks_each(plans, settings, len(workers))
+    )
+
+
+def _ranks_each(plans: RankPlans, settings: FitSettings, n_workers: int) -> list[int]:
+    """Return how many ranks each worker has: more than one where they are virtual."""
+    if plans.shares and settings.virtual_shards is not None:
+        return list(plans.shares)
+    return [settings.shards_each(n_workers)] * n_workers
 
 
 def still_fit(plans: RankPlans, settings: FitSettings, resources: Sequence[WorkerResources]) -> bool:
@@ -141,9 +157,7 @@ def still_fit(plans: RankPlans, settings: FitSettings, resources: Sequence[Worke
     kinds = tuple(resource.kind for resource in resources)
     if kinds != plans.kinds or any(resource.device_budget is not None for resource in resources):
         return False
-    each = [settings.shards_each(len(resources))] * len(resources)
-    if plans.shares and settings.virtual_shards is not None:
-        each = list(plans.shares)
+    each = _ranks_each(plans, settings, len(resources))
     rooms = [resource.shared_by(count) for resource, count in zip(resources, each, strict=True)]
     planned = [plans.of(rank) for rank in range(len(rooms))]
     return all(
@@ -154,10 +168,7 @@ def still_fit(plans: RankPlans, settings: FitSettings, resources: Sequence[Worke
 
 def rank_disks(plans: RankPlans, settings: FitSettings, resources: Sequence[WorkerResources]) -> list[int]:
     """Return the bytes of disk of each rank, or of each of its virtual ranks: with equal shares, the least of all."""
-    if not plans.shares or settings.virtual_shards is None:
-        each = [settings.shards_each(len(resources))] * len(resources)
-    else:
-        each = list(plans.shares)
+    each = _ranks_each(plans, settings, len(resources))
     disks = [room.disk // count for room, count in zip(resources, each, strict=True)]
     return disks if plans.shares else [min(disks)]
 

@@ -27,7 +27,8 @@ SETTINGS = planned_settings(Landmarks(12_000), EigenPro(subsample=500), batch_si
 
 def _workers(*budgets: int, threads: tuple[int, ...] = ()) -> list[WorkerResources]:
     threads = threads or (1,) * len(budgets)
-    return [WorkerResources(k, MB * b, None, 0, f"{k} threads") for b, k in zip(budgets, threads, strict=True)]
+    each = enumerate(zip(budgets, threads, strict=True))
+    return [WorkerResources(k, MB * b, None, 0, f"{k} threads", str(rank)) for rank, (b, k) in each]
 
 
 def _plans(settings: FitSettings, workers: list[WorkerResources], *speeds: float) -> RankPlans:
@@ -73,7 +74,9 @@ def test_virtual_ranks_are_what_is_divided() -> None:
     plans = _plans(replace(SETTINGS, virtual_shards=8), workers, 1.0, 3.0)
     assert plans.shares == (2, 6)
     assert [plan.sizes.threads for plan in plans.plans if plan.sizes is not None] == [2, 2]
-    with pytest.raises(MemoryBudgetError, match="leave its worker out"):
+    with pytest.raises(
+        MemoryBudgetError, match="worker 0 has too little memory even for the smallest share: leave it out"
+    ):
         check_resources(SOURCE, replace(SETTINGS, virtual_shards=8), False, _workers(150, 8000))
 
 

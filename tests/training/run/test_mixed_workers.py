@@ -48,7 +48,7 @@ def _limits(n_small: int) -> list[int]:
     plan = upper_bound_plan(_source(), SETTINGS, n_small + 1, 1, 1 << 40)
     blocks = 4 * N * P
     small = plan.total + blocks / 6
-    return [math.ceil(small / 0.8)] * n_small + [math.ceil((plan.total + 1.5 * blocks) / 0.8)]
+    return [math.ceil(small / 0.8)] * n_small + [math.ceil((plan.total + 4 * blocks) / 0.8)]
 
 
 def _fitted(client: Client, lose: int | None = None) -> tuple[np.ndarray, list[Event]]:
@@ -62,7 +62,7 @@ def _fitted(client: Client, lose: int | None = None) -> tuple[np.ndarray, list[E
             (address,) = {e.worker for e in events if isinstance(e, RankReported) and e.rank == lose} & pids.keys()
             os.kill(pids.pop(address), signal.SIGKILL)
 
-    gang = GangSettings(elastic=False, rejoin_s=0.0)
+    gang = GangSettings(elastic=False, rejoin_s=0.5, silence_s=3.0)
     model = fit(_source(), SETTINGS, client=client, gang=gang, listener=listen).model
     return model.coef, events
 
