@@ -44,17 +44,17 @@ def _source() -> ArraySource:
 
 
 def _limits(n_small: int) -> list[int]:
-    """Return memory limits of which the smaller ones have room for about a sixth of the blocks."""
+    """Return memory limits of which the smaller ones have room for about a sixth of the blocks, and no set-up."""
     plan = upper_bound_plan(_source(), SETTINGS, n_small + 1, 1, 1 << 40)
     blocks = 4 * N * P
-    small = plan.total + blocks / 6
+    small = plan.total - dict(plan.items)["set-up peak above training peak"] + blocks / 6
     return [math.ceil(small / 0.8)] * n_small + [math.ceil((plan.total + 4 * blocks) / 0.8)]
 
 
-def _fitted(client: Client, lose: int | None = None) -> tuple[np.ndarray, list[Event]]:
-    """Return coefficients and events of a fit, which loses the worker of rank `lose` in its second epoch."""
+def _fitted(client: Client | None, lose: int | None = None) -> tuple[np.ndarray, list[Event]]:
+    """Return coefficients and events of a fit, which loses the worker of rank `lose` after its first epoch."""
     events: list[Event] = []
-    pids = worker_pids(client)
+    pids = {} if client is None else worker_pids(client)
 
     def listen(event: Event) -> None:
         events.append(event)
@@ -62,7 +62,7 @@ def _fitted(client: Client, lose: int | None = None) -> tuple[np.ndarray, list[E
             (address,) = {e.worker for e in events if isinstance(e, RankReported) and e.rank == lose} & pids.keys()
             os.kill(pids.pop(address), signal.SIGKILL)
 
-    gang = GangSettings(elastic=False, rejoin_s=0.5, silence_s=3.0)
+    gang = None if client is None else GangSettings(elastic=False, rejoin_s=0.5, silence_s=3.0)
     model = fit(_source(), SETTINGS, client=client, gang=gang, listener=listen).model
     return model.coef, events
 
@@ -71,40 +71,34 @@ def _shared(events: Sequence[Event]) -> str:
     return next(event.detail for event in events if isinstance(event, StageFinished) and event.stage == "columns")
 
 
-def test_two_workers_fit_what_two_small_ones_refuse() -> None:
-    small, large = _limits(1)
-    with (
-        mixed_cluster([(1, small), (1, small)]) as client,
-        pytest.raises(MemoryBudgetError, match="keep_blocks='memory'"),
-    ):
+@pytest.fixture(scope="module")
+def alone() -> np.ndarray:
+    """The coefficients of the fit in this process."""
+    return _fitted(None)[0]
+
+
+def test_two_workers_fit_what_two_small_ones_refuse(alone: np.ndarray) -> None:
+    limits = small, large = _limits(1)
+    with mixed_cluster([(1, small), (1, small)]) as client, pytest.raises(MemoryBudgetError, match="budget"):
         _fitted(client)
     with mixed_cluster([(1, small), (1, large)]) as client:
         coef, events = _fitted(client)
-        reported = {event.rank: event for event in events if isinstance(event, RankReported)}
     assert "by memory and speed" in _shared(events)
+    reported = {event.rank: event for event in events if isinstance(event, RankReported)}
     assert reported[0].columns + reported[1].columns == P
-    assert reported[0].columns < 0.4 * P
-    assert all(
-        event.planned_bytes <= 0.8 * limit for event, limit in zip(reported.values(), (small, large), strict=True)
-    )
-    with mixed_cluster([(1, large), (1, large)]) as client:
-        even, events = _fitted(client)
-    assert "by memory and speed" not in _shared(events)
-    np.testing.assert_allclose(coef, even, rtol=1e-3, atol=2e-5 * np.abs(even).max())
+    assert reported[0].columns < 0.3 * P
+    assert all(reported[rank].planned_bytes <= 0.8 * limit for rank, limit in enumerate(limits))
+    np.testing.assert_allclose(coef, alone, rtol=1e-3, atol=1e-4 * np.abs(alone).max())
 
 
-def test_three_workers_divide_again_when_a_small_one_is_lost() -> None:
-    limits = _limits(2)
-    with mixed_cluster([(1, limit) for limit in limits]) as client:
-        coef, events = _fitted(client)
-    with mixed_cluster([(1, limit) for limit in limits]) as client:
-        again, seen = _fitted(client, lose=1)
-    shared = [event.detail for event in seen if isinstance(event, StageFinished) and event.stage == "columns"]
+def test_three_workers_divide_again_when_a_small_one_is_lost(alone: np.ndarray) -> None:
+    with mixed_cluster([(1, limit) for limit in _limits(2)]) as client:
+        coef, events = _fitted(client, lose=1)
+    shared = [event.detail for event in events if isinstance(event, StageFinished) and event.stage == "columns"]
     assert "3 ranks by memory and speed" in shared[0]
-    assert shared[0] == _shared(events)
-    assert [event.size for event in seen if isinstance(event, FitResumed)] == [2]
-    assert "2 ranks by memory and speed" in shared[1]
-    np.testing.assert_allclose(again, coef, rtol=1e-3, atol=2e-5 * np.abs(coef).max())
+    assert "2 ranks by memory and speed" in shared[-1]
+    assert [event.size for event in events if isinstance(event, FitResumed)] == [2]
+    np.testing.assert_allclose(coef, alone, rtol=1e-3, atol=1e-4 * np.abs(alone).max())
 
 
 def test_the_speed_of_different_workers_is_measured() -> None:
