@@ -78,7 +78,10 @@ def mixed_cluster(workers: Sequence[tuple[int, int]]) -> Iterator[Client]:
             }
             for number, (threads, limit) in enumerate(workers)
         }
-        scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+        scheduler = {
+            "cls": Scheduler,
+            "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"},
+        }
         with (
             SpecCluster(spec, scheduler, silence_logs=50) as cluster,
             Client(cluster, timeout=60, set_as_default=False) as client,
