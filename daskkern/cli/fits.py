@@ -18,7 +18,7 @@ from daskkern.monitor.formatting import number, ran, seconds
 from daskkern.monitor.shares import in_words
 from daskkern.training.jobs.handle import FitHandle, attach, find_fit, list_fits
 
-_COLUMNS = ("fit", "name", "state", "priority", "progress", "loss", "rows/s", "running for", "owner", "waits for")
+_COLUMNS = ("fit", "name", "state", "progress", "loss", "rows/s", "running for", "priority", "owner", "waits for")
 
 
 @click.command("status")
@@ -89,11 +89,11 @@ def _row(status: FitStatus) -> tuple[str, ...]:
         status.metadata.fit,
         status.metadata.name,
         status.state,
-        str(status.metadata.priority),
         _progress(status),
         _known(number(status.loss)),
         f"{status.rows_per_second:,.0f}" if status.rows_per_second else "",
         _took(status),
+        str(status.metadata.priority),
         _submitter(status),
         _waits_for(status),
     )
