@@ -1,117 +1,134 @@
-"""Sums and gathers of many ranks: messages and bytes against the formulas, time against a model, and what it says.
+"""Many ranks on links of a given rate and delay: counts against formulas, times against a model, and what it says.
 
-    python -m benchmarks many_ranks --out benchmarks/results-many-ranks.json
-    python -m benchmarks many_ranks --links 1000 --workers 4 8 16
+    python -m benchmarks many_ranks --out benchmarks/results-many-ranks.json --plot benchmarks/results-many-ranks.png
 
-The workers are processes of this machine and share its cores; with ``--links`` each is on a host of its own, a network
-namespace whose link carries that many megabits per second (as root on Linux). The time of a message is fitted to the
-measured times, with all messages of all ranks on these cores. From it follow the times of 64 to 1,000 ranks that have a
-core each, and the share of a step that its sums take.
+Ranks are processes of this machine, each on a host of its own, a loopback address; `ranks/relay.py` carries what they
+send each other, with a rate and a delay for each host's link. Neither root nor a kernel with traffic shaping is needed.
+The ranks share the cores of this machine: what is measured is what their communication costs and what they send, not
+how much faster many cores compute. The constants of the model are fitted to sums of ranks that connect directly; with
+the link's rate and delay it must then explain the others. With a core for each rank it says what follows for 64 to
+1,000 ranks; GPUs have the constants of data sheets.
 """
 
 import argparse
-import signal
-import sys
+import shutil
+import statistics
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from collectives import PATIENT, cluster
+from collectives import PATIENT
 from figures import Run, add, today
 from products.machine import OthersLoad, cpu_count, describe_machine, versions
-from scipy.optimize import nnls
+from ranks import paper
+from ranks.hosts import free_net, hosts
+from ranks.links import measured_links
+from ranks.model import Constants, Link, fitted, shared_step, shared_sum
+from ranks.relay import LinkSettings
+from ranks.steps import prepared_task, row_of_steps
+from ranks.sums import SIZES, Case, measure_sums, rows_of_sums
+from shared_reading import images
 
-from daskkern.cluster.collectives.allreduce import Way
-from daskkern.cluster.collectives.communicator import DaskCommunicator
-from daskkern.cluster.collectives.sum_costs import cost_of_sum, way_of_sum
 from daskkern.cluster.gang.gang import run_gang
-from daskkern.cluster.gang.rank_context import RankContext
+from daskkern.training.run.rank import RankTask
 
-SIZES = {"8 KB": 8_000, "200 KB": 200_000, "4 MB": 4_000_000}
-RANKS = (64, 128, 256, 512, 1000)
-WAYS: tuple[Way, ...] = ("star", "doubling", "segments", "halving")
-STEP = {"p": 1_000_000, "m": 5_000, "d": 784, "c": 10, "n_sums": 3, "gflops": 100.0}
-"""The step of which the share of sums is computed: its sizes, number of sums, and the rate of a rank."""
+DIRECT = "direct"
+LINKS = {
+    "relay": Link(),
+    "relay, 0.5 ms": Link(0.0, 5e-4),
+    "relay, 2 ms": Link(0.0, 2e-3),
+    "1 Gb/s": Link(1.25e8, 0.0),
+    "1 Gb/s, 0.5 ms": Link(1.25e8, 5e-4),
+    "1 Gb/s, 2 ms": Link(1.25e8, 2e-3),
+}
+ALL: list[Case] = [(way, size) for size in SIZES for way in ("star", "doubling", "segments", "halving")]
+SOME: list[Case] = [("star", "8 KB"), ("doubling", "8 KB"), ("doubling", "200 KB"), ("halving", "4 MB")]
+_MOST_DIRECT = 16
+"""Ranks of the largest cluster without the relay, from which the constants are found."""
 
 
-def measure(comm: DaskCommunicator, order: tuple[Way, int, int], context: RankContext) -> dict[str, float]:
-    """Return the median seconds of an allreduce, and what this rank sends for one."""
-    comm.way, nbytes, repeats = order
-    array = np.ones(nbytes // 4, np.float32)
-    comm.allreduce(array)
+def nothing(comm: Any, payload: Any, context: Any) -> None:
+    """Be a rank, and end."""
+    del payload, context
     comm.barrier()
-    sent, messages, seconds = comm.bytes_sent, comm.messages_sent, []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        comm.allreduce(array)
-        seconds.append(time.perf_counter() - begun)
-    return {
-        "seconds": float(np.median(seconds)),
-        "messages": (comm.messages_sent - messages) / repeats,
-        "bytes": (comm.bytes_sent - sent) / repeats,
-    }
 
 
-def record(n_workers: int, way: Way, size: str, ranks: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Return a row of the table of sums: what was measured, and what the formulas say of the busiest rank."""
-    cost = cost_of_sum(way, n_workers, SIZES[size])
-    return {
-        "n_workers": n_workers,
-        "way": way,
-        "size": size,
-        "median_ms": round(1e3 * ranks[0]["seconds"], 3),
-        "n_sent_most": max(rank["messages"] for rank in ranks),
-        "n_sent_and_received_by_formula": cost.messages,
-        "n_sent_by_all": sum(rank["messages"] for rank in ranks),
-        "sent_most_mb": round(1e-6 * max(rank["bytes"] for rank in ranks), 4),
-        "by_formula_mb": round(1e-6 * cost.n_bytes, 4),
-        "sent_by_all_mb": round(1e-6 * sum(rank["bytes"] for rank in ranks), 4),
-        "n_crossings": cost.crossings,
-    }
+class Measured:
+    """The tables of a run, which grow cluster by cluster."""
+
+    def __init__(self, work: tuple[RankTask, int], seconds: float) -> None:
+        self.sums: list[dict[str, Any]] = []
+        self.steps: list[dict[str, Any]] = []
+        self.gangs: list[dict[str, Any]] = []
+        self._work, self._seconds = work, seconds
+
+    def direct(self, n_ranks: int) -> None:
+        """Measure ranks that connect to each other directly."""
+        with hosts(n_ranks, relayed_links=False) as (client, _):
+            self._one(client, n_ranks, DIRECT, ALL)
+
+    def relayed(self, n_ranks: int, links: dict[str, Link]) -> None:
+        """Measure ranks whose links are those of the relay, one after the other."""
+        with hosts(n_ranks, relayed_links=True) as (client, control):
+            assert control is not None
+            for name, link in links.items():
+                control.set(LinkSettings(link.rate, link.delay_s))
+                self._one(client, n_ranks, name, SOME)
+
+    def _one(self, client: Any, n_ranks: int, link: str, cases: list[Case]) -> None:
+        if link in (DIRECT, "relay"):
+            begun = time.perf_counter()
+            run_gang(client, nothing, None, name="start", settings=PATIENT)
+            self.gangs.append({"n_ranks": n_ranks, "link": link, "gang_s": round(time.perf_counter() - begun, 3)})
+        ranks = run_gang(client, measure_sums, (cases, self._seconds), name="sums", settings=PATIENT)
+        self.sums += rows_of_sums(n_ranks, link, cases, ranks)
+        self.steps.append(row_of_steps(client, self._work, n_ranks, link, PATIENT))
+        print(*self.sums[-len(cases) :], self.steps[-1], sep="\n", flush=True)
 
 
-def constants(records: Sequence[dict[str, Any]], cores: int) -> dict[str, float]:
-    """Fit latency, time per message and bytes per second to the measured times, which share `cores` cores.
+def explained(found: Measured, constants: Constants, cores: int) -> list[dict[str, Any]]:
+    """Add the time by the model to every row, and return the errors of each link."""
+    known = {DIRECT: Link(), **LINKS}
+    for row in found.sums:
+        link = known[row["link"]]
+        seconds = shared_sum(row["way"], row["n_ranks"], SIZES[row["size"]], constants, link, cores)
+        row["model_ms"] = round(1e3 * seconds, 3)
+        row["model_error"] = round(row["model_ms"] / row["median_ms"] - 1, 3)
+    for row in found.steps:
+        row["model_ms"] = round(1e3 * shared_step(row, constants, known[row["link"]], cores), 3)
+        row["model_error"] = round(row["model_ms"] / row["step_ms"] - 1, 3)
+    errors = []
+    for name in dict.fromkeys(row["link"] for row in found.sums):
+        of_sums, of_steps = (
+            [abs(row["model_error"]) for row in rows if row["link"] == name] for rows in (found.sums, found.steps)
+        )
+        errors.append(
+            {
+                "link": name,
+                "sums_median_error": round(statistics.median(of_sums), 3),
+                "sums_largest_error": max(of_sums),
+                "steps_median_error": round(statistics.median(of_steps), 3),
+                "steps_largest_error": max(of_steps),
+            }
+        )
+    return errors
 
-    t = crossings * latency + messages of all ranks * message / cores + bytes of all ranks / rate / cores
-    """
-    A = np.array([[r["n_crossings"], r["n_sent_by_all"] / cores, 1e6 * r["sent_by_all_mb"] / cores] for r in records])
-    t = np.array([1e-3 * r["median_ms"] for r in records])
-    latency, message, byte = nnls(A / t[:, None], np.ones(len(t)))[0]  # relative errors count
-    spread = np.abs(A @ [latency, message, byte] / t - 1)
-    return {
-        "latency_ms": round(1e3 * float(latency), 4),
-        "message_ms": round(1e3 * float(message), 4),
-        "rate_mb": round(1e-6 / float(byte), 1) if byte else 0.0,
-        "median_error": round(float(np.median(spread)), 3),
-    }
 
-
-def expected(found: dict[str, float]) -> list[dict[str, Any]]:
-    """Return the times of sums of many ranks with a core each, and the share that they take of a step."""
-    rate = 1e6 * found["rate_mb"] or np.inf
-    flops = 2.0 * STEP["p"] * STEP["m"] * (STEP["d"] + STEP["c"])
-    nbytes = int(4 * STEP["m"] * STEP["c"])
+def counts(found: Measured) -> list[dict[str, Any]]:
+    """Return for each number of ranks whether what was read and sent is what the formulas say."""
     rows = []
-    for n in RANKS:
-        way = way_of_sum(n, nbytes, n, n)
-        cost, star = cost_of_sum(way, n, nbytes), cost_of_sum("star", n, nbytes)
-
-        def seconds(c: Any) -> float:
-            half = 0.5e-3 * found["message_ms"]  # one end of a message
-            return float(1e-3 * found["latency_ms"] * c.crossings + half * c.messages + c.n_bytes / rate)
-
-        computing = flops / (1e9 * STEP["gflops"] * n)
+    for n_ranks in dict.fromkeys(row["n_ranks"] for row in found.steps):
+        steps = [row for row in found.steps if row["n_ranks"] == n_ranks]
+        sums = [row for row in found.sums if row["n_ranks"] == n_ranks]
+        pairs = [("n_messages", "n_messages_by_formula"), ("sent_mb", "sent_by_formula_mb")]
         rows.append(
             {
-                "n_ranks": n,
-                "way": way,
-                "sum_ms": round(1e3 * seconds(cost), 2),
-                "sum_by_star_ms": round(1e3 * seconds(star), 2),
-                "computing_ms": round(1e3 * computing, 1),
-                "computing_share": round(computing / (computing + STEP["n_sums"] * seconds(cost)), 3),
+                "n_ranks": n_ranks,
+                "read_share_of_store": [row["read_share_of_store"] for row in steps],
+                "n_measured": len(steps) + len(sums),
+                "n_equal_to_formula": sum(all(row[a] == row[b] for a, b in pairs) for row in [*steps, *sums]),
             }
         )
     return rows
@@ -121,30 +138,56 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 8, 16, 32])
-    parser.add_argument("--links", type=int, metavar="MBIT", help="one host per worker, with links of this rate")
-    parser.add_argument("--tiny", action="store_true", help="three workers and two repeats, to check that it runs")
+    parser.add_argument("--seconds", type=float, default=0.3, help="for each algorithm, size and link")
+    parser.add_argument("--rows", type=int, default=22_000)
+    parser.add_argument("--batch", type=int, default=1_100)
+    parser.add_argument(
+        "--tiny", action="store_true", help="three ranks, few rows and two links, to check that it runs"
+    )
     options = parser.parse_args(argv)
-    workers, repeats = ([3], 2) if options.tiny else (options.workers, 30)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that hosts are removed
-    records, load = [], OthersLoad()
-    for n_workers in workers:
-        with cluster(n_workers, options.links) as client:
-            for size, nbytes in SIZES.items():
-                for way in WAYS:
-                    ranks = run_gang(client, measure, (way, nbytes, repeats), name="sums", settings=PATIENT)
-                    records.append(record(n_workers, way, size, ranks))
-                    print(records[-1], flush=True)
-    found = constants(records, cpu_count())
+    links = LINKS
+    if options.tiny:
+        options.workers, options.seconds, options.rows, options.batch = [3], 0.02, 1_000, 200
+        links = {name: LINKS[name] for name in ("relay", "1 Gb/s, 0.5 ms")}
+    cores, load = cpu_count(), OthersLoad()
+    between = measured_links(free_net(), _validated(), 0.1 if options.tiny else 0.8)
+    entry_s = paper.entry_seconds(m=64, p=128) if options.tiny else paper.entry_seconds()
+    folder = Path(tempfile.mkdtemp(prefix="daskkern-bench-"))
+    try:
+        found = Measured(prepared_task(images(folder / "images", options.rows), options.batch), options.seconds)
+        for n_ranks in options.workers:
+            if n_ranks <= _MOST_DIRECT:
+                found.direct(n_ranks)
+            found.relayed(n_ranks, links)
+    finally:
+        shutil.rmtree(folder)
+    constants = fitted([row for row in found.sums if row["link"] == DIRECT], cores)
+    errors = explained(found, constants, cores)
+    overhead_s = 1e-3 * min(row["computing_ms"] for row in found.steps)
+    kinds = paper.machines(entry_s, overhead_s, constants)
     tables = {
-        "sums": records,
-        "constants": [found],
-        "expected": expected(found),
+        "links": between,
+        "sums": found.sums,
+        "steps": found.steps,
+        "gangs": found.gangs,
+        "counts": counts(found),
+        "constants": [{**constants.row(), "entry_ns": round(1e9 * entry_s, 3), "rest_ms": round(1e3 * overhead_s, 3)}],
+        "errors": errors,
+        "expected": paper.expected(kinds),
+        "limits": paper.limits(kinds),
+        "aims": paper.aims(kinds),
+        "memory": paper.memory(),
         "whole": [{"others_load_cores": round(load.cores(), 2)}],
     }
-    print(found, *tables["expected"], sep="\n")
-    if options.out is not None:
-        settings = {"links_megabits": options.links, "n_repeats": repeats, **STEP}
-        add(Run("many_ranks", today(), describe_machine(), versions(), settings, tables), options.out)
+    print(*tables["constants"], *errors, *tables["limits"], *tables["aims"], sep="\n")
+    shown = {"n_rows": options.rows, "n_batch_rows": options.batch, "seconds_each": options.seconds}
+    step = {"p": paper.STEP.p, "m": paper.STEP.m, "d": paper.STEP.d, "c": paper.STEP.c}
+    add(Run("many_ranks", today(), describe_machine(), versions(), {**shown, **step}, tables), options.out)
+
+
+def _validated() -> list[LinkSettings]:
+    fast = [LinkSettings(1.25e9, delay_s) for delay_s in (0.0, 2e-3)]
+    return [LinkSettings(link.rate, link.delay_s) for link in LINKS.values()] + fast
 
 
 if __name__ == "__main__":
