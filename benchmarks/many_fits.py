@@ -21,7 +21,7 @@ import numpy as np
 from distributed import Client
 from figures import Run, add, today
 from products.machine import describe_machine, versions
-from soak import GANG, Ground, Record, one_fit, prepare
+from soak_fits import GANG, Ground, Record, one_fit, prepare
 
 from daskkern.training.jobs.handle import list_fits
 from tests.support.cluster import local_cluster

@@ -34,11 +34,11 @@ TITLES = {
     "results-tables": "Tables, compared with boosted trees, forests, SVC and xRFM",
     "results-recovery": "Recovery from faults",
     "results-collectives": "Allreduce",
-    "results-many-ranks": "Sums of many ranks",
+    "results-many-ranks": "Many ranks",
     "results-threads": "Predictions with all threads relative to one",
     "results-overhead": "Two ranks compared with one process",
     "results-monitoring": "Cost of monitoring",
-    "results-soak": "Fits while workers die",
+    "results-soak": "Fits with faults",
     "results-precision": "Error of kernel values",
     "precision-emulated": "Error of rounded features",
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 from figures import Row, Run, read
 from products.plot import plot_dense
+from ranks.picture import many_ranks
 from style import GREY, MARKERS, OURS, colour, figure, where
 from table_means import merged, of_all
 
@@ -205,6 +206,7 @@ PICTURES: dict[str, Callable[[Sequence[Run], Path], None]] = {
     "tables": tables,
     "recovery": recovery,
     "regressions": regressions,
+    "many_ranks": many_ranks,
 }
 
 

@@ -55,10 +55,12 @@ BENCHMARKS = (
     Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
     Benchmark("monitoring", "a fit unmonitored, with the dashboard's page, and with open pages", "10 min"),
     Benchmark("collectives", "an allreduce, by ranks, size and algorithm", "3 min"),
-    Benchmark("many_ranks", "messages, bytes and times of sums of up to 32 ranks, and what follows for 1,000", "5 min"),
+    Benchmark(
+        "many_ranks", "up to 32 ranks on slow links: counts, times against a model, and what follows for 1,000", "8 min"
+    ),
     Benchmark("shared_reading", "an epoch whose workers each read all rows, or read them once", "4 min"),
     Benchmark("recovery", "time from a fault to its detection and to the next step", "8 min"),
-    Benchmark("soak", "fits while workers die: nothing lost, every result correct", "20 min"),
+    Benchmark("soak", "fits with faults of workers, scheduler and disks: nothing lost, every result correct", "20 min"),
     Benchmark("many_fits", "a burst of fits by several processes: all end, with correct results", "4 min"),
     Benchmark("kernel_precision", "error of every kernel in float32", "10 s"),
     Benchmark("precision", "error of rounded features", "10 s"),

@@ -1,4 +1,4 @@
-"""Clusters whose workers are processes on hosts of their own: loopback addresses, with the relay's links between them."""
+"""Clusters whose workers are processes on hosts of their own, loopback addresses that the relay connects."""
 
 import os
 from collections.abc import Iterator

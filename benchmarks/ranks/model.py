@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import least_squares, nnls
 
 from daskkern.cluster.collectives.allreduce import Way
 from daskkern.cluster.collectives.sum_costs import SumCost, cost_of_sum, way_of_sum
 from ranks.sums import SIZES
 
 _PIECE = 1 << 20
+_LEAST_S = np.array([1e-5, 1e-5, 1e-11])
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def own_sum(way: Way, n_ranks: int, nbytes: int, constants: Constants, link: Lin
 
 
 def fitted(rows: Sequence[dict[str, Any]], cores: int) -> Constants:
-    """Fit the constants to the measured sums of ranks that share `cores` cores; relative errors count."""
+    """Fit the constants to the measured sums of ranks that share `cores` cores."""
     terms, taken = [], []
     for row in rows:
         cost = cost_of_sum(row["way"], row["n_ranks"], SIZES[row["size"]])
@@ -120,7 +121,15 @@ def fitted(rows: Sequence[dict[str, Any]], cores: int) -> Constants:
         terms.append([cost.crossings, cost.all_messages / shared, cost.all_bytes / shared])
         taken.append(1e-3 * row["median_ms"])
     A, t = np.array(terms, float), np.array(taken)
-    return Constants(*map(float, nnls(A / t[:, None], np.ones(len(t)))[0]))
+    scale = nnls(A / t[:, None], np.ones(len(t)))[0]
+    start = np.log(np.maximum(scale, _LEAST_S))
+
+    def errors(logs: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.log(A @ np.exp(logs) / t)
+        return found
+
+    # An error of the ratio counts, whichever is larger, and outliers count less: others may have used the cores.
+    return Constants(*map(float, np.exp(least_squares(errors, start, loss="soft_l1", f_scale=0.3).x)))
 
 
 def shared_step(row: dict[str, Any], constants: Constants, link: Link, cores: int) -> float:

@@ -1,0 +1,78 @@
+"""Tables in the pages of docs/, made of the files of figures.
+
+    python benchmarks/docs_tables.py            # after a benchmark: rewrites the blocks of its figures
+
+A block begins with ``<!-- figures: NAME -->`` and ends with ``<!-- end of figures -->``; what is between is generated.
+A test compares all blocks with the files.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from figures import Row, Run, read
+from pages import origin, table, text
+from ranks.page import many_ranks
+
+FOLDER = Path(__file__).resolve().parent
+DOCS = FOLDER.parent / "docs"
+_BLOCK = re.compile(r"<!-- figures: ([a-z-]+) -->\n.*?<!-- end of figures -->\n", re.DOTALL)
+
+
+def collectives(run: Run) -> list[str]:
+    """Return the times of allreduces, a row for each number of workers and algorithm, the chosen one in bold."""
+    rows = run.tables["sums"]
+    sizes = list(dict.fromkeys(row["size"] for row in rows))
+    cells: dict[tuple[int, str], dict[str, Row]] = {}
+    for row in rows:
+        cells.setdefault((row["n_workers"], row["way"]), {})[row["size"]] = row
+    header = ["workers", "algorithm", *(f"{size}: median / p95, ms" for size in sizes)]
+    lines = table(header, [[*key, *(_times(found[size]) for size in sizes)] for key, found in cells.items()])
+    return [origin(run), _load(run), "", *lines]
+
+
+def _times(row: Row) -> str:
+    said = f"{row['median_ms']:.3g} / {row['p95_ms']:.3g}"
+    return f"**{said}**" if row["chosen"] else said
+
+
+def _load(run: Run) -> str:
+    (whole,) = run.tables["whole"]
+    return f"Other processes used {text(whole['others_load_cores'])} cores meanwhile."
+
+
+def ranks(run: Run) -> list[str]:
+    """Return what was measured of many ranks, and what follows."""
+    return [origin(run), _load(run), "", *many_ranks(run)]
+
+
+BLOCKS: dict[str, tuple[str, Callable[[Run], list[str]]]] = {
+    "collectives": ("results-collectives.json", collectives),
+    "many-ranks": ("results-many-ranks.json", ranks),
+}
+
+
+def rewritten(page: str, folder: Path = FOLDER) -> str:
+    """Return a page with the blocks of its figures made anew. KeyError for a block that nobody makes."""
+
+    def block(found: re.Match[str]) -> str:
+        name, make = BLOCKS[found[1]]
+        lines = make(read(folder / name)[-1])
+        return "\n".join([f"<!-- figures: {found[1]} -->", *lines, "<!-- end of figures -->", ""])
+
+    return _BLOCK.sub(block, page)
+
+
+def main(pages: Sequence[Path] = ()) -> None:
+    """Rewrite the blocks of all pages."""
+    for path in pages or sorted(DOCS.glob("*.md")):
+        before = path.read_text()
+        after = rewritten(before)
+        if after != before:
+            path.write_text(after)
+            print(f"{path.name}: rewritten")
+
+
+if __name__ == "__main__":
+    main([Path(word) for word in sys.argv[1:]])
