@@ -42,7 +42,7 @@ from tests.support.recovery.kill_matrix import (
     settings_for,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 _DRIVER = """
 import sys
@@ -67,7 +67,7 @@ def listener(event):
 
 if __name__ == "__main__":
     where, store, solver, epochs, place = sys.argv[1:]
-    policy = CheckpointPolicy(commit_s=0.05, commit_share=1.0, checkpoint=place, checkpoint_s=0.05)
+    policy = CheckpointPolicy(commit_s=0.05, commit_share=0.2, checkpoint=place, checkpoint_s=0.05)
     with local_cluster(int(where)) if where.isdigit() else Client(where) as client:
         fit(StoreSource.at(store), settings_for(solver, int(epochs)), client=client, gang=DEAF, policy=policy,
             listener=listener)
@@ -91,7 +91,7 @@ class Case:
     @property
     def policy(self) -> CheckpointPolicy:
         place = str(self.folder / "checkpoint")
-        return CheckpointPolicy(commit_s=0.05, commit_share=1.0, checkpoint=place, checkpoint_s=0.05)
+        return CheckpointPolicy(commit_s=0.05, commit_share=0.2, checkpoint=place, checkpoint_s=0.05)
 
     def fit(
         self,
@@ -103,7 +103,7 @@ class Case:
         checkpoint: bool = True,
     ) -> FitResult:
         policy = replace(self.policy, resume=resume) if checkpoint else CheckpointPolicy(commit_s=0.05)
-        gang = replace(DEAF, n_ranks=n_ranks)
+        gang = replace(DEAF, n_ranks=n_ranks, rejoin_s=DEAF.rejoin_s if n_ranks is None else 60.0)
         return fit(self.undisturbed.source, self.settings, client=client, listener=listener, gang=gang, policy=policy)
 
     def resumed(self, client: Client) -> None:
@@ -222,11 +222,11 @@ def begin_without_workers(case: Case) -> None:
 
 
 def let_workers_trickle_in(case: Case) -> None:
-    """Start when there is no worker, and let one come after the other."""
-    with local_cluster(0) as client:
+    """Start when there is one worker, and let the others come one after the other."""
+    with local_cluster(1) as client:
 
         def trickle() -> None:
-            for number in range(1, case.workers + 1):
+            for number in range(2, case.workers + 1):
                 time.sleep(1.0)
                 client.cluster.scale(number)
 
