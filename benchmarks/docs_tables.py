@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from figures import Row, Run, read
-from pages import origin, table, text
+from pages import picture_text, table, text
 from ranks.page import many_ranks
 
 FOLDER = Path(__file__).resolve().parent
@@ -29,7 +29,7 @@ def collectives(run: Run) -> list[str]:
         cells.setdefault((row["n_workers"], row["way"]), {})[row["size"]] = row
     header = ["workers", "algorithm", *(f"{size}: median / p95, ms" for size in sizes)]
     lines = table(header, [[*key, *(_times(found[size]) for size in sizes)] for key, found in cells.items()])
-    return [origin(run), _load(run), "", *lines]
+    return [_origin(run), "", *lines]
 
 
 def _times(row: Row) -> str:
@@ -37,14 +37,17 @@ def _times(row: Row) -> str:
     return f"**{said}**" if row["chosen"] else said
 
 
-def _load(run: Run) -> str:
-    (whole,) = run.tables["whole"]
-    return f"Other processes used {text(whole['others_load_cores'])} cores meanwhile."
+def _origin(run: Run) -> str:
+    machine = run.machine
+    return f"One run on {machine['cpu']}, {machine['n_cores']} cores, {text(machine['memory_gb'])} GB, {run.date}."
 
 
 def ranks(run: Run) -> list[str]:
     """Return what was measured of many ranks, and what follows."""
-    return [origin(run), _load(run), "", *many_ranks(run)]
+    (whole,) = run.tables["whole"]
+    before, after = (text(whole[f"others_load_{when}_cores"]) for when in ("before", "after"))
+    load = f"Other processes used {before} cores before and {after} after it."
+    return [f"{_origin(run)} {load}", "", *many_ranks(run)]
 
 
 BLOCKS: dict[str, tuple[str, Callable[[Run], list[str]]]] = {
@@ -54,11 +57,18 @@ BLOCKS: dict[str, tuple[str, Callable[[Run], list[str]]]] = {
 
 
 def rewritten(page: str, folder: Path = FOLDER) -> str:
-    """Return a page with the blocks of its figures made anew. KeyError for a block that nobody makes."""
+    """Return a page with the blocks of its figures made anew, as far as there are files of them.
+
+    KeyError for a block that nobody makes.
+    """
 
     def block(found: re.Match[str]) -> str:
         name, make = BLOCKS[found[1]]
+        if not (folder / name).exists():
+            return found[0]
+        picture = (folder / name).with_suffix(".png")
         lines = make(read(folder / name)[-1])
+        lines += ["", f"![{picture_text(picture)}](../benchmarks/{picture.name})"] if picture.exists() else []
         return "\n".join([f"<!-- figures: {found[1]} -->", *lines, "<!-- end of figures -->", ""])
 
     return _BLOCK.sub(block, page)

@@ -55,6 +55,13 @@ def nothing(comm: Any, payload: Any, context: Any) -> None:
     comm.barrier()
 
 
+def others(seconds: float = 2.0) -> float:
+    """Return the number of cores that other processes use, while this one waits. Ranks that run would be among them."""
+    load = OthersLoad()
+    time.sleep(seconds)
+    return round(load.cores(), 2)
+
+
 class Measured:
     """The tables of a run, which grow cluster by cluster."""
 
@@ -149,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if options.tiny:
         options.workers, options.seconds, options.rows, options.batch = [3], 0.02, 1_000, 200
         links = {name: LINKS[name] for name in ("relay", "1 Gb/s, 0.5 ms")}
-    cores, load = cpu_count(), OthersLoad()
+    cores, before = cpu_count(), others()
     between = measured_links(free_net(), _validated(), 0.1 if options.tiny else 0.8)
     entry_s = paper.entry_seconds(m=64, p=128) if options.tiny else paper.entry_seconds()
     folder = Path(tempfile.mkdtemp(prefix="daskkern-bench-"))
@@ -177,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "limits": paper.limits(kinds),
         "aims": paper.aims(kinds),
         "memory": paper.memory(),
-        "whole": [{"others_load_cores": round(load.cores(), 2)}],
+        "whole": [{"others_load_before_cores": before, "others_load_after_cores": others()}],
     }
     print(*tables["constants"], *errors, *tables["limits"], *tables["aims"], sep="\n")
     shown = {"n_rows": options.rows, "n_batch_rows": options.batch, "seconds_each": options.seconds}
