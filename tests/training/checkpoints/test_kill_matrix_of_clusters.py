@@ -86,7 +86,7 @@ class Case:
 
     @property
     def settings(self) -> FitSettings:
-        return settings_for(self.solver, LONGER.get(self.solver, EPOCHS))
+        return settings_for(self.solver, LONGER["Falkon"] if self.solver == "Falkon" else EPOCHS)
 
     @property
     def policy(self) -> CheckpointPolicy:
@@ -103,7 +103,8 @@ class Case:
         checkpoint: bool = True,
     ) -> FitResult:
         policy = replace(self.policy, resume=resume) if checkpoint else CheckpointPolicy(commit_s=0.05)
-        gang = replace(DEAF, n_ranks=n_ranks, rejoin_s=DEAF.rejoin_s if n_ranks is None else 60.0)
+        # Workers that a fit asks for may still have to start.
+        gang = DEAF if n_ranks is None else replace(DEAF, n_ranks=n_ranks, rejoin_s=60.0, idle_s=120.0)
         return fit(self.undisturbed.source, self.settings, client=client, listener=listener, gang=gang, policy=policy)
 
     def resumed(self, client: Client) -> None:
