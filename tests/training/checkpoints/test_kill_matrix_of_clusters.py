@@ -107,15 +107,19 @@ class Case:
         gang = DEAF if n_ranks is None else replace(DEAF, n_ranks=n_ranks, rejoin_s=60.0, idle_s=120.0)
         return fit(self.undisturbed.source, self.settings, client=client, listener=listener, gang=gang, policy=policy)
 
-    def resumed(self, client: Client) -> None:
-        """Go on from the checkpoint, to the answer of an undisturbed fit."""
+    def resumed(self, client: Client, *, forgotten: bool = True) -> None:
+        """Go on from the checkpoint, to the answer of an undisturbed fit, after which workers hold nothing.
+
+        Not `forgotten`: they may hold what a fit has left whose client and supervisor died, for some minutes.
+        """
         events: list[Event] = []
         found = self.fit(client, events.append, resume=True)
         resumed = [event for event in events if isinstance(event, FitResumed)]
         assert resumed, "the fit began anew"
         assert (resumed[0].epoch, resumed[0].batch) > (1, 0)
         self.undisturbed.assert_same(self.settings, found.model)
-        assert_nothing_held(client)
+        if forgotten:
+            assert_nothing_held(client)
 
     def commits(self) -> list[str]:
         """Return the names of the commits of the checkpoint."""
@@ -164,7 +168,8 @@ def cut_the_writer_off(case: Case) -> None:
         # It goes on, is refused as a writer, and ends; or it finds its own workers gone.
         with suppress(subprocess.TimeoutExpired):
             child.wait(60)
-        assert case.commits() == after, "the first one has written"
+        # What it was writing when it was stopped may be complete now, and does not count: its generation is earlier.
+        assert case.commits()[-1] == after[-1], "the first one has written"
 
 
 def kill_client_and_supervisor(case: Case) -> None:
@@ -177,7 +182,7 @@ def kill_client_and_supervisor(case: Case) -> None:
             scene.kill(supervisor)
             child.wait(30)
         wait_until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == case.workers, what="all workers")
-        case.resumed(client)
+        case.resumed(client, forgotten=False)
 
 
 def restart_the_scheduler(case: Case) -> None:
