@@ -170,7 +170,7 @@ class TestGPUs:
     def test_auto_comes_before_the_workers_of_a_machine_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
         monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 1))
-        given, kind = local._start(2, "auto", "auto", None, None, debug=False)
+        given, kind = local._start(2, "auto", None, None, {})
         assert kind == "gpu"
         assert given["CUDA_VISIBLE_DEVICES"] == [0]
 
