@@ -129,9 +129,19 @@ class Pair:
         """Return ``sum_j |x_j - z_j|^p`` for a positive `p`, which is a constant of the formula."""
         return self.absolute_sum if p == 1 else Expression("power_sum", (constant(p),))
 
+    @staticmethod
+    def capped(sums: Expression) -> Expression:
+        """Return one of the three sums with ``min(|x_j - z_j|, cap_j)`` in place of ``|x_j - z_j|``.
+
+        The caps (d,) are not in the formula: the kernel gives them (:meth:`PairFunction.caps`).
+        """
+        return Expression(_CAPPED + sums.op, sums.args)
+
 
 PAIR = Pair()
-DIFFERENCES = ("absolute_sum", "power_sum", "saturated_sum")
+_CAPPED = "capped_"
+_UNCAPPED = ("absolute_sum", "power_sum", "saturated_sum")
+DIFFERENCES = (*_UNCAPPED, *(_CAPPED + name for name in _UNCAPPED))
 """Sums of differences, in place of which the other symbols have the inner product."""
 SYMBOLS = ("inner", "squared_distance", "distance", "cosine", "norms", *DIFFERENCES)
 
@@ -162,14 +172,19 @@ class Program:
 
     @property
     def difference(self) -> Difference | None:
-        """The terms of the sum of differences that it reads; None where it reads inner products."""
-        if not self.symbols & set(DIFFERENCES):
+        """The terms of the sum of differences that it reads, without caps; None where it reads inner products."""
+        sums = next((step for step in self.instructions if step.op in DIFFERENCES), None)
+        if sums is None:
             return None
-        if "saturated_sum" in self.symbols:
-            return Difference(saturates=True)
-        numbers = iter(self.constants)
-        values = [next(numbers) if step.op == "constant" else 0.0 for step in self.instructions]
-        return Difference(next((values[step.args[0]] for step in self.instructions if step.op == "power_sum"), 1.0))
+        if sums.args:
+            places = [at for at, step in enumerate(self.instructions) if step.op == "constant"]
+            return Difference(self.constants[places.index(sums.args[0])])
+        return Difference(saturates=sums.op.endswith("saturated_sum"))
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether the differences that it sums are at most the caps of their features."""
+        return is_capped(self.instructions)
 
     @property
     def cuts_off(self) -> bool:
@@ -180,6 +195,11 @@ class Program:
     def cuts_angles(self) -> bool:
         """Whether cosines within rounding of 1 must be raised to 1: angles have an infinite slope there."""
         return any(step.op == "arccos" for step in self.instructions)
+
+
+def is_capped(instructions: tuple[Instruction, ...]) -> bool:
+    """Return whether one of the instructions is a capped sum of differences."""
+    return any(step.op.startswith(_CAPPED) for step in instructions)
 
 
 def program(formula: Expression) -> Program:

@@ -1,6 +1,7 @@
 """Sums over the features of a row: of squares, of powers, and of other terms of single features."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +25,22 @@ class Difference:
         p of ``|g|^p``.
     saturates : bool
         Whether the term is ``1 - exp(-|g|)`` in place of ``|g|^p``.
+    caps : (d,) array or None
+        The largest ``|g|`` that counts of each feature: the term is that of ``min(|g|, cap)``. None for no caps.
     """
 
     power: float = 1.0
     saturates: bool = False
+    caps: Array | None = None
 
-    def of(self, sizes: Array) -> Array:
-        """Return the terms of ``|g|``, in place where that is possible."""
+    def of(self, sizes: Array, features: Any = slice(None)) -> Array:
+        """Return the terms of ``|g|``, in place where that is possible.
+
+        `features` are those that the last axis of `sizes` has, or the one that all of it belongs to.
+        """
         xp = namespace_of(sizes)
+        if self.caps is not None:
+            xp.minimum(sizes, xp.asarray(self.caps[features], sizes.dtype), out=sizes)
         if self.saturates:
             xp.negative(sizes, out=sizes)
             xp.expm1(sizes, out=sizes)
@@ -52,7 +61,7 @@ def power_norms(X: Array, p: float) -> Array:
 def difference_norms(X: Array, difference: Difference) -> Array:
     """Return the sums of the terms of x_ij, shape (m,), by pairwise sums."""
     if is_sparse(X):
-        terms = type(X)((_terms(X.data, difference), X.indices, X.indptr), shape=X.shape)
+        terms = type(X)((_terms(X.data, difference, X.indices), X.indices, X.indptr), shape=X.shape)
         return module_of(X).asarray(terms.sum(axis=1)).reshape(-1).astype(X.dtype)
     xp = namespace_of(X)
     norms, d = xp.empty(X.shape[0], X.dtype), max(1, X.shape[1])
@@ -67,5 +76,5 @@ def difference_norms(X: Array, difference: Difference) -> Array:
     return norms
 
 
-def _terms(x: Array, difference: Difference) -> Array:
-    return x * x if difference.power == 2 else difference.of(abs(x))
+def _terms(x: Array, difference: Difference, features: Any = slice(None)) -> Array:
+    return x * x if difference.power == 2 else difference.of(abs(x), features)

@@ -2,23 +2,25 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import DataError
 from daskkern.kernels.engines import cuda, native
 from daskkern.kernels.engines.dispatch import is_compiled, is_plain
 from daskkern.kernels.formula import DIFFERENCES, PAIR, Expression, Pair, Program, program
+from daskkern.kernels.norms import Difference
 from daskkern.kernels.points import (
     PLAIN,
     Left,
     Placement,
     Points,
+    Side,
     cut_blocks,
     make_side,
     native_rows,
@@ -72,6 +74,20 @@ class PairFunction(ABC):
         """Whether the kernel depends on ``x - z`` only."""
         return self.program.symbols <= {"squared_distance", "distance", *DIFFERENCES}
 
+    def caps(self, n_features: int) -> FloatArray | None:
+        """Return the largest differences (k,) that count of each feature after :meth:`transform`.
+
+        They are for a formula of capped sums of differences (:meth:`Pair.capped`), of rows of `n_features` features.
+        None for other formulas.
+        """
+        del n_features
+        return None
+
+    def difference(self, n_features: int) -> Difference | None:
+        """Return the terms of the sum of differences that the formula reads, with their caps; None for other ones."""
+        found = self.program.difference
+        return found if found is None else replace(found, caps=self.caps(n_features))
+
     @cached_property
     def program(self) -> Program:
         """The formula as instructions."""
@@ -89,7 +105,8 @@ class PairFunction(ABC):
     def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
         """Return the error that values of rows like `Z` (p, d) have when distances are computed in `dtype`."""
         Z = as_rows(Z)
-        return rounding_of(self.program, Z, self.shift_for(Z), self.transform, dtype)
+        difference = self.difference(Z.shape[1])
+        return rounding_of(self.program, Z, self.shift_for(Z), self.transform, dtype, difference)
 
     def points(
         self,
@@ -122,9 +139,9 @@ class PairFunction(ABC):
             wider = self.points(Z.astype(np.float64), Placement(placement.shift), blocks)
             return made(wider.blocks, wider=wider)
         cuts = cut_blocks(Z.shape[0], blocks)
-        side = make_side(rounded(self._placed(Z, placement.shift), precision), self.program, left=False)
+        side = self._side(Z, placement.shift, precision, left=False)
         if is_compiled(self.program, Z):
-            return made(cuts, packed=native.prepare(side.rows, side.stats, cuts))
+            return made(cuts, packed=native.prepare(side.rows, side.stats, cuts, side.caps))
         xp = module_of(Z)
         table = None if xp is np or is_plain() else cuda.block_table(cuda.device_of(xp), cuts)
         return made(cuts, side=side, table=table)
@@ -135,9 +152,15 @@ class PairFunction(ABC):
             wider = self.left(X, right.wider)
             return Left(wider.shape, right.dtype, wider=wider)
         X = rows_like(X, right)
-        side = make_side(rounded(self._placed(X, right.placement.shift), right.precision), self.program, left=True)
+        side = self._side(X, right.placement.shift, right.precision, left=True)
         rows = native_rows(side) if right.packed is not None else None
         return Left(X.shape, X.dtype, None if rows is not None else side, rows)
+
+    def _side(self, rows: Array, shift: Array | None, precision: Precision | None, *, left: bool) -> Side:
+        caps = self.caps(rows.shape[1])
+        placed = self._placed(rows, shift)
+        # Categories would become equal where their codes are rounded, and no matrix product needs it.
+        return make_side(placed if caps is not None else rounded(placed, precision), self.program, left=left, caps=caps)
 
     def _placed(self, rows: Array, shift: Array | None) -> Array:
         if shift is None:

@@ -1,16 +1,16 @@
 """Rows prepared for kernel products: shifted so that distances are exact, with the statistics of the formula."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.backend.tiles import slices, within
-from daskkern.errors import DataError
+from daskkern.errors import DataError, SpecError
 from daskkern.kernels.engines.native import CSRParts, Packed, join_packed
 from daskkern.kernels.engines.native import LeftRows as NativeRows
 from daskkern.kernels.formula import Program
@@ -29,13 +29,15 @@ _SHIFT_RATIO = 100.0
 class Side:
     """The rows of one side of a block, with ``|x|^2``, ``|x|`` and ``1 / |x|`` (0 for zero rows) where needed.
 
-    For formulas of differences, `squared` of the right side is ``sum_j |z_j|^p``, what sparse rows leave out.
+    For formulas of differences, `squared` of the right side is ``sum_j |z_j|^p``, what sparse rows leave out, and
+    `caps` (d,) are the largest differences that count, for formulas of capped ones.
     """
 
     rows: Array
     squared: Array | None
     norm: Array | None
     inverse: Array | None
+    caps: Array | None = None
 
     @property
     def stats(self) -> tuple[Array | None, Array | None, Array | None]:
@@ -45,12 +47,12 @@ class Side:
     def join(self, later: "Side") -> "Side":
         """Return these rows followed by those of `later`."""
         xp = module_of(self.rows)
-        stats = [
+        squared, norm, inverse = (
             None if a is None or b is None else xp.concatenate([a, b])
             for a, b in zip(self.stats, later.stats, strict=True)
-        ]
+        )
         rows = stack_rows(self.rows, later.rows) if is_sparse(self.rows) else xp.concatenate([self.rows, later.rows])
-        return Side(rows, *stats)
+        return Side(rows, squared, norm, inverse, self.caps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +177,7 @@ def cut_blocks(p: int, blocks: Sequence[slice] | None) -> tuple[slice, ...]:
     return tuple(piece for part in blocks for piece in within(part, _LARGEST_BLOCK))
 
 
-def make_side(rows: Array, what: Program, *, left: bool) -> Side:
+def make_side(rows: Array, what: Program, *, left: bool, caps: FloatArray | None = None) -> Side:
     """Return `rows` with the statistics that the formula `what` needs.
 
     Where the formula uses the distance itself, the left squared norms are reduced by the rounding error of an inner
@@ -188,7 +190,10 @@ def make_side(rows: Array, what: Program, *, left: bool) -> Side:
     """
     wanted, difference = what.symbols, what.difference
     if difference is not None:
-        return Side(rows, None if left else difference_norms(rows, difference), None, None)
+        if what.is_capped != (caps is not None):
+            raise SpecError("got a formula of capped differences without caps, or caps without one; give both, or none")
+        caps = None if caps is None else module_of(rows).asarray(caps.astype(rows.dtype))
+        return Side(rows, None if left else difference_norms(rows, replace(difference, caps=caps)), None, None, caps)
     squared = norm = inverse = None
     if wanted & {"squared_distance", "distance", "cosine", "norms"}:
         sums = _in_range(squared_norms(rows), left)

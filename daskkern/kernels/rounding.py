@@ -57,14 +57,19 @@ class Rounding:
 
 
 def rounding_of(
-    what: Program, Z: Array, shift: Array | None, transform: Callable[[Array], Array], dtype: Any
+    what: Program,
+    Z: Array,
+    shift: Array | None,
+    transform: Callable[[Array], Array],
+    dtype: Any,
+    difference: Difference | None = None,
 ) -> Rounding:
     """Return the error of values of the formula `what` for rows like `Z` (p, d) in `dtype`.
 
     The size of rows is the squared norm, or sum of powers, that 99 % of (at most 1,024 of) `Z` stay below, or a
     hundredth of the largest where that is more: rows beyond it are few, and have larger errors among themselves only.
+    `difference` are the terms that a formula of sums of differences reads.
     """
-    difference = what.difference
     size, d = _size(Z, shift, transform, difference or Difference(2.0))
     is_exact = difference is not None and not is_sparse(Z)
     error, tolerance = _errors(what, 0.0 if is_exact else slack_of(d, dtype) * size)

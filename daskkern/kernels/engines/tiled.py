@@ -6,6 +6,7 @@ columns. The compiled engine fills tiles here too where it has no fused product 
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -28,6 +29,8 @@ def formula_fill(what: Program, left: Side, right: Side, blocks: Sequence[slice]
     """Return the fill of a formula: one matrix product, or a sum of differences, then the formula on the whole tile."""
 
     difference = what.difference
+    if difference is not None:
+        difference = replace(difference, caps=right.caps)
 
     def fill(rows: slice, k: int, out: Array) -> None:
         cols = blocks[k]
@@ -60,26 +63,27 @@ def difference_sums(X: Array, Z: Array, difference: Difference, out: Array) -> N
     xp = namespace_of(out)
     gaps, part = xp.empty(out.shape, out.dtype), xp.empty(out.shape, out.dtype)
     out[...] = 0
-    for x, z in _features_of(X, Z):
+    for features, x, z in _features_of(X, Z):
         part[...] = 0
-        for k in range(x.shape[1]):
+        for k, feature in enumerate(features):
             xp.subtract(x[:, k, None], z[None, :, k], out=gaps)
-            part += difference.of(xp.absolute(gaps, out=gaps))
+            part += difference.of(xp.absolute(gaps, out=gaps), feature)
         out += part
 
 
-def _features_of(X: Array, Z: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield dense columns (m, w) and (p, w) of a few features at a time: those in which some row is not 0."""
+def _features_of(X: Array, Z: Array) -> Iterator[tuple[Sequence[int], Array, Array]]:
+    """Yield a few features at a time, and dense columns (m, w) and (p, w): those in which some row is not 0."""
     if not is_sparse(X) and not is_sparse(Z):
         for cut in slices(X.shape[1], _DEPTH):
-            yield X[:, cut], Z[:, cut]
+            yield range(cut.start, cut.stop), X[:, cut], Z[:, cut]
         return
     occurring = np.zeros(X.shape[1], bool)
     for rows in (X, Z):
         occurring[to_host(rows.indices) if is_sparse(rows) else slice(None)] = True
     features = np.flatnonzero(occurring)
     for cut in slices(features.size, _DEPTH):
-        yield _dense_columns(X, features[cut]), _dense_columns(Z, features[cut])
+        some = features[cut]
+        yield some.tolist(), _dense_columns(X, some), _dense_columns(Z, some)
 
 
 def _dense_columns(rows: Array, features: IntArray) -> Array:

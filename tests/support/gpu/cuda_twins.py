@@ -5,6 +5,7 @@ serves where the CUDA engine is switched off is ``daskkern.kernels.engines.tiled
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def scores(what: Program, rows: Side, columns: Side, blocks: Sequence[slice], fa
             sums = xp.zeros(total.shape, factor.dtype)
             for start in range(cut.start, cut.stop, _CHUNK_COLUMNS):
                 chunk = slice(start, min(start + _CHUNK_COLUMNS, cut.stop))
-                raw = pair_sums(what, rows.rows, columns.rows[chunk])
+                raw = pair_sums(what, rows.rows, columns.rows[chunk], columns.caps)
                 values = _values(what, raw, rows.stats, _cut(columns, chunk))
                 for j in range(values.shape[1]):
                     sums += values[:, j, None] * factor[chunk.start + j]
@@ -49,7 +50,7 @@ def write_block(what: Program, rows: Side, columns: Side) -> Array:
     out = xp.empty((rows.rows.shape[0], columns.rows.shape[0]), rows.rows.dtype)
     for part in slices(out.shape[0], BLOCK_TILE):
         for chunk in slices(out.shape[1], BLOCK_TILE):
-            inner = pair_sums(what, rows.rows[part], columns.rows[chunk])
+            inner = pair_sums(what, rows.rows[part], columns.rows[chunk], columns.caps)
             out[part, chunk] = _values(what, inner, _cut(rows, part), _cut(columns, chunk))
     return out
 
@@ -76,12 +77,13 @@ def profile(what: Program, rows: Side, columns: Side, inner: Array) -> Array:
 Stats = tuple[Array | None, Array | None, Array | None]
 
 
-def pair_sums(what: Program, X: Array, Z: Array) -> Array:
-    """Return inner products (m, p), or sums of differences, summed feature by feature."""
+def pair_sums(what: Program, X: Array, Z: Array, caps: Array | None = None) -> Array:
+    """Return inner products (m, p), or sums of differences with `caps`, summed feature by feature."""
+    terms = what.difference if what.difference is None else replace(what.difference, caps=caps)
     out = namespace_of(X).zeros((X.shape[0], Z.shape[0]), X.dtype)
     for k in range(X.shape[1]):
         x, z = X[:, k, None], Z[None, :, k]
-        out += x * z if what.difference is None else what.difference.of(abs(x - z))
+        out += x * z if terms is None else terms.of(abs(x - z), k)
     return out
 
 

@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(SIDE * SIDE) write_block(
     const real* __restrict__ x_inverse, long long n_rows,
     const real* __restrict__ z, const real* __restrict__ z_squared, const real* __restrict__ z_norm,
     const real* __restrict__ z_inverse, long long n_columns,
-    real* __restrict__ out, long long out_stride NUMBERS_PARAMETERS)
+    real* __restrict__ out, long long out_stride CAPS_PARAMETER NUMBERS_PARAMETERS)
 {
     __shared__ real rows[CHUNK_FEATURES][TILE + 1];  // one more: threads that store a column meet no bank twice
     __shared__ real columns[CHUNK_FEATURES][TILE + 1];
@@ -51,7 +51,8 @@ extern "C" __global__ void __launch_bounds__(SIDE * SIDE) write_block(
 #pragma unroll
                 for (int i = 0; i < EACH; ++i)
 #pragma unroll
-                    for (int j = 0; j < EACH; ++j) values[i][j] = with_term(left[i], right[j], values[i][j] NUMBERS_ARGUMENTS);
+                    for (int j = 0; j < EACH; ++j)
+                        values[i][j] = with_term(left[i], right[j] CAP(start + k), values[i][j] NUMBERS_ARGUMENTS);
             }
         }
 

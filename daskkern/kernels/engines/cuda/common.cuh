@@ -11,6 +11,8 @@ typedef float real;
 #define USES_SQUARED 1
 #define USES_NORM 0
 #define USES_INVERSE 0
+#define CAPS_PARAMETER     // the largest differences that count of each feature, where a formula caps them
+#define CAP(k)
 #define NUMBERS_PARAMETERS , real n0
 #define NUMBERS_ARGUMENTS , n0
 #endif

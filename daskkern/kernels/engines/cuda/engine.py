@@ -5,7 +5,7 @@ dtype within a block of columns (for the transposed product: within 512 rows) an
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -196,7 +196,7 @@ def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
         launch.write_block(of.device, of.what, left, right, out)
         return
     if sparse and difference is not None:
-        tiled.difference_sums(left.rows, right.rows, difference, out)
+        tiled.difference_sums(left.rows, right.rows, replace(difference, caps=right.caps), out)
     elif sparse:
         tiled.inner_products(left.rows, right.rows, out)
     else:
@@ -207,7 +207,8 @@ def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
 
 
 def _part(side: Side, cut: slice) -> Side:
-    return Side(side.rows[cut], *(None if stat is None else stat[cut] for stat in side.stats))
+    squared, norm, inverse = (None if stat is None else stat[cut] for stat in side.stats)
+    return Side(side.rows[cut], squared, norm, inverse, side.caps)
 
 
 def _among(of: Operands, cols: slice) -> Operands:

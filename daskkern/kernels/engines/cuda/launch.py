@@ -53,7 +53,7 @@ def scores(device: Device, what: Program, rows: Side, columns: Side, table: Arra
         arguments = [
             *_side(xp, rows), np.int64(m), *_side(xp, columns),
             table, np.int64(n_blocks), np.int64(each),
-            factor[:, part], np.int64(c), partial[:, :, part], np.int64(c),
+            factor[:, part], np.int64(c), partial[:, :, part], np.int64(c), *_caps(what, columns),
         ]  # fmt: skip
         sizes = KernelSizes(factor.itemsize, d, part.stop - part.start)
         _launch(device, "scores", what, sizes, (-(-m // tile), groups), SCORE_THREADS, arguments)
@@ -79,7 +79,7 @@ def write_block(device: Device, what: Program, rows: Side, columns: Side, out: A
         return
     xp = device.xp
     stride = np.int64(_stride(out))
-    arguments = [*_side(xp, rows), np.int64(m), *_side(xp, columns), np.int64(p), out, stride]
+    arguments = [*_side(xp, rows), np.int64(m), *_side(xp, columns), np.int64(p), out, stride, *_caps(what, columns)]
     grid = (-(-m // BLOCK_TILE), min(-(-p // BLOCK_TILE), _MOST_ACROSS))
     _launch(device, "block", what, KernelSizes(out.itemsize, rows.rows.shape[1]), grid, BLOCK_THREADS, arguments)
 
@@ -138,6 +138,10 @@ def _launch(
 def _side(xp: Any, side: Side) -> list[Array]:
     rows = xp.ascontiguousarray(side.rows)
     return [rows, *_stats(side, rows)]
+
+
+def _caps(what: Program, side: Side) -> list[Array]:
+    return [side.caps] if what.is_capped and side.caps is not None else []
 
 
 def _stats(side: Side, instead: Array) -> list[Array]:

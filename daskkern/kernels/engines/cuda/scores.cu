@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scores(
     const real* __restrict__ z_inverse,
     const long long* __restrict__ blocks, long long n_blocks, long long blocks_per_group,
     const real* __restrict__ right, long long right_stride,
-    double* __restrict__ out, long long out_stride NUMBERS_PARAMETERS)
+    double* __restrict__ out, long long out_stride CAPS_PARAMETER NUMBERS_PARAMETERS)
 {
     __shared__ __align__(16) real columns[CHUNK_COLUMNS * FEATURE_QUADS * 4];
     __shared__ __align__(16) real coefficients[CHUNK_COLUMNS * OUTPUT_QUADS * 4];
@@ -72,7 +72,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) scores(
                         if (4 * q + u < N_FEATURES)
 #pragma unroll
                             for (int r = 0; r < ROWS_PER_THREAD; ++r)
-                                values[r] = with_term(mine[r][4 * q + u], four.of[u], values[r] NUMBERS_ARGUMENTS);
+                                values[r] = with_term(
+                                    mine[r][4 * q + u], four.of[u] CAP(4 * q + u), values[r] NUMBERS_ARGUMENTS);
                 }
                 const Stats stats = column_stats[j];
 #pragma unroll

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from daskkern.kernels.formula import DIFFERENCES, Instruction, Program
+from daskkern.kernels.formula import DIFFERENCES, Instruction, Program, is_capped
 
 Name = Literal["scores", "block", "profile"]
 FUNCTIONS: dict[Name, str] = {"scores": "scores", "block": "write_block", "profile": "profile"}
@@ -34,16 +34,12 @@ _OPERATIONS = {
     "maximum": "larger({}, {})",
 }
 _SYMBOLS = {
-    "inner": "inner",
+    **dict.fromkeys(("inner", *DIFFERENCES), "inner"),
     "squared_distance": "squared",
     "distance": "sqrt(squared)",
     "cosine": "smaller(larger(inner * (row.inverse * column.inverse), real(-1)), real(1))",
     "norms": "row.norm * column.norm",
-    "absolute_sum": "inner",
-    "power_sum": "inner",
-    "saturated_sum": "inner",
 }
-_SIZE = "real(fabs(x - z))"
 _SQUARED = "larger(fma(inner, real(-2), row.squared + column.squared), real(0))"
 
 
@@ -118,16 +114,20 @@ def value_function(instructions: tuple[Instruction, ...]) -> str:
 def term_function(instructions: tuple[Instruction, ...]) -> str:
     """Return ``with_term``, which adds one feature's term of an inner product, or of a sum of differences."""
     what = next((step for step in instructions if step.op in DIFFERENCES), None)
+    size = "real(fabs(x - z))"
+    if is_capped(instructions):
+        size = f"smaller({size}, cap)"
     if what is None:
         text = "fma(x, z, sum)"
-    elif what.op == "absolute_sum":
-        text = f"sum + {_SIZE}"
-    elif what.op == "saturated_sum":
-        text = f"sum - real(expm1(-{_SIZE}))"
+    elif what.op.endswith("absolute_sum"):
+        text = f"sum + {size}"
+    elif what.op.endswith("saturated_sum"):
+        text = f"sum - real(expm1(-{size}))"
     else:
         constants = [at for at, step in enumerate(instructions) if step.op == "constant"]
-        text = f"sum + pow({_SIZE}, n{constants.index(what.args[0])})"
-    head = "__device__ __forceinline__ real with_term(real x, real z, real sum NUMBERS_PARAMETERS)"
+        text = f"sum + pow({size}, n{constants.index(what.args[0])})"
+    cap = ", real cap" if is_capped(instructions) else ""
+    head = f"__device__ __forceinline__ real with_term(real x, real z{cap}, real sum NUMBERS_PARAMETERS)"
     return f"{head} {{ return {text}; }}"
 
 
@@ -142,6 +142,8 @@ def _prologue(instructions: tuple[Instruction, ...], sizes: KernelSizes) -> str:
         "USES_SQUARED": int(bool(symbols & {"squared_distance", "distance"})),
         "USES_NORM": int("norms" in symbols),
         "USES_INVERSE": int("cosine" in symbols),
+        "CAPS_PARAMETER": ", const real* __restrict__ caps" if is_capped(instructions) else "",
+        "CAP(k)": ", caps[k]" if is_capped(instructions) else "",
         "NUMBERS_PARAMETERS": "".join(f", real n{k}" for k in range(count)),
         "NUMBERS_ARGUMENTS": "".join(f", n{k}" for k in range(count)),
     }

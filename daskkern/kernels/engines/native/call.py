@@ -7,7 +7,7 @@ FIELDS = (
     "x", "x_stride", "x_starts", "x_columns", "n_rows", "n_features",
     "x_squared", "x_norm", "x_inverse",
     # columns: packed panels, or CSR rows that are spread chunk by chunk
-    "z", "z_starts", "z_columns", "z_values", "z_rows", "z_squared", "z_norm", "z_inverse",
+    "z", "z_starts", "z_columns", "z_values", "z_rows", "z_squared", "z_norm", "z_inverse", "caps",
     "blocks", "first_block", "last_block", "constants",
     # buffers of the calling thread
     "tile_rows", "packed", "buffer", "lanes", "spread", "slots",

@@ -33,10 +33,13 @@ _TOGETHER = 4  # blocks whose tiles a symmetric product holds at once
 
 
 def prepare(
-    rows: Any, stats: tuple[HostArray | None, HostArray | None, HostArray | None], blocks: Sequence[slice]
+    rows: Any,
+    stats: tuple[HostArray | None, HostArray | None, HostArray | None],
+    blocks: Sequence[slice],
+    caps: HostArray | None = None,
 ) -> Packed:
     """Return points (p, d) as the engine reads them: dense ones are copied into panels. See :func:`packing.pack`."""
-    return pack(rows, stats, blocks, shape_for(rows.dtype.itemsize).panel)
+    return pack(rows, stats, blocks, shape_for(rows.dtype.itemsize).panel, caps)
 
 
 def block(what: Program, left: LeftRows, right: Packed, part: slice, k: int, out: HostArray) -> None:

@@ -8,7 +8,7 @@ from daskkern.kernels.engines.native.call import FIELDS, CallKind
 from daskkern.kernels.engines.native.emitter import F64, I64, Emitter, Value
 from daskkern.kernels.engines.native.profiles import Lowered
 from daskkern.kernels.engines.native.shape import Shape, chunk_panels
-from daskkern.kernels.formula import DIFFERENCES
+from daskkern.kernels.formula import DIFFERENCES, is_capped
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,14 @@ class Frame:
         self.constants = [e.splat(e.scalar(self.p["constants"], k)) for k in range(count)]
         self.used = {step.op for step in what.instructions}
         self.sums_differences = bool(self.used & set(DIFFERENCES))
-        self.saturates = "saturated_sum" in self.used
+        self.saturates = any(op.endswith("saturated_sum") for op in self.used)
+        self.is_capped = is_capped(what.instructions)
         self.exponent = self._exponent()
 
     def _exponent(self) -> Value | None:
         """Return p of the sum of powers that the formula reads, or None."""
         places = [at for at, step in enumerate(self.what.instructions) if step.op == "constant"]
-        args = [step.args[0] for step in self.what.instructions if step.op == "power_sum"]
+        args = [step.args[0] for step in self.what.instructions if step.op.endswith("power_sum")]
         return self.constants[places.index(args[0])] if args else None
 
     def _block(self, block: Value) -> list[Value]:

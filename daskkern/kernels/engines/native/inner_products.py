@@ -2,7 +2,7 @@
 
 For formulas of differences, sums of ``t(x_j - z_j)`` take their place, with t a power of the size, or what saturates. A
 CSR row sums ``t(x_j - z_j) - t(z_j)`` over its entries, to which the formula adds ``sum_j t(z_j)``: what lies in
-features that the row lacks.
+features that the row lacks. Capped sums take ``min(|x_j - z_j|, cap_j)`` in place of each size.
 """
 
 from collections.abc import Callable
@@ -82,10 +82,10 @@ class InnerProducts(Frame):
                 for at in range(0, width, line):
                     e.prefetch(source, e.times(ahead, width), at)
             columns = [e.load(panel, e.times(k, self.shape.panel), v * lanes) for v in range(2)]
-            out = []
+            cap, out = self._cap(k), []
             for i in range(size):
                 x = e.splat(e.scalar(packed, e.times(k, size), i))
-                out += [self._with_term(x, columns[v], sums[2 * i + v]) for v in range(2)]
+                out += [self._with_term(x, columns[v], cap, sums[2 * i + v]) for v in range(2)]
             return out
 
         sums = e.accumulate(k0, k1, [e.const(0)] * (2 * size), step)
@@ -100,21 +100,26 @@ class InnerProducts(Frame):
                         place = i * self.width + v * lanes
                         e.store(e.b.fadd(sums[2 * i + v], e.load(target, place)), target, place)
 
-    def _with_term(self, x: Value, z: Value, total: Value) -> Value:
+    def _cap(self, feature: Value) -> Value | None:
+        return self.e.splat(self.e.scalar(self.p["caps"], feature)) if self.is_capped else None
+
+    def _with_term(self, x: Value, z: Value, cap: Value | None, total: Value) -> Value:
         """Return `total` with the term of one feature."""
         if not self.sums_differences:
             return self.e.fma(x, z, total)
-        return self.e.b.fadd(total, self._size_of(self.e.b.fsub(x, z)))
+        return self.e.b.fadd(total, self._size_of(self.e.b.fsub(x, z), cap))
 
-    def _with_entry(self, x: Value, z: Value, total: Value) -> Value:
+    def _with_entry(self, x: Value, z: Value, cap: Value | None, total: Value) -> Value:
         """Return `total` with the term of one entry of a CSR row."""
         if not self.sums_differences:
             return self.e.fma(x, z, total)
         e = self.e
-        return e.b.fadd(total, e.b.fsub(self._size_of(e.b.fsub(x, z)), self._size_of(z)))
+        return e.b.fadd(total, e.b.fsub(self._size_of(e.b.fsub(x, z), cap), self._size_of(z, cap)))
 
-    def _size_of(self, gap: Value) -> Value:
+    def _size_of(self, gap: Value, cap: Value | None) -> Value:
         size = self.e.call("fabs", gap)
+        if cap is not None:
+            size = self.e.smaller(size, cap)
         if self.saturates:
             return saturated(self.e, size)
         return size if self.exponent is None else power(self.e, size, self.exponent)
@@ -151,9 +156,9 @@ class InnerProducts(Frame):
                 features = e.times(e.b.add(chunk.panel, q), self.n["n_features"])
                 place = e.times(e.b.add(features, feature), self.shape.panel)
                 apart = e.times(self.n["n_features"], self.shape.panel)
-            x = e.splat(e.scalar(self.p["x"], at))
+            x, cap = e.splat(e.scalar(self.p["x"], at)), self._cap(feature)
             return [
-                self._with_entry(x, e.load(source, place, e.times(apart, v // 2), v % 2 * lanes), sums[v])
+                self._with_entry(x, e.load(source, place, e.times(apart, v // 2), v % 2 * lanes), cap, sums[v])
                 for v in range(vectors)
             ]
 

@@ -164,6 +164,8 @@ def _right_words(right: Packed) -> dict[str, int]:
         for name, stat in (("squared", right.squared), ("norm", right.norm), ("inverse", right.inverse))
         if stat is not None
     }
+    if right.caps is not None:
+        words["caps"] = right.caps.ctypes.data
     if right.csr is not None:
         words |= {
             "z_starts": right.csr.starts.ctypes.data,

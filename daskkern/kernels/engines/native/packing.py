@@ -32,6 +32,8 @@ class Packed:
         Columns and their slots.
     slots, panel : int
         Columns with those that fill panels up, and columns of one panel.
+    caps : (d,) array or None
+        The largest differences that count of each feature, for formulas of capped ones.
     """
 
     panels: HostArray | None
@@ -43,6 +45,7 @@ class Packed:
     runs: tuple[tuple[slice, slice], ...]
     slots: int
     panel: int
+    caps: HostArray | None = None
 
     @property
     def chunks(self) -> int:
@@ -89,10 +92,12 @@ def pack(
     stats: tuple[HostArray | None, HostArray | None, HostArray | None],
     blocks: Sequence[slice],
     panel: int,
+    caps: HostArray | None = None,
 ) -> Packed:
     """Copy points (p, d) into panels, each block from a panel of its own; CSR points keep their layout.
 
-    `stats` are squared norms, norms and inverse norms, each (p,) or None; `panel` columns make one panel.
+    `stats` are squared norms, norms and inverse norms, each (p,) or None; `panel` columns make one panel, and `caps`
+    are (d,) or None.
     """
     d = rows.shape[1]
     counts = [-(-(block.stop - block.start) // panel) for block in blocks]
@@ -117,7 +122,7 @@ def pack(
     else:
         csr = CSRParts.of(rows)
     squared, norm, inverse = (None if stat is None else _spread(stat, runs, panel, total * panel) for stat in stats)
-    return Packed(panels, csr, squared, norm, inverse, table, _merged(runs), slots, panel)
+    return Packed(panels, csr, squared, norm, inverse, table, _merged(runs), slots, panel, caps)
 
 
 def join_packed(first: Packed, later: Packed) -> Packed:
@@ -139,9 +144,8 @@ def join_packed(first: Packed, later: Packed) -> Packed:
     )
     moved = [(_moved(columns, width), _moved(slots, first.slots)) for columns, slots in later.runs]
     blocks = np.concatenate([first.blocks, later.blocks + np.array([here, 0, width, 0, first.chunks])])
-    return Packed(
-        panels, csr, squared, norm, inverse, blocks, _merged([*first.runs, *moved]), first.slots + later.slots, panel
-    )
+    runs, slots = _merged([*first.runs, *moved]), first.slots + later.slots
+    return Packed(panels, csr, squared, norm, inverse, blocks, runs, slots, panel, first.caps)
 
 
 def _stats(packed: Packed) -> tuple[HostArray | None, ...]:

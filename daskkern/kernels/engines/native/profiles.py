@@ -14,7 +14,7 @@ _ARCSIN = (1.6666752422e-1, 7.4953002686e-2, 4.5470025998e-2, 2.4181311049e-2, 4
 _LOG = (3.3333331174e-1, -2.4999993993e-1, 2.0000714765e-1, -1.6668057665e-1, 1.4249322787e-1,
         -1.2420140846e-1, 1.1676998740e-1, -1.1514610310e-1, 7.0376836292e-2)  # fmt: skip
 _STEEPEST = 1e30  # exponents fall by factors of at most this size, and at least its inverse: bounds are in range
-_ONLY_SINGLE = frozenset({"arccos", "log", "power_sum"})
+_ONLY_SINGLE = frozenset({"arccos", "log", "power_sum", "capped_power_sum"})
 _TINY = 1e-36  # below, a power is linear
 _KNOWN = frozenset({"constant", "add", "sub", "mul", "div", "exp", "sqrt", "maximum"}) | _ONLY_SINGLE
 
