@@ -1,5 +1,7 @@
 """From the average gradient outer product to the kernel that uses it as its metric."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray
@@ -73,7 +75,8 @@ def median_of(kernel: ScaledDistanceKernel, sample: Array) -> float:
     DataError
         When all rows are equal.
     """
-    return kernel.median(sample[:MEDIAN_ROWS].astype(np.float64))
+    plain = replace(kernel, length_scale="median")
+    return plain.median(sample[:MEDIAN_ROWS].astype(np.float64))
 
 
 def directions_for(d: int, rank: int, seed: int, known: FloatArray | None = None) -> FloatArray:

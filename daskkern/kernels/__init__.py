@@ -14,6 +14,7 @@ from daskkern.kernels.functions.auto import AutoKernel
 from daskkern.kernels.functions.callable_kernel import CallableKernel
 from daskkern.kernels.functions.cauchy import Cauchy
 from daskkern.kernels.functions.differences.additive import AdditiveLaplacian
+from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.functions.differences.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.gaussian import Gaussian
 from daskkern.kernels.functions.inverse_polynomial import InversePolynomial
@@ -43,6 +44,7 @@ __all__ = [
     "Cauchy",
     "Coordinate",
     "Diagnosis",
+    "DifferenceKernel",
     "Drawn",
     "Gaussian",
     "InversePolynomial",

@@ -3,7 +3,7 @@
 A new kernel is one class with one formula, in a file of its own, and one row in ``registry``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
@@ -59,6 +59,26 @@ class Kernel(PairFunction):
         """Return the kernel with every data-dependent parameter computed from the rows of `sample`."""
         del sample
         return self
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """Columns of rows that hold codes of categories."""
+        return ()
+
+    def with_categories(self, columns: Sequence[int]) -> "Kernel":
+        """Return the kernel of rows of which `columns` hold codes of categories: whole numbers without an order.
+
+        Raises
+        ------
+        SpecError
+            For columns, and a kernel that has no categories.
+        """
+        if not columns:
+            return self
+        raise SpecError(
+            f"the {self.name} kernel has no categories: ingest with --categorical onehot, or choose laplacian_l1, "
+            "laplacian_pq or additive_laplacian"
+        )
 
     def block(self, X: Array | Left, Z: Array | Points, out: Array | None = None) -> Array:
         """Return ``k(x_i, z_j)`` for all pairs.

@@ -44,7 +44,12 @@ def diagnose(kernel: Kernel, Z: Array, dtype: Any, rows: str = "landmarks", othe
     sample = _sample(Z)
     if not np.isfinite(sample).all():
         return Diagnosis(f"some {rows} have features that are not finite", "impute or drop them")
-    looked_for = _repeated(Z, rows), _dominated(sample), _flat(kernel, sample, rows), _rounded(kernel, sample, dtype)
+    looked_for = (
+        _repeated(Z, rows),
+        _dominated(kernel, sample),
+        _flat(kernel, sample, rows),
+        _rounded(kernel, sample, dtype),
+    )
     causes = [cause for cause in looked_for if cause is not None]
     if not causes:
         return Diagnosis(f"the median kernel value of two {rows} is {_median(kernel, sample):.3g}", otherwise)
@@ -83,7 +88,7 @@ def digits_note(kernel: Kernel, Z: Array, dtype: Any, rows: str = "centres") -> 
     sample, eps = _sample(Z), float(np.finfo(dtype).eps)
     if len(sample) < 2 or kernel.is_shift_invariant or not np.isfinite(sample).all():
         return ""
-    flat, dominated = _flat(kernel, sample, rows, _LOST * eps), _dominated(sample, 1 / (_LOST * eps))
+    flat, dominated = _flat(kernel, sample, rows, _LOST * eps), _dominated(kernel, sample, 1 / (_LOST * eps))
     causes = [cause for cause in (flat, dominated) if cause is not None]
     return ", ".join(cause.found for cause in causes) + "; " + causes[0].remedy if causes else ""
 
@@ -100,7 +105,7 @@ def length_scale_note(kernel: Kernel, Z: Array) -> str:
         return ""
     placed = kernel.transform(sample - sample.mean(axis=0))
     gaps = placed - np.roll(placed, len(placed) // 2, axis=0)
-    sizes = difference_norms(gaps, kernel.program.difference or Difference(2.0))
+    sizes = difference_norms(gaps, kernel.difference(sample.shape[1]) or Difference(2.0))
     values = values_at(kernel.program, np.concatenate([[0.0], sizes]))
     median = float(np.median(np.abs(values[1:]))) / (abs(float(values[0])) or 1.0)
     found = f"the median kernel value of two rows is {median:.2g}{_scales(kernel, sample)}"
@@ -132,8 +137,9 @@ def _repeated(Z: Array, rows: str) -> Diagnosis | None:
     return Diagnosis(f"{repeated} of the {len(keys)} {rows} repeat others", f"take distinct {rows}")
 
 
-def _dominated(sample: FloatArray, by: float = _DOMINATES) -> Diagnosis | None:
-    spread = sample.std(axis=0)
+def _dominated(kernel: Kernel, sample: FloatArray, by: float = _DOMINATES) -> Diagnosis | None:
+    caps = kernel.caps(sample.shape[1])
+    spread = np.where(np.isinf(caps), sample.std(axis=0), 0) if caps is not None else sample.std(axis=0)
     varying = np.flatnonzero(spread > 0)
     if varying.size < 2:
         return None

@@ -113,8 +113,8 @@ def from_spec(spec: Mapping[str, object]) -> Kernel:
         raise SpecError(f"a kernel is written as a mapping with its name and parameters; found {spec!r:.60}")
     name = str(spec.get("name", ""))
     parameters = {key: value for key, value in spec.items() if key != "name"}
-    if name == AutoKernel.name and not parameters:
-        return AutoKernel()
+    if name == AutoKernel.name and not set(parameters) - {"categories"}:
+        return AutoKernel(**parameters)  # type: ignore[arg-type]
     if name in ("sum", "product", "scaled", "drawn", "partitioned", "tree_average"):
         return _composite(name, parameters)
     entry = COLUMN_FUNCTIONS.get(name) or _entry(name)

@@ -36,6 +36,9 @@ class _Distance(Kernel):
     def formula(self, pair: Pair) -> Expression:
         return self.kernel.shared(pair)
 
+    def caps(self, n_features: int) -> FloatArray | None:
+        return self.kernel.caps(n_features)
+
     def spec(self) -> dict[str, object]:
         return {}
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import TILE_ROWS, slices
 from daskkern.errors import SpecError
@@ -52,6 +52,16 @@ class Composite(Kernel):
 
     def resolve(self, sample: Array) -> Self:
         return self.with_members(tuple(member.resolve(sample) for member in self.members))
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        return tuple(sorted({column for member in self.members for column in member.categories}))
+
+    def with_categories(self, columns: Sequence[int]) -> Self:
+        return self.with_members(tuple(member.with_categories(columns) for member in self.members))
+
+    def caps(self, n_features: int) -> FloatArray | None:
+        return self.members[0].caps(n_features)
 
     def transform(self, rows: Array) -> Array:
         return self.members[0].transform(rows)

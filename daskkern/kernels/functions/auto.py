@@ -1,12 +1,15 @@
 """The kernel that the rows of a fit choose, among those whose length scales follow from the median distance."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.functions.differences.additive import AdditiveLaplacian
+from daskkern.kernels.functions.differences.categories import check_categories
 from daskkern.kernels.functions.differences.power_laplacian import L1Laplacian
 from daskkern.kernels.functions.gaussian import Gaussian
 from daskkern.kernels.functions.laplacian import Laplacian
@@ -28,13 +31,16 @@ class AutoKernel(Laplacian):
     """A Laplacian kernel with the median distance, unless rows that are left out are better predicted by another one.
 
     A fit chooses among :meth:`candidates`. Where nothing can be measured, as in features, which have no targets, it is
-    the Laplacian of the Euclidean distance.
+    the Laplacian of the Euclidean distance. `categories` are columns that hold codes of categories: with them it is the
+    L1 Laplacian.
     """
 
     name: ClassVar[str] = "auto"
     length_scale: LengthScale = "median"
+    categories: tuple[int, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "categories", check_categories(self.name, self.categories))
         if self.length_scale != "median" or self.has_metric:
             raise SpecError(
                 f"got the auto kernel with length_scale={self.length_scale!r} and metric={self.metric!r:.40}; expected "
@@ -42,17 +48,26 @@ class AutoKernel(Laplacian):
             )
 
     def spec(self) -> Spec:
-        return {"name": self.name}
+        return {"name": self.name, **({"categories": list(self.categories)} if self.categories else {})}
 
-    def resolve(self, sample: Array) -> Laplacian:  # type: ignore[override]  # what it stands for
+    def with_categories(self, columns: Sequence[int]) -> "AutoKernel":
+        return replace(self, categories=tuple(columns)) if len(columns) else self
+
+    def resolve(self, sample: Array) -> ScaledDistanceKernel:  # type: ignore[override]  # what it stands for
+        if self.categories:
+            return L1Laplacian("median", categories=self.categories).resolve(sample)
         return Laplacian("median").resolve(sample)
 
     def candidates(self, sample: Array) -> tuple[Kernel, ...]:
         """Return the kernels to choose from for rows like `sample`, the one that others must clearly surpass first.
 
         That is the L1 Laplacian for dense rows of :data:`SEVERAL_FEATURES` to :data:`MOST_FEATURES` features, which
-        mostly differ in kind: it treats each by itself. Others have the Laplacian first.
+        mostly differ in kind: it treats each by itself. Others have the Laplacian first. Rows with categories have the
+        L1 Laplacian and the additive one.
         """
+        if self.categories:
+            additive = AdditiveLaplacian("median", degree=2, categories=self.categories)
+            return self.resolve(sample), additive.resolve(sample)
         euclidean = self.resolve(sample)
         assert isinstance(euclidean.length_scale, float)
         median = euclidean.length_scale
@@ -62,7 +77,7 @@ class AutoKernel(Laplacian):
 
     def with_metric(self, sample: Array) -> tuple[ScaledDistanceKernel, ...]:
         """Return the kernels that are tried with a learned metric: both Laplacians, as far as `sample` suits them."""
-        return *self._single(sample), self.resolve(sample)
+        return *self._single(sample), *(() if self.categories else (self.resolve(sample),))
 
     def slowest(self, sample: Array) -> Kernel:
         """Return the candidate for rows like `sample` whose values take longest: a plan's time is that of its fit."""
@@ -70,6 +85,6 @@ class AutoKernel(Laplacian):
 
     def _single(self, sample: Array) -> tuple[L1Laplacian, ...]:
         """Return the candidates whose values are not functions of a matrix product."""
-        if is_sparse(sample) or sample.shape[1] > MOST_FEATURES:
+        if not self.categories and (is_sparse(sample) or sample.shape[1] > MOST_FEATURES):
             return ()
-        return (L1Laplacian("median").resolve(sample),)
+        return (L1Laplacian("median", categories=self.categories).resolve(sample),)

@@ -207,7 +207,7 @@ def test_words_name_all_parameters() -> None:
         ("laplacian_pq:1,2", "'2' has no name; write NAME=NUMBER"),
         ("laplacian_pq:1,p=1,p=2", "gives p twice; give it once"),
         ("laplacian_pq:1,length_scale=2", "gives length_scale twice"),
-        ("laplacian_l1:1,p=1", r"got p=1.0 for the laplacian_l1 kernel, which takes \['length_scale'\]"),
+        ("laplacian_l1:1,p=1", r"got p=1.0 for the laplacian_l1 kernel, which takes \['categories', 'length_scale'\]"),
         ("gaussian:1,nu=1", "got nu=1.0 for the gaussian kernel"),
     ]:
         with pytest.raises(SpecError, match=words):

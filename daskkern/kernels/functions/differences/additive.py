@@ -9,7 +9,7 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.base import Spec
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.functions.length_scale import LengthScale
@@ -37,6 +37,8 @@ class AdditiveLaplacian(DifferenceKernel):
         1 to 16.
     n_features : int, optional
         d; that of the rows by default, which :meth:`resolve` looks at.
+    categories : sequence of int
+        Columns that hold codes of categories. See :class:`DifferenceKernel`.
 
     Raises
     ------
@@ -71,7 +73,10 @@ class AdditiveLaplacian(DifferenceKernel):
             raise SpecError(f"got a matrix as length_scale of the {self.name} kernel; expected a number, or one each")
 
     def formula(self, pair: Pair) -> Expression:
-        return (1 - pair.saturated_sum * (1 / self._d)) ** self.degree
+        return (1 - self.sum(pair) * (1 / self._d)) ** self.degree
+
+    def sum(self, pair: Pair) -> Expression:
+        return self._counted(pair.saturated_sum)
 
     def shared(self, pair: Pair) -> Expression:
         raise SpecError(
@@ -88,7 +93,7 @@ class AdditiveLaplacian(DifferenceKernel):
 
     @property
     def coordinates(self) -> Hashable:
-        return ("saturated", self._applied)
+        return ("saturated", self._applied, self.categories)
 
     @property
     def _applied(self) -> LengthScale | None:
@@ -108,13 +113,14 @@ class AdditiveLaplacian(DifferenceKernel):
         return None  # differences are those of the rows themselves: subtracting a point before gains nothing
 
     def median(self, rows: Array) -> float:
-        some = rows[:_PAIRS]
+        some, caps = rows[:_PAIRS], self.caps(rows.shape[1])
         dense = some.toarray() if is_sparse(some) else some
         xp = namespace_of(dense)
         first, second = xp.triu_indices(dense.shape[0], 1)
         found = []
         for k in range(dense.shape[1]):
             gaps = xp.abs(dense[first, k] - dense[second, k])
+            gaps = gaps if caps is None else xp.minimum(gaps, caps[k])
             found.append(gaps[gaps > 0])
         gaps = xp.concatenate(found) if found else xp.zeros(0)
         if not gaps.size:
@@ -125,11 +131,8 @@ class AdditiveLaplacian(DifferenceKernel):
         return float(xp.median(gaps))
 
     def distances(self, gaps: Array) -> Array:
-        found: Array = difference_norms(gaps, Difference(saturates=True))
+        found: Array = difference_norms(gaps, Difference(saturates=True, caps=self.caps(gaps.shape[1])))
         return found
-
-    def sums(self) -> Kernel:
-        return _SaturatedSum()
 
     def slope(self, sums: Array) -> Array:
         d = self._d
@@ -140,16 +143,3 @@ class AdditiveLaplacian(DifferenceKernel):
         xp = namespace_of(gaps)
         found: Array = xp.sign(gaps) * xp.exp(-xp.abs(gaps))
         return found
-
-
-@dataclass(frozen=True)
-class _SaturatedSum(Kernel):
-    """``sum_j (1 - exp(-|x_j - z_j|))``, in place of a kernel."""
-
-    name: ClassVar[str] = "saturated_sum"
-
-    def formula(self, pair: Pair) -> Expression:
-        return pair.saturated_sum
-
-    def spec(self) -> Spec:
-        raise SpecError("a sum of differences has no spec; use that of the kernel")

@@ -7,11 +7,11 @@ from typing import ClassVar
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.base import Spec
 from daskkern.kernels.formula import Expression, Pair, exp, log, maximum, sqrt
 from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.functions.length_scale import median_of_pairs
-from daskkern.kernels.norms import power_norms
+from daskkern.kernels.norms import Difference, difference_norms
 from daskkern.kernels.parameters import as_number
 
 _TINY = 1e-36  # below, a power of a sum is linear
@@ -33,6 +33,9 @@ class PowerLaplacian(DifferenceKernel):
     p, q : float
         ``0 < q <= p <= 2``, for which the kernel is positive definite (Schoenberg: ``|t|^p`` is conditionally negative
         definite for ``0 < p <= 2``, and so are sums of such functions and their powers ``q / p`` up to 1).
+
+    categories : sequence of int
+        Columns that hold codes of categories, for p below 2. See :class:`DifferenceKernel`.
 
     Raises
     ------
@@ -60,37 +63,42 @@ class PowerLaplacian(DifferenceKernel):
             )
         object.__setattr__(self, "p", p)
         object.__setattr__(self, "q", q)
+        if self.categories and p == 2:
+            raise SpecError(f"got categories for the {self.name} kernel with p=2; expected p below 2")
 
     def formula(self, pair: Pair) -> Expression:
         scale = -(self.unit**-self.q)
         if self.p == 2:
             return exp((pair.squared_distance if self.q == 2 else _power(pair.distance, self.q)) * scale)
-        return exp(_power(pair.power_sum(self.p), self.q / self.p) * scale)
+        return exp(_power(self.sum(pair), self.q / self.p) * scale)
+
+    def sum(self, pair: Pair) -> Expression:
+        return self._counted(pair.power_sum(self.p))
 
     def shared(self, pair: Pair) -> Expression:
-        return super().shared(pair) if self.p == 2 else pair.power_sum(self.p)
+        return super().shared(pair) if self.p == 2 else self.sum(pair)
 
     def spec(self) -> Spec:
         return {**super().spec(), "p": self.p, "q": self.q}
 
     @property
     def coordinates(self) -> Hashable:
-        return super().coordinates if self.p == 2 else ("differences", self.p, self._applied)
+        return super().coordinates if self.p == 2 else ("differences", self.p, self._applied, self.categories)
 
     def shift_for(self, Z: Array) -> Array | None:
         """Return None where differences are those of the rows themselves: subtracting a point before gains nothing."""
         return None if self._map is None and self.p != 2 else super().shift_for(Z)
 
     def median(self, rows: Array) -> float:
-        sums = _PowerSum(self.p).block(rows, rows)
-        return median_of_pairs(sums, _EQUAL, power_norms(rows, self.p)) ** (1 / self.p)
+        sums = self.sums().block(rows, rows)
+        return median_of_pairs(sums, _EQUAL, difference_norms(rows, self._terms(rows))) ** (1 / self.p)
 
     def distances(self, gaps: Array) -> Array:
-        found: Array = power_norms(gaps, self.p) ** (1 / self.p)
+        found: Array = difference_norms(gaps, self._terms(gaps)) ** (1 / self.p)
         return found
 
-    def sums(self) -> Kernel:
-        return _PowerSum(self.p)
+    def _terms(self, rows: Array) -> Difference:
+        return Difference(self.p, caps=self.caps(rows.shape[1]))
 
     def term_derivative(self, gaps: Array) -> Array:
         return _derivative(gaps, self.p)
@@ -117,19 +125,6 @@ class L1Laplacian(PowerLaplacian):
 
     def spec(self) -> Spec:
         return {key: value for key, value in super().spec().items() if key not in ("p", "q")}
-
-
-@dataclass(frozen=True)
-class _PowerSum(Kernel):
-    """``sum_j |x_j - z_j|^p``, in place of a kernel: what length scales are taken from, and derivatives."""
-
-    p: float
-
-    def formula(self, pair: Pair) -> Expression:
-        return pair.power_sum(self.p)
-
-    def spec(self) -> Spec:
-        raise SpecError("a sum of powers has no spec; use that of the kernel")
 
 
 def _power(base: Expression, a: float) -> Expression:

@@ -11,9 +11,20 @@ from scipy import sparse
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.tiles import multiply_blocks
-from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, Points, PowerLaplacian, plain_products
+from daskkern.kernels import (
+    KERNELS,
+    AdditiveLaplacian,
+    Gaussian,
+    Kernel,
+    L1Laplacian,
+    Laplacian,
+    Points,
+    PowerLaplacian,
+    plain_products,
+)
 from daskkern.kernels.engines import cuda as cuda_engine
 from daskkern.kernels.engines.cuda import Operands, block_table, engine
+from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import Precision
 from tests.support import naive
@@ -39,7 +50,9 @@ def _rows(m: int, d: int, dtype: str = "float32", seed: int = 0) -> HostArray:
 def _operands(
     device: HostDevice, kernel: Kernel, X: Array, Z: Array, blocks: list[slice], precision: Precision = "float32"
 ) -> Operands:
-    left, right = make_side(X, kernel.program, left=True), make_side(Z, kernel.program, left=False)
+    caps = kernel.caps(X.shape[1])
+    left = make_side(X, kernel.program, left=True, caps=caps)
+    right = make_side(Z, kernel.program, left=False, caps=caps)
     return Operands(device, kernel.program, left, right, blocks, block_table(device, blocks), precision)
 
 
@@ -95,6 +108,35 @@ def test_kernels_equal_the_formulas_of_the_papers(device: HostDevice, kernel: Ke
     placed = kernel.transform(X), kernel.transform(Z)  # what the formula is of, as points and left sides have them
     cuda_engine.block(_operands(device, kernel, *placed, [slice(0, 13)], "float64"), out)
     np.testing.assert_allclose(out, naive.kernel_matrix(kernel.spec(), X, Z), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("d", [5, 70])
+@pytest.mark.parametrize("kernel", [
+    L1Laplacian(4.0, categories=(1, 3)), PowerLaplacian(4.0, 1.5, 1.0, categories=(1, 3)),
+    AdditiveLaplacian(0.7, degree=2, categories=(1, 3)),
+], ids=lambda kernel: kernel.name)  # fmt: skip
+@each_dtype
+def test_kernels_with_categories_are_those_of_the_cpu(
+    device: HostDevice, kernel: DifferenceKernel, d: int, dtype: str
+) -> None:
+    X, Z, A, G = _rows(70, d, dtype), _rows(150, d, dtype, 1), _rows(150, 3, dtype, 2), _rows(70, 3, dtype, 3)
+    for rows in (X, Z):
+        rows[:, [1, 3]] = np.random.default_rng(len(rows)).integers(0, 90_000, (len(rows), 2)) // 30_000
+    kernel = kernel.resolve(X)
+    K = kernel.block(X, Z)
+    of = _operands(device, kernel, kernel.transform(X), kernel.transform(Z), _blocks(150, 100))
+    out = np.empty((70, 150), dtype)
+    cuda_engine.block(of, out)
+    _close(out, K, dtype)
+    _close(twins.write_block(kernel.program, of.left, of.right), K, dtype)
+    _close(cuda_engine.matvec(of, A, None), K @ A, dtype)
+    _close(cuda_engine.rmatvec(of, G), K.T @ G, dtype)
+    if d == 5:
+        _close(twins.scores(kernel.program, of.left, of.right, of.blocks, A), K @ A, dtype)
+    few = replace(of, left=make_side(sparse.csr_array(of.left.rows), kernel.program, left=True, caps=kernel.caps(d)))
+    cuda_engine.block(few, out)
+    _close(out, K, dtype)
 
 
 @pytest.mark.one_in(5)
