@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -28,6 +28,12 @@ class InterruptedJobError(Exception):
 def say(line: str = "") -> None:
     """Print one line on stdout, unwrapped and without markup. URLs lose user, password, query and fragment."""
     OUT.print(without_secrets(line), markup=False)
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """Print remarks, one a line."""
+    for note in notes:
+        say(f"note: {note}")
 
 
 def say_json(record: object) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import click
 
-from daskkern.cli.console import progress_bar, say
+from daskkern.cli.console import progress_bar, say, show_notes
 from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
 from daskkern.data.ingest import IngestReport, ingest
 from daskkern.errors import SpecError
@@ -46,7 +46,8 @@ from daskkern.errors import SpecError
     "--categorical",
     default="auto",
     show_default=True,
-    help="Columns of text: refuse, onehot or ordinal; auto is onehot for columns that look like categories.",
+    help="Columns of text: refuse, onehot, codes (for many categories) or ordinal; auto is onehot where they look like "
+    "categories.",
 )
 @click.option(
     "--missing",
@@ -135,5 +136,4 @@ def print_report(report: IngestReport) -> None:
     if report.classes is not None:
         shown = ", ".join(repr(label) for label in report.classes[:10])
         say(f"classes: {len(report.classes)} ({shown}{', ...' if len(report.classes) > 10 else ''})")
-    for note in report.notes:
-        say(f"note: {note}")
+    show_notes(report.notes)

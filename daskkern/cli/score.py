@@ -2,7 +2,8 @@
 
 import click
 
-from daskkern.cli.console import progress_bar, say, say_json, table
+from daskkern.cli.console import progress_bar, say, say_json, show_notes, table
+from daskkern.data.storage.unseen import unseen_notes
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.predict import FORMAT, predict_store
@@ -39,10 +40,12 @@ def score_command(model: str, store: str, as_json: bool, details: bool, device: 
         score = score_store(
             fitted, rows, lambda done, total: bar.update(line, completed=done, total=total), threads=threads
         )
+        notes = () if as_json else unseen_notes(rows)
     if as_json:
         say_json(score.as_dict())
     else:
         say(describe(score, fitted.n_outputs if fitted.task == "multilabel" else 0))
+        show_notes(notes)
         if details:
             show_details(score)
 
@@ -71,8 +74,9 @@ def predict_command(model: str, store: str, out: str, overwrite: bool, device: s
             progress=lambda done, total: bar.update(line, completed=done, total=total),
             threads=threads,
         )
-        n_rows = rows.info.n_rows
+        n_rows, notes = rows.info.n_rows, unseen_notes(rows)
     say(f"{n_rows:,} predictions are in {out} ({note})")
+    show_notes(notes)
 
 
 def describe(score: Score, n_labels: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Encoding of table columns as features: numbers unchanged, categories one-hot or ordinal, missing values filled.
+"""Encoding of table columns as features: numbers unchanged, categories as features or codes, missing values filled.
 
 An encoding is decided once, on training data, and recorded in the store. Everything that is ingested like that store or
 predicted by its model is encoded the same way.
@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeAlias
 
 from daskkern.errors import SpecError
 
-CategoricalChoice: TypeAlias = Literal["auto", "refuse", "onehot", "ordinal"]
+CategoricalChoice: TypeAlias = Literal["auto", "refuse", "onehot", "ordinal", "codes"]
 MissingChoice: TypeAlias = Literal["auto", "refuse", "mean", "most_frequent", "constant"]
-ColumnKind: TypeAlias = Literal["number", "onehot", "ordinal"]
+ColumnKind: TypeAlias = Literal["number", "onehot", "ordinal", "code"]
 
-CATEGORICAL_CHOICES: tuple[CategoricalChoice, ...] = ("auto", "refuse", "onehot", "ordinal")
+CATEGORICAL_CHOICES: tuple[CategoricalChoice, ...] = ("auto", "refuse", "onehot", "ordinal", "codes")
 MISSING_CHOICES: tuple[MissingChoice, ...] = ("auto", "refuse", "mean", "most_frequent", "constant")
-_KINDS: tuple[ColumnKind, ...] = ("number", "onehot", "ordinal")
+_KINDS: tuple[ColumnKind, ...] = ("number", "onehot", "ordinal", "code")
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,11 @@ class ColumnEncoding:
     ----------
     name : str
         Name of the column in the source; ``"column 3"`` where columns have no names.
-    kind : "number", "onehot" or "ordinal"
+    kind : "number", "onehot", "ordinal" or "code"
         A number is one feature, unchanged. A category is either one feature for each of `categories`, 1 where it is
-        that one and 0 elsewhere, or one feature with its position among them.
+        that one and 0 elsewhere, or one feature with its position among them: an "ordinal" is a number for kernels, of
+        a "code" they see only whether two rows have the same one. A code beyond all positions is that of categories
+        that the training data do not have.
     categories : tuple of str
         In ascending order; empty for numbers.
     fill : float, str or None
@@ -98,6 +100,12 @@ def check_choices(categorical: str, missing: str) -> tuple[CategoricalChoice, Mi
         next(choice for choice in CATEGORICAL_CHOICES if choice == categorical),
         next(choice for choice in MISSING_CHOICES if choice == missing),
     )
+
+
+def code_columns(encoding: Sequence[ColumnEncoding] | None) -> tuple[int, ...]:
+    """Return the numbers of the features that are codes of categories."""
+    kinds = [column.kind for column in encoding or () for _ in column.feature_names]
+    return tuple(number for number, kind in enumerate(kinds) if kind == "code")
 
 
 def feature_names_of(encoding: Sequence[ColumnEncoding]) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ def other_codes(expected: Encoding | None, found: Encoding | None) -> str | None
     known = {column.name: column for column in expected or ()}
     for column in found or ():
         ours = known.get(column.name, column)
-        if "ordinal" in (ours.kind, column.kind) and (ours.kind, ours.categories) != (column.kind, column.categories):
+        if {"ordinal", "code"} & {ours.kind, column.kind} and (ours.kind, ours.categories) != (
+            column.kind,
+            column.categories,
+        ):
             return column.name
     return None

@@ -14,8 +14,9 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.remote.group import remote_group
 from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
+from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_statistics import WIDE, Scaling, check_scaling_kind, check_sparse_scaling
-from daskkern.data.schema.encoding import Encoding
+from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.layout import default_chunk_rows, sparse_chunk_rows, stored_dtype
 from daskkern.data.schema.provenance import Provenance
 from daskkern.data.schema.schema import FORMAT, SOURCE_KEY, STATISTICS, ClassLabel, StoreInfo, Task
@@ -232,7 +233,8 @@ class StoreWriter:
 
     def scaling(self) -> Scaling:
         """Return the scaling to be recorded, computed from the rows appended so far."""
-        return self._scaling or Scaling.of(self._scale, self._observed.features.result())
+        found = self._scaling or Scaling.of(self._scale, self._observed.features.result())
+        return with_codes_unscaled(found, code_columns(self._encoding))
 
     def _complete(self) -> None:
         self._settle()

@@ -12,10 +12,18 @@ import pyarrow.compute as pc
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.written_values import written_as
 from daskkern.data.ingest.readers.arrow import refuse_missing, to_numpy
-from daskkern.data.schema.encoding import CategoricalChoice, ColumnEncoding, Encoding, MissingChoice, feature_names_of
+from daskkern.data.schema.encoding import (
+    CategoricalChoice,
+    ColumnEncoding,
+    ColumnKind,
+    Encoding,
+    MissingChoice,
+    feature_names_of,
+)
 from daskkern.errors import DataError
 
-MOST_ONEHOT, MOST_ORDINAL = 1000, 100_000
+MOST_ONEHOT, MOST_CODES = 1000, 100_000
+_KINDS: dict[str, ColumnKind] = {"ordinal": "ordinal", "codes": "code"}  # of a number for each category
 _ALWAYS_CATEGORIES = 10  # different texts of a column up to which "auto" never takes them for names or free text
 ABSENT = "missing"
 """The category of missing values with ``missing="constant"``."""
@@ -67,7 +75,7 @@ class Encoder:
                 rows[0] = to_numpy(values)
             else:
                 codes = self._codes(values, column, source, first)
-                if column.kind == "ordinal":
+                if column.kind != "onehot":
                     rows[0] = codes
                 else:
                     rows[:] = 0
@@ -76,12 +84,15 @@ class Encoder:
         return X.T  # (m, d), in column order
 
     def _codes(self, values: pa.Array, column: ColumnEncoding, source: str, first: int) -> HostArray:
-        """Return the positions of texts among the categories."""
+        """Return the positions of texts among the categories; of codes, their number for unknown texts."""
         texts = texts_of(values, self.absent)
         if column.fill is not None:
             texts = pc.fill_null(texts, column.fill)
-        refuse_missing(texts, column.name, source, first)
+        if column.kind != "code" or self.missing == "refuse":
+            refuse_missing(texts, column.name, source, first)
         codes = pc.index_in(texts, value_set=pa.array(column.categories, pa.string()))
+        if column.kind == "code":
+            return to_numpy(pc.fill_null(codes, len(column.categories)))
         unknown = pc.index(pc.is_null(codes), True).as_py()
         if unknown >= 0:
             raise DataError(
@@ -138,13 +149,14 @@ def _encoding(
         fill = min(counts, key=lambda text: (-counts[text], text))  # the most frequent, the first of ties
     if not categories:
         raise DataError(f"column {name!r} of {source} has no values at all; leave it out with --drop")
-    return ColumnEncoding(name, "ordinal" if categorical == "ordinal" else "onehot", tuple(sorted(categories)), fill)
+    kind: ColumnKind = _KINDS.get(categorical, "onehot")
+    return ColumnEncoding(name, kind, tuple(sorted(categories)), fill)
 
 
 def _refuse_many(name: str, found: int, categorical: CategoricalChoice, source: str) -> None:
-    most = MOST_ORDINAL if categorical == "ordinal" else MOST_ONEHOT
+    most = MOST_CODES if categorical in _KINDS else MOST_ONEHOT
     if found > most:
-        other = "" if categorical == "ordinal" else ", or use --categorical ordinal"
+        other = "" if categorical in _KINDS else ", or use --categorical codes"
         raise DataError(
             f"column {name!r} of {source} has more than {most} different texts, so it does not look like a category; "
             f"leave it out with --drop{other}"
@@ -203,5 +215,8 @@ def plain_encoding(names: Sequence[str], texts: dict[str, ColumnEncoding]) -> En
 
 
 def missing_like(encoding: Encoding) -> MissingChoice:
-    """Return how readers treat missing numbers of rows with a recorded encoding: NaN where some are filled."""
-    return "mean" if any(column.fill is not None for column in encoding) else "refuse"
+    """Return how readers treat missing values of rows with a recorded encoding: as NaN where some are filled.
+
+    Codes have one for all that the training data do not have, a missing category too.
+    """
+    return "mean" if any(column.fill is not None or column.kind == "code" for column in encoding) else "refuse"

@@ -13,6 +13,7 @@ from daskkern.data.ingest.pipeline.split_and_shuffle import SORTED_NOTE
 from daskkern.data.ingest.readers.tables import Parts, Table
 from daskkern.data.schema.schema import ClassLabel, StoreInfo, Task
 from daskkern.data.storage.store import open_store
+from daskkern.data.storage.unseen import unseen_notes
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -65,6 +66,7 @@ def report(
             *source.parts.notes,
             *_ignored_test(source.parts, outputs),
             *_resolution(info, source.parts.train),
+            *(note for path in outputs.values() for note in unseen_notes(open_store(path))),
             *((SORTED_NOTE,) if shuffled and requested is None else ()),
         ),
         validation_path=_name(outputs, VALIDATION),

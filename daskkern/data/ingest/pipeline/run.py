@@ -104,8 +104,10 @@ def ingest(
     index_base : 0, 1 or None
         Number of the first feature in SVMLight files; None guesses as scikit-learn does.
     categorical : str
-        Encoding of text columns among the features: ``"refuse"``, ``"onehot"`` or ``"ordinal"`` (positions among the
-        sorted categories). ``"auto"`` is one-hot, and refuses columns in which most texts are different.
+        Encoding of text columns among the features: ``"refuse"``, ``"onehot"``, ``"ordinal"`` (positions among the
+        sorted categories, which are numbers for a fit), or ``"codes"`` (the same positions, of which kernels see only
+        whether two rows have the same one; for columns of many categories). ``"auto"`` is one-hot, and refuses columns
+        in which most texts are different.
     missing : str
         Treatment of missing feature values: ``"refuse"``, ``"mean"`` (of categories the most frequent),
         ``"most_frequent"`` or ``"constant"`` (0; of categories one of their own, ``missing``). In tables

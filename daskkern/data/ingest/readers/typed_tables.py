@@ -28,6 +28,7 @@ from daskkern.data.ingest.readers.tables import (
     concatenate,
     kind_of_all,
 )
+from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
 
@@ -140,13 +141,16 @@ class _TypedReader:
 
     def _dtype(self) -> "np.dtype[np.generic]":
         """Return the dtype that holds every feature unchanged; missing numbers need one with NaN."""
-        kinds: dict[str, np.dtype[np.generic]] = {"onehot": np.dtype(np.uint8), "ordinal": np.dtype(np.int32)}
-        found = [
-            _numpy_type(self.file.schema.field(column.name).type) if column.kind == "number" else kinds[column.kind]
-            for column in self.encoder.encoding
-        ]
+        found = [self._dtype_of(column) for column in self.encoder.encoding]
         common = np.result_type(*found)
         return common if self.encoder.missing == "refuse" or common.kind == "f" else np.dtype(np.float64)
+
+    def _dtype_of(self, column: ColumnEncoding) -> "np.dtype[np.generic]":
+        if column.kind == "number":
+            return _numpy_type(self.file.schema.field(column.name).type)
+        if column.kind == "code":
+            return np.min_scalar_type(len(column.categories))  # with 16 bits, float32 stays float32
+        return np.dtype(np.uint8 if column.kind == "onehot" else np.int32)
 
     def _target_kind(self, name: str) -> TargetKind:
         kind = self.file.schema.field(name).type
@@ -165,7 +169,9 @@ class _TypedReader:
                 batch = next(iter(self.file.batches([name], 1, 0)), None)
                 found = f", {batch.column(0)[0].as_py()!r:.60} in row 0 (counted from 0)," if batch is not None else ""
                 remedy = (
-                    "use --categorical onehot or ordinal, or encode it as numbers" if is_text(kind) else "encode it"
+                    "use --categorical onehot, codes or ordinal, or encode it as numbers"
+                    if is_text(kind)
+                    else "encode it"
                 )
                 raise DataError(
                     f"column {name!r} of {self.file.path} holds {kind} values{found} where numbers are expected; drop "

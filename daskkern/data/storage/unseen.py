@@ -1,0 +1,36 @@
+"""Cells of a store with categories that the training data do not have: codes beyond all known ones."""
+
+import numpy as np
+
+from daskkern.backend.tiles import slices
+from daskkern.data.rows.rows import Fields
+from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.encoding import code_columns, feature_names_of
+from daskkern.data.storage.store import Store
+from daskkern.data.storage.store_rows import StoreRows
+
+
+def unseen_cells(store: Store) -> dict[str, int]:
+    """Return the columns with such cells, and how many; rows are read only where there are some."""
+    encoding, most = store.info.encoding or (), store.info.statistics.max
+    counts = {column.name: len(column.categories) for column in encoding if column.kind == "code"}
+    names = feature_names_of(encoding)
+    found = {at: counts[names[at]] for at in code_columns(encoding) if most[at] >= counts[names[at]]}
+    if not found:
+        return {}
+    columns, codes, total = list(found), np.array(list(found.values())), np.zeros(len(found), np.int64)
+    rows = StoreRows(store, np.float64, Scaling())
+    for part in slices(rows.n_rows, max(1, rows.chunk_rows)):
+        X = rows.read(part.start, part.stop, Fields.X).X
+        assert isinstance(X, np.ndarray)
+        total += (X[:, columns] >= codes).sum(axis=0)
+    return {names[at]: int(count) for at, count in zip(columns, total, strict=True)}
+
+
+def unseen_notes(store: Store) -> tuple[str, ...]:
+    """Return a note for each column with such cells."""
+    return tuple(
+        f"{count:,} cells of column {name!r} have a category that the training data do not have; they count as equal "
+        "to none of theirs"
+        for name, count in unseen_cells(store).items()
+    )
