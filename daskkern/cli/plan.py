@@ -33,6 +33,7 @@ from daskkern.training.planning.worker_resources import (
     speeds_of,
 )
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.kernel_choice import with_categories
 from daskkern.training.setup.learned_metric import candidate_count, learning_costs
 from daskkern.training.setup.scaling import learn_scaling, with_scaling
 from daskkern.training.setup.shared import fewer_columns
@@ -67,7 +68,7 @@ class _Expectation:
 def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None:
     """Show how much memory one rank of a fit would need, how long the fit would take, and its cost in worker-hours."""
     source: RowSource = open_source(store)
-    settings = request.settings(source.info.task, source.info.n_rows)
+    settings = with_categories(request.settings(source.info.task, source.info.n_rows), source.info)
     source = with_scaling(source, learn_scaling(source, settings))
     wide, notes = expected_arithmetic(source, settings)
     if where.named or where.gpus is not None:

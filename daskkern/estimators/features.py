@@ -91,8 +91,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             # The map of landmarks divides by square roots of small eigenvalues, which amplifies rounding errors.
             settings = replace(settings, dtype="float64")
         self._working = np.dtype(settings.dtype)
-        rows, self._scaling = self._rows(X)
-        self.kernel_ = settings.kernel.resolve(some_rows(rows, settings))
+        rows, self._scaling, categories = self._rows(X)
+        self.kernel_ = settings.kernel.with_categories(categories).resolve(some_rows(rows, settings))
         self._function, weights = column_functions(rows, replace(settings, kernel=self.kernel_))
         self._points = self._function.points(weights, self._function.placement_for(weights))
         self._n_features_out = int(weights.shape[0])
@@ -115,13 +115,13 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise DataError(f"some rows have values too large for {self.dtype}; scale the features")
         return out
 
-    def _rows(self, X: Any) -> tuple[Rows, Scaling]:
+    def _rows(self, X: Any) -> tuple[Rows, Scaling, tuple[int, ...]]:
         if is_store(X):
             source = StoreSource.at(X if isinstance(X, zarr.Group) else os.fspath(X))
             self.n_features_in_ = source.info.n_features
-            return source.open(self._working.name), source.info.scaling or Scaling()
+            return source.open(self._working.name), source.info.scaling or Scaling(), source.info.categories
         if is_lazy(X):
             raise DataError("got a dask array for fit; give a store, or a sample of its rows as a NumPy array")
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
         check_finite(X)
-        return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working), Scaling()
+        return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working), Scaling(), ()

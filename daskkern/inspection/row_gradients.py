@@ -87,6 +87,8 @@ def _explained(X: Any, model: KernelModel, output: int | None, start: Any, devic
         if start is not None:
             rows = scaled(model, X[part])
             moved = (rows.toarray() if is_sparse(rows) else rows) - (start.toarray() if is_sparse(start) else start)
+            codes = list(model.kernel.categories)  # their gradients are differences already
+            moved[:, codes] = moved[:, codes] != 0
             J = J * (moved if J.ndim == 2 else moved[:, None])
         out[part] = J
     return out

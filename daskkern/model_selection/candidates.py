@@ -6,6 +6,7 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse
 from daskkern.kernels import (
     AdditiveLaplacian,
+    DifferenceKernel,
     Gaussian,
     Kernel,
     L1Laplacian,
@@ -47,12 +48,15 @@ class KernelCandidate:
         As of a fit: "affine", "arcsinh", "ranks", or None where the rows were scaled before.
     metric : "none", "diagonal" or "full"
         What of the metric is learned from the rows.
+    categories : tuple of int
+        Columns that hold codes of categories.
     """
 
     kernel: str
     times: float
     scale: str | None
     metric: str = "none"
+    categories: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -68,7 +72,8 @@ class KernelCandidate:
         DataError
             When all rows are equal.
         """
-        found = _KERNELS[self.kernel][0].resolve(X)
+        found = _KERNELS[self.kernel][0].with_categories(self.categories).resolve(X)
+        assert isinstance(found, ScaledDistanceKernel)
         assert isinstance(found.length_scale, float)
         return replace(found, length_scale=self.times * found.length_scale)
 
@@ -93,12 +98,21 @@ class FitCandidate:
     sampled: FitSettings
 
 
-def first_candidates(scales: tuple[str | None, ...], X: Array) -> list[KernelCandidate]:
-    """Return the kernels that are compared first for rows like X (m, d), with each of `scales`."""
-    left_out = set() if _suits_l1(X) else {"laplacian_l1", "additive_laplacian"}
+def first_candidates(
+    scales: tuple[str | None, ...], X: Array, categories: tuple[int, ...] = ()
+) -> list[KernelCandidate]:
+    """Return the kernels that are compared first for rows like X (m, d), with each of `scales`.
+
+    With `categories`, columns of codes, those that have categories.
+    """
+    left_out = set() if _suits_l1(X) or categories else {"laplacian_l1", "additive_laplacian"}
+    if categories:
+        left_out = {name for name, (kernel, _) in _KERNELS.items() if not isinstance(kernel, DifferenceKernel)}
     left_out |= {"additive_laplacian"} if X.shape[1] < _LEAST_ADDITIVE else set()
     names = [name for name in _KERNELS if name not in left_out]
-    return [KernelCandidate(name, _KERNELS[name][1], scale) for scale in scales for name in names]
+    return [
+        KernelCandidate(name, _KERNELS[name][1], scale, categories=categories) for scale in scales for name in names
+    ]
 
 
 def neighbours(candidate: KernelCandidate) -> list[KernelCandidate]:

@@ -127,7 +127,10 @@ def seconds_of_entry(sample: SearchSample) -> float:
     """Return the measured seconds of a kernel value of sampled rows, on all cores of this process."""
     scale = next(iter(sample.scalings))
     X = sample.scaled(scale).astype(np.float32)
-    kernel = KernelCandidate("laplacian", 1.0, scale).resolved(X)
+    categories = sample.info.categories
+    kernel = KernelCandidate("laplacian_l1" if categories else "laplacian", 1.0, scale, categories=categories).resolved(
+        X
+    )
     points, weights = kernel.points(X, kernel.placement_for(X)), np.ones((X.shape[0], sample.y.shape[1]), np.float32)
     kernel.matvec(X[:2], points, weights)  # compiles
     begun = time.perf_counter()

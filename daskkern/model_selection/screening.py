@@ -48,7 +48,7 @@ def screened(
     scales = tuple(
         scale for scale, scaling in sample.scalings.items() if scale not in _NONLINEAR or not scaling.is_affine
     )
-    found = _compared(log, first_candidates(scales, sample.X), drawn)
+    found = _compared(log, first_candidates(scales, sample.X, sample.info.categories), drawn)
     leaders = found[:_REFINED]
     refined = [other for leader, _ in leaders for other in neighbours(leader)]
     found = _ranked(found + _compared(log, refined, drawn))

@@ -183,7 +183,11 @@ class _Search:
         if exact and (not solved or self.scoring == "absolute_error"):
             done += self.log.run("fit", try_fit, others, larger, folds, n_folds, reserved=self._local_seconds)
         chosen, reason = self._best(usual, [pair for pair in done if pair[0].name != DEFAULT])
-        found = self._local(chosen, kernels, larger.sample, min(m, _OUTSIDE)) if n >= LOCAL_FROM else None
+        found = (
+            self._local(chosen, kernels, larger.sample, min(m, _OUTSIDE))
+            if n >= LOCAL_FROM and not self.source.info.categories
+            else None
+        )
         return self._result(chosen, reason) if found is None else self._result(*found)
 
     def _local(

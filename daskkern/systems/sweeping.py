@@ -146,7 +146,8 @@ def sweep(
     chosen = named(system) if isinstance(system, str) else system
     source = StoreSource.at(store)
     _check(chosen, source)
-    scaled = _checked_kernel(Gaussian("median") if kernel is None else kernel)
+    wanted: Any = (Gaussian("median") if kernel is None else kernel).with_categories(source.info.categories)
+    scaled = _checked_kernel(wanted)
     penalties = _checked("alphas", _ALPHAS if alphas is None else alphas, least=0.0)
     exact = chosen.least_squares(str(source.info.task), landmarks, seed)
     # Length scales that are given are in the units of the rows as they are.

@@ -27,6 +27,7 @@ from daskkern.solvers import EigenPro
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.kernel_choice import with_categories
 from daskkern.unsupervised.feature_map import FeatureMap, set_up
 from daskkern.unsupervised.passes import RowPasses, row_passes
 
@@ -96,7 +97,7 @@ class UnsupervisedEstimator(ModelEstimator):
     def _fit_rows(self, X: Any, sample_weight: Any = None, least: int = 2) -> Iterator[FitRows]:
         """Yield the rows of a fit, of which there must be `least`, while the workers hold them."""
         source = self._source(X, sample_weight, least)
-        settings = self.fit_settings(source.info.n_rows)
+        settings = with_categories(self.fit_settings(source.info.n_rows), source.info)
         with row_passes(source, settings.dtype, active_client(self.client)) as passes:
             found = passes.once(partial(set_up, settings=settings))
             yield FitRows(passes.scaled(found.scaling), found.features, found.scaling, found.settings)

@@ -33,6 +33,11 @@ def log_integral(kernel: Kernel, d: int) -> float:
             f"got the {kernel.name} kernel for a density; choose gaussian, laplacian, laplacian_l1, laplacian_pq, "
             "matern12, matern32, matern52, cauchy or rational_quadratic, without a metric"
         )
+    if kernel.categories:
+        raise SpecError(
+            f"got the {kernel.name} kernel with categories for a density, and it has none over codes; ingest with "
+            "--categorical onehot"
+        )
     return _of_unit_scale(kernel, d) + _log_scales(kernel, d)
 
 

@@ -9,7 +9,7 @@ from distributed import Client, Future
 
 from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.column_statistics import ColumnStatistics
-from daskkern.data.schema.encoding import Encoding
+from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.schema import ClassLabel, Scaling
 
 
@@ -30,6 +30,11 @@ class SourceInfo:
     target_names: tuple[str, ...] | None = None
     encoding: Encoding | None = None
     """How the columns of the original table became features."""
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """Numbers of the features that are codes of categories."""
+        return code_columns(self.encoding)
 
 
 class RowSource(ABC):

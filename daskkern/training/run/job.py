@@ -17,6 +17,7 @@ from daskkern.training.feeding.targets import check_loss, check_multilabel
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.kernel_choice import with_categories
 from daskkern.training.setup.learned_metric import check_feature_learning
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.scaling import scales_features, with_scaling
@@ -31,13 +32,18 @@ class FitJob:
     source : RowSource
         The training rows.
     settings : FitSettings
-        All that defines the fit.
+        All that defines the fit. Its kernel gets the categories of the rows.
     validation : RowSource or None
         Rows to watch, and for early stopping; must share classes and scaling with `source`.
     policy : CheckpointPolicy
         Where a checkpoint is written, and whether the fit begins with it.
     before : Prepared or None
         The set-up of a fit on other rows that this one continues.
+
+    Raises
+    ------
+    SpecError
+        For rows with codes of categories, and settings that have none.
     """
 
     source: RowSource
@@ -45,6 +51,9 @@ class FitJob:
     validation: RowSource | None = None
     policy: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     before: Prepared | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", with_categories(self.settings, self.source.info))
 
     def check(self) -> None:
         """Raise SpecError or DataError for settings or validation rows that do not match the training rows."""

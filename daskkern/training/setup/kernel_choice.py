@@ -16,8 +16,9 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.basis import uses_kernel
 from daskkern.data.rows.rows import Fields
-from daskkern.errors import DataError
+from daskkern.errors import DataError, SpecError
 from daskkern.kernels import AutoKernel, Kernel
+from daskkern.landmarks.k_means import KMeans
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
@@ -30,6 +31,26 @@ _BETTER, _CHANCE = 0.03, 0.5  # of the error, and of its standard deviation for 
 _EPOCHS = 10
 _FLOOR = 1e-7
 _DRAW = 63
+_INSTEAD = "ingest with --categorical onehot, or choose"
+
+
+def with_categories(settings: FitSettings, info: SourceInfo) -> FitSettings:
+    """Return `settings` with a kernel that takes the code columns of the rows for categories.
+
+    Raises
+    ------
+    SpecError
+        Where the kernel, the functions or the landmarks of the fit need numbers.
+    """
+    columns, basis = info.categories, settings.basis
+    if not columns:
+        return settings
+    if not uses_kernel(basis) or basis.leaf_size is not None:
+        raise SpecError(f"got the basis {basis.name}, whose features are numbers, for codes; {_INSTEAD} landmarks")
+    kernel = settings.kernel.with_categories(columns)
+    if isinstance(basis.selection, KMeans):
+        raise SpecError(f"got k_means, whose landmarks are means of rows, for codes; {_INSTEAD} another selector")
+    return settings if kernel == settings.kernel else replace(settings, kernel=kernel)
 
 
 def with_kernel(

@@ -62,6 +62,8 @@ def check_feature_learning(settings: FitSettings, source: RowSource) -> None:
         )
     if learning.metric != "full":
         return
+    if kernel.categories:
+        raise SpecError("got learn_features='full' for codes, which have no directions; choose 'diagonal'")
     if not isinstance(kernel, RadialKernel):
         raise SpecError(
             f"got learn_features='full' with the {kernel.name} kernel, which is a sum over features; choose 'diagonal'"

@@ -1,8 +1,11 @@
 """Whether nonlinear (arcsinh) scaling of the features is as accurate as affine scaling.
 
-Leave-one-out errors of ridge regression on sampled rows decide, with the Laplacian kernel and the median distance
-whatever the kernel of the fit: a scaling must be the same for every kernel that is tried on it.
+Leave-one-out errors of ridge regression on sampled rows decide, with the Laplacian kernel (the L1 one where there are
+categories) and the median distance whatever the kernel of the fit: a scaling must be the same for every kernel that is
+tried on it.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,7 +14,7 @@ from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.schema.column_statistics import Scaling
 from daskkern.errors import DataError
-from daskkern.kernels import Laplacian
+from daskkern.kernels import AutoKernel
 from daskkern.losses import Squared, encode
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.setup.penalty import least_error
@@ -22,7 +25,9 @@ _FLOOR = 1e-7
 _DRAW = 61
 
 
-def fits_as_well(bent: Scaling, plain: Scaling, source: RowSource, rows: Rows, seed: int) -> bool:
+def fits_as_well(
+    bent: Scaling, plain: Scaling, source: RowSource, rows: Rows, categories: Sequence[int], seed: int
+) -> bool:
     """Return whether the leave-one-out error with `bent` is at most a twentieth above that with `plain`.
 
     Parameters
@@ -33,6 +38,8 @@ def fits_as_well(bent: Scaling, plain: Scaling, source: RowSource, rows: Rows, s
         Of `rows`, as they are.
     rows : Rows
         Up to 400 of them are read.
+    categories : sequence of int
+        Columns that hold codes of categories.
     seed : int
     """
     positions = np.sort(generator(seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False))
@@ -40,13 +47,13 @@ def fits_as_well(bent: Scaling, plain: Scaling, source: RowSource, rows: Rows, s
     assert block.X is not None
     assert block.y is not None
     y = _encoded(source, block.y)
-    errors = [_error(scaling.apply(block.X, np.float64), y) for scaling in (bent, plain)]
+    errors = [_error(scaling.apply(block.X, np.float64), y, categories) for scaling in (bent, plain)]
     return errors[0] is None or errors[1] is None or errors[0] <= _WORSE * errors[1]
 
 
-def _error(X: HostArray, y: FloatArray) -> float | None:
+def _error(X: HostArray, y: FloatArray, categories: Sequence[int]) -> float | None:
     try:
-        kernel = Laplacian("median").resolve(X)
+        kernel = AutoKernel(categories=tuple(categories)).resolve(X)
     except DataError:  # all rows are equal
         return None
     gram = kernel.block(X, kernel.points(X, kernel.placement_for(X))).astype(np.float64)

@@ -10,6 +10,7 @@ from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_statistics import SPARSE_SCALINGS, ColumnStatistics, Moments, Scaling
 from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling, ranked_scaling
 from daskkern.errors import DataError, SpecError
@@ -71,7 +72,15 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
     """
     if not scales_features(settings, source):
         return source.info.scaling
-    rows = source.open("float64")
+    return with_codes_unscaled(_learned_from(source, settings), _categories(source, settings))
+
+
+def _categories(source: RowSource, settings: FitSettings) -> list[int]:
+    return sorted({*source.info.categories, *settings.kernel.categories})
+
+
+def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
+    rows, categories = source.open("float64"), _categories(source, settings)
     statistics = source.statistics()
     if statistics is None:
         statistics = _measured(rows)
@@ -82,14 +91,15 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
         sample = take(rows, np.sort(positions), Fields.X).X
         assert sample is not None
         plain = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse, bend=False)
+        plain = with_codes_unscaled(plain, categories)
         if wanted == "ranks":
             return ranked_scaling(plain, sample)
         if not may_bend(settings, source):
             return plain
-        bent = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse)
+        bent = with_codes_unscaled(learned_scaling(kind, statistics, sample, centre=not rows.is_sparse), categories)
         if wanted == "arcsinh":
             return bent
-        return bent if bent.bend and fits_as_well(bent, plain, source, rows, settings.seed) else plain
+        return bent if bent.bend and fits_as_well(bent, plain, source, rows, categories, settings.seed) else plain
     assert kind is not None
     return Scaling.of(kind, statistics)
 
