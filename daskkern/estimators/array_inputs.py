@@ -1,5 +1,6 @@
 """NumPy arrays and sparse matrices of a user, checked as estimators of scikit-learn check them, as sources of rows."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, va
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import as_csr, is_sparse
 from daskkern.data.rows.finite import check_finite
+from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
+from daskkern.estimators.frame_codes import encoded, frame_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.labels import codes_of, plain_labels
 from daskkern.training.feeding.row_source import SourceInfo
@@ -25,20 +28,23 @@ def labelled_arrays(
 
     The estimator's ``n_features_in_`` is set, or, without `reset`, compared.
     """
-    X, y, weight = _checked(estimator, X, y, sample_weight, reset)
+    encoding = _encoding(estimator, X, reset)
+    X, y, weight = _checked(estimator, encoded(X, encoding), y, sample_weight, reset)
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True) if known is None else (known, codes_of(y, known))
     if classes.size < 2:
         raise DataError(f"a classifier needs at least 2 classes, but y holds only one class: {classes.tolist()}")
-    return array_source(X, codes.astype(np.int64), weight, classes), classes
+    return _as_encoded(array_source(X, codes.astype(np.int64), weight, classes), encoding), classes
 
 
 def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> ArraySource:
     """Return rows with numbers as targets as a source; see :func:`labelled_arrays`."""
-    X, y, weight = _checked(estimator, X, y, sample_weight, reset, multi_output=True, y_numeric=True)
+    encoding = _encoding(estimator, X, reset)
+    rows = encoded(X, encoding)
+    X, y, weight = _checked(estimator, rows, y, sample_weight, reset, multi_output=True, y_numeric=True)
     check_finite(np.asarray(y), name="y")
-    return array_source(X, np.asarray(y, np.float64), weight, None)
+    return _as_encoded(array_source(X, np.asarray(y, np.float64), weight, None), encoding)
 
 
 def multilabel_arrays(
@@ -46,14 +52,25 @@ def multilabel_arrays(
 ) -> ArraySource:
     """Return rows with several labels, a dense or sparse table of 0 and 1, as a source; see :func:`labelled_arrays`."""
     y = y.toarray() if is_sparse(y) else y
-    X, y, weight = _checked(estimator, X, y, sample_weight, reset, multi_output=True)
+    encoding = _encoding(estimator, X, reset)
+    X, y, weight = _checked(estimator, encoded(X, encoding), y, sample_weight, reset, multi_output=True)
     labels = np.asarray(y)
     if labels.dtype.kind not in "fiub" or not np.isin(labels, (0, 1)).all():
         raise DataError(
             f"got y of shape {labels.shape} with other values than 0 and 1; give one class a row, or a table of labels "
             "that are 0 or 1"
         )
-    return array_source(X, labels.astype(np.float64), weight, None)
+    return _as_encoded(array_source(X, labels.astype(np.float64), weight, None), encoding)
+
+
+def _encoding(estimator: BaseEstimator, X: Any, reset: bool) -> Encoding | None:
+    """Return how columns of categories become numbers: as `X` has them, or as the model of earlier rows knows them."""
+    model = None if reset else getattr(estimator, "model_", None)
+    return frame_encoding(X) if model is None else model.encoding
+
+
+def _as_encoded(source: ArraySource, encoding: Encoding | None) -> ArraySource:
+    return source if encoding is None else replace(source, info=replace(source.info, encoding=encoding))
 
 
 def _checked(

@@ -62,8 +62,8 @@ def _check_frame(frame: Any) -> None:
             text = next((value for value in frame.iloc[:, i] if isinstance(value, str) and not _is_number(value)), None)
             if text is not None:
                 raise DataError(
-                    f"column {name!r} of X holds text such as {text!r:.40}; encode it as numbers, such as with "
-                    "scikit-learn's OneHotEncoder, or drop it"
+                    f"column {name!r} of X holds text such as {text!r:.40}; make it a column of categories with "
+                    f"X.astype({{{name!r}: 'category'}}), encode it as numbers, or drop it"
                 )
             _check_gaps(frame.iloc[:, i], name)
 

@@ -16,6 +16,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
+from daskkern.estimators.frame_codes import encoded
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.evaluation.score import check_store, raw_blocks
@@ -67,6 +68,7 @@ class ModelEstimator(BaseEstimator):
             with self.model_.threads(None, store.info.n_rows):
                 parts = [function(self.model_, self.model_.check(block), None) for block in raw_blocks(store)]
             return np.concatenate(parts)
+        X = encoded(X, self.model_.encoding)
         check_raw(X)
         if self.model_.feature_names is None or hasattr(self, "feature_names_in_"):
             X = validate_data(self, X, reset=False, **_ROWS)
