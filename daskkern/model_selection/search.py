@@ -163,7 +163,12 @@ class _Search:
     def _local_seconds(self) -> float:
         """What the comparison with models in leaves probably takes: fits to rows outside them, and the leaves."""
         n = self.source.info.n_rows
-        return _LOCAL_FITS * self._fit_seconds(min(n, _OUTSIDE)) if n >= LOCAL_FROM else 0.0
+        return _LOCAL_FITS * self._fit_seconds(min(n, _OUTSIDE)) if self._has_local else 0.0
+
+    @property
+    def _has_local(self) -> bool:
+        """Whether models in leaves are compared: for many rows without codes, which no tree cuts."""
+        return self.source.info.n_rows >= LOCAL_FROM and not self.source.info.categories
 
     def _compared(self, ranked: Ranked, drawn: DrawnSample) -> SearchResult:
         """Return the best of the fits with the kernels that are left, and of the defaults."""
@@ -183,11 +188,7 @@ class _Search:
         if exact and (not solved or self.scoring == "absolute_error"):
             done += self.log.run("fit", try_fit, others, larger, folds, n_folds, reserved=self._local_seconds)
         chosen, reason = self._best(usual, [pair for pair in done if pair[0].name != DEFAULT])
-        found = (
-            self._local(chosen, kernels, larger.sample, min(m, _OUTSIDE))
-            if n >= LOCAL_FROM and not self.source.info.categories
-            else None
-        )
+        found = self._local(chosen, kernels, larger.sample, min(m, _OUTSIDE)) if self._has_local else None
         return self._result(chosen, reason) if found is None else self._result(*found)
 
     def _local(

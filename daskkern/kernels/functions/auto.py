@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import numpy as np
+
 from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import SpecError
@@ -13,7 +15,7 @@ from daskkern.kernels.functions.differences.categories import check_categories
 from daskkern.kernels.functions.differences.power_laplacian import L1Laplacian
 from daskkern.kernels.functions.gaussian import Gaussian
 from daskkern.kernels.functions.laplacian import Laplacian
-from daskkern.kernels.functions.length_scale import LengthScale
+from daskkern.kernels.functions.length_scale import MEDIAN_ROWS, LengthScale
 from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 
@@ -23,6 +25,7 @@ that a matrix product gives."""
 SEVERAL_FEATURES = 8
 """Features from which it is the first candidate: it was better than the Laplacian on 11 of 19 tables of ten features or
 more, and on 4 of 9 tables of up to five."""
+_MISMATCH = 4.0  # as of one-hot features after scaling, which differ in two features, by 2 in each
 _SHARE = 0.7  # of the median distance: the Gaussian kernel that most libraries begin with on standardised features
 
 
@@ -63,11 +66,11 @@ class AutoKernel(Laplacian):
 
         That is the L1 Laplacian for dense rows of :data:`SEVERAL_FEATURES` to :data:`MOST_FEATURES` features, which
         mostly differ in kind: it treats each by itself. Others have the Laplacian first. Rows with categories have the
-        L1 Laplacian and the additive one.
+        L1 Laplacian, once more with heavier mismatches, and the additive Laplacian.
         """
         if self.categories:
             additive = AdditiveLaplacian("median", degree=2, categories=self.categories)
-            return self.resolve(sample), additive.resolve(sample)
+            return self.resolve(sample), self._heavier(sample), additive.resolve(sample)
         euclidean = self.resolve(sample)
         assert isinstance(euclidean.length_scale, float)
         median = euclidean.length_scale
@@ -82,6 +85,14 @@ class AutoKernel(Laplacian):
     def slowest(self, sample: Array) -> Kernel:
         """Return the candidate for rows like `sample` whose values take longest: a plan's time is that of its fit."""
         return next(iter(self._single(sample)), self.resolve(sample))
+
+    def _heavier(self, sample: Array) -> L1Laplacian:
+        weights = np.ones(sample.shape[1])
+        weights[list(self.categories)] = _MISMATCH
+        kernel = L1Laplacian(categories=self.categories)
+        unit = kernel.weighted(weights, 1.0)
+        rows = sample[:MEDIAN_ROWS].astype(np.float64)
+        return kernel.weighted(weights, unit.median(unit.transform(rows)))
 
     def _single(self, sample: Array) -> tuple[L1Laplacian, ...]:
         """Return the candidates whose values are not functions of a matrix product."""

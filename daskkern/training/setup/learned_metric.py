@@ -209,6 +209,8 @@ def _learned(
 
 def candidates(kernel: Kernel, requested: Kernel, learning: FeatureLearning, X: Array) -> list[Candidate]:
     """Return the kernels and the kinds of metric that are tried for rows X, the fit's own kernel first."""
+    if isinstance(requested, AutoKernel) and isinstance(getattr(kernel, "length_scale", None), tuple):
+        kernel = requested.resolve(X)  # without the weights that were chosen: others are learned
     assert isinstance(kernel, ScaledDistanceKernel)
     kernels = [kernel]
     if isinstance(requested, AutoKernel):

@@ -1,5 +1,6 @@
-"""Fits to codes of categories: those of one-hot features of half the weight, on one process and on two ranks."""
+"""Fits to codes of categories: those of one-hot features of half the weight, in one process and on three ranks."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from distributed import Client
 
 import daskkern
 from daskkern import AllRows, FeatureLearning, KernelRegressor, Landmarks, Linear, LocalRows, ingest
@@ -18,6 +18,7 @@ from daskkern.errors import SpecError
 from daskkern.kernels import AutoKernel, L1Laplacian, from_spec
 from daskkern.model_selection.candidates import first_candidates
 from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.run.fit import fit
 
 CODES = (1, 3)
 
@@ -79,13 +80,15 @@ def _raw(store: str) -> HostArray:
     return found
 
 
-def test_ranks_fit_what_one_process_fits(stores: Path, client2: Client) -> None:
-    settings: dict[str, Any] = {"kernel": "laplacian_l1:median", "basis": Landmarks(60), "max_epochs": 3}
-    here = KernelRegressor(**settings).fit(_known(stores, "codes"))
-    there = KernelRegressor(**settings, client=client2).fit(_known(stores, "codes"))
-    assert there.model_.kernel == here.model_.kernel
+def test_ranks_fit_what_one_process_fits(stores: Path) -> None:
+    source = StoreSource.at(_known(stores, "codes"))
+    estimator = KernelRegressor("laplacian_l1:median", basis=Landmarks(60), max_epochs=3, device="cpu")
+    settings = estimator.fit_settings(source.info.n_rows, "regression")
     raw = _raw(str(stores / "test.zarr"))
-    np.testing.assert_allclose(there.predict(raw), here.predict(raw), rtol=0, atol=1e-3)
+    found = [fit(source, replace(settings, virtual_shards=shards)).model for shards in (None, 3)]
+    assert found[0].kernel == found[1].kernel
+    assert found[0].kernel.categories == CODES
+    np.testing.assert_allclose(found[0].predict(raw), found[1].predict(raw), rtol=0, atol=1e-3)
 
 
 def test_learned_weights_tell_categories_that_matter_from_those_that_do_not(stores: Path) -> None:
@@ -132,5 +135,9 @@ def test_candidates_of_a_search_are_those_with_categories(stores: Path) -> None:
     assert all(one.resolved(rows).categories == CODES for one in found)
     auto = AutoKernel(categories=CODES)
     assert from_spec(dict(auto.spec())) == auto
-    assert [kernel.name for kernel in auto.candidates(rows)] == ["laplacian_l1", "additive_laplacian"]
+    plain, heavier, additive = auto.candidates(rows)
+    assert [plain.name, heavier.name, additive.name] == ["laplacian_l1", "laplacian_l1", "additive_laplacian"]
+    scales = np.asarray(heavier.spec()["length_scale"])
+    np.testing.assert_allclose(scales, scales[0] / np.array([1, 4, 1, 4]))
+    assert plain.spec()["length_scale"] == auto.resolve(rows).spec()["length_scale"]
     assert auto.slowest(rows) == auto.with_metric(rows)[0] == auto.resolve(rows)
