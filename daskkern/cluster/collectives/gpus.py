@@ -1,10 +1,13 @@
 """The choice between NCCL and the host for the collectives of GPU arrays, and the set-up of NCCL."""
 
+import hashlib
 import math
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -48,6 +51,7 @@ def gpu_collectives(
 
 
 _ON_CPU, _WITHOUT, _READY = 0, 1, 2
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def _why_no_nccl(host: Communicator, xp: ModuleType) -> str | None:
@@ -70,14 +74,26 @@ def _why_no_nccl(host: Communicator, xp: ModuleType) -> str | None:
 
 
 def _identity(xp: ModuleType) -> HostArray:
-    """Return whether this rank can use NCCL, and the UUID of its GPU, (1, 3)."""
+    """Return whether this rank can use NCCL, and a hash of its GPU's place, (1, 3).
+
+    The place is the machine and the PCI bus id, as NCCL itself tells GPUs apart. CuPy cuts the UUID of a device at its
+    first zero byte, which about one in 16 has.
+    """
     identity = np.zeros((1, 3), np.int64)
     if xp is np:
         return identity
     identity[0, 0] = _READY if nccl_module().available else _WITHOUT
-    properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.runtime.getDevice())
-    identity[0, 1:] = np.frombuffer(bytes(properties["uuid"])[:16], np.int64)
+    place = f"{_machine()} {xp.cuda.runtime.deviceGetPCIBusId(xp.cuda.runtime.getDevice())}"
+    identity[0, 1:] = np.frombuffer(hashlib.sha256(place.encode()).digest()[:16], np.int64)
     return identity
+
+
+def _machine() -> str:
+    """Return what all processes of this machine know it by, whatever their containers: a number of its kernel's."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:  # another system than Linux
+        return socket.gethostname()
 
 
 def _join(host: Communicator, xp: ModuleType, gather_bytes: int) -> NcclCommunicator | None:

@@ -116,6 +116,12 @@ def test_ranks_that_share_a_gpu_take_the_host(cupy: ModuleType, fake: Fake) -> N
     assert fake.links == []
 
 
+def test_gpus_whose_uuid_has_a_zero_byte_are_told_apart(cupy: ModuleType, fake: Fake) -> None:
+    assert {cupy.cuda.runtime.getDeviceProperties(number)["uuid"] for number in range(2)} == {b""}
+    notes = on_gpus(2, cupy, lambda comm, note: note)
+    assert set(notes) == {"collectives run over NCCL 23203"}
+
+
 def test_without_nccl_or_a_gpu_on_all_ranks_the_host_is_taken(cupy: ModuleType, fake: Fake) -> None:
     def mixed(host: Communicator) -> str:
         cupy.cuda.runtime.setDevice(host.rank)
@@ -224,6 +230,6 @@ def test_the_stand_in_has_the_signatures_of_cupy(fake: Fake) -> None:
     for name in ("commId", "ndev", "rank"):
         assert name in theirs.NcclCommunicator.__doc__
     assert isinstance(real.cuda.Event.done, property)
-    assert {"getDevice", "setDevice", "getDeviceProperties"} <= set(dir(real.cuda.runtime))
+    assert {"getDevice", "setDevice", "deviceGetPCIBusId"} <= set(dir(real.cuda.runtime))
     assert callable(real.cuda.get_current_stream)
     assert "disable_timing" in real.cuda.Event.__doc__

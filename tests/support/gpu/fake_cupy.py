@@ -173,7 +173,9 @@ class Fake:
         runtime = SimpleNamespace(
             getDevice=lambda: getattr(fake.here, "device", 0),
             setDevice=lambda number: setattr(fake.here, "device", number),
-            getDeviceProperties=lambda number: {"uuid": int(number + 1).to_bytes(16, "little")},
+            # As CuPy has it: cut at the first zero byte.
+            getDeviceProperties=lambda number: {"uuid": int(number << 64).to_bytes(16, "little").split(b"\0")[0]},
+            deviceGetPCIBusId=lambda number: f"0000:{number + 1:02X}:00.0",
         )
         stream = SimpleNamespace(ptr=17, synchronize=lambda: None)
         cuda = ModuleType("cupy.cuda")  # without nccl, which must be imported
