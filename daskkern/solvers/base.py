@@ -127,15 +127,23 @@ class Solver(ABC, Generic[State]):
         del state, n, explicit, batch, loss, alpha
         return None
 
-    def projection_window(self, p: int, d: int, batch_size: int) -> int:
-        """Return the batches between two projections on `p` centres of `d` features."""
-        del p, d, batch_size
+    def projection_window(self, p: int, d: int, batch_size: int, *, factor_fits: bool = True) -> int:
+        """Return the batches between two projections on `p` centres of `d` features.
+
+        `factor_fits` says whether memory has room for a factor of K_ZZ.
+        """
+        del p, d, batch_size, factor_fits
         return 1
 
-    def projection_span(self, p: int, d: int, batch_size: int) -> int:
+    def projection_span(self, p: int, d: int, batch_size: int, *, factor_fits: bool = True) -> int:
         """Return the most rows between two projections with batches of at most that size; 0 without projections."""
-        del p, d, batch_size
+        del p, d, batch_size, factor_fits
         return 0
+
+    @property
+    def chooses_window(self) -> bool:
+        """Whether the batches between two projections are chosen for the user."""
+        return False
 
     def projections_in_words(self, window: int, factor_fits: bool) -> str:
         """Return how often projections are made, and how, in a few words; "" where there are none."""

@@ -78,7 +78,8 @@ class EigenPro(Solver[EigenProRun]):
         The residual, relative to the right side and for every output, at which conjugate gradient ends; it ends after
         100 iterations, too.
     window : int or "auto"
-        Batches T between projections; "auto" balances the two costs. Explicit features have none.
+        Batches T between projections; "auto" balances the two costs: of p rows where projections are iterated, or as
+        many as memory allows, and of fewer with a factor. Explicit features have none.
     averaging : float
         Share of the run, at its end, whose iterates are averaged; 0 returns the last one.
     step_scale : float
@@ -150,11 +151,19 @@ class EigenPro(Solver[EigenProRun]):
         step = self.step_scale * state.step_size(batch, smoothness_of(loss), alpha)
         return found(state, s, batch, step)
 
-    def projection_window(self, p: int, d: int, batch_size: int) -> int:
-        return window_batches(p, d, batch_size) if self.window == "auto" else int(self.window)
+    def projection_window(self, p: int, d: int, batch_size: int, *, factor_fits: bool = True) -> int:
+        if self.window != "auto":
+            return int(self.window)
+        return window_batches(p, d, batch_size, exact=self._is_exact(factor_fits))
 
-    def projection_span(self, p: int, d: int, batch_size: int) -> int:
-        return window_batches(p, d, 1) if self.window == "auto" else (int(self.window) - 1) * batch_size
+    def projection_span(self, p: int, d: int, batch_size: int, *, factor_fits: bool = True) -> int:
+        if self.window != "auto":
+            return (int(self.window) - 1) * batch_size
+        return window_batches(p, d, 1, exact=self._is_exact(factor_fits))
+
+    @property
+    def chooses_window(self) -> bool:
+        return self.window == "auto"
 
     def projections_in_words(self, window: int, factor_fits: bool) -> str:
         exact = self._is_exact(factor_fits)

@@ -32,13 +32,15 @@ def most_directions(wanted: int | str, p: int, s: int, explicit: bool) -> int:
     return min(most, s // 5, MOST_DIRECTIONS) if explicit else s // 5
 
 
-def window_batches(p: int, d: int, batch_size: int) -> int:
-    """Return T: a window of x rows costs x d p / 2 kernel flops, a projection about 80 p^2 at the same rate.
+def window_batches(p: int, d: int, batch_size: int, *, exact: bool) -> int:
+    """Return T for projections by a factor (`exact`) or by iteration. More than p temporary centres are never held.
 
-    A projection reads p^2 / 2 numbers twice, and moving a byte costs about 20 flops of a matrix product; the sum of
-    both costs an epoch is least at x = p (80 / d)^(1/2). More than p temporary centres are never held.
+    A row meets x / 2 temporary centres on average in a window of x rows, which takes x d / 2 multiply-adds. A
+    projection with a factor costs about 80 p^2 at the same rate: it reads p^2 / 2 numbers twice, and moving a byte
+    costs about 20 flops of a matrix product. The sum of both costs an epoch is least at x = p (80 / d)^(1/2). One of I
+    iterations multiplies with K_ZZ as often, which is I p^2 d: least at x = p (2 I)^(1/2), which is more than p.
     """
-    rows = p * min(1.0, (_FLOPS_PER_PROJECTION / max(d, 1)) ** 0.5)
+    rows = p * min(1.0, (_FLOPS_PER_PROJECTION / max(d, 1)) ** 0.5) if exact else p
     return max(1, int(np.ceil(rows / batch_size)))
 
 

@@ -20,6 +20,7 @@ from daskkern.training.feeding.stored_features import FeatureRows
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
+from daskkern.training.setup.projections import window_of
 from daskkern.training.setup.row_sizes import Extremes
 
 _SWEEPS = 32  # low bits of the number of an order that are the epoch; the high bits are the pass within it
@@ -71,7 +72,7 @@ class Feed:
         self._whole = not in_tiles
         # Inner products of rows are not in the kernel block of a rank.
         products = settings.solver.row_products and prepared.basis.all_rows
-        self._needs_rows = prepared.window > 1 or settings.solver.needs_rows or products
+        self._needs_rows = window_of(prepared, memory) > 1 or settings.solver.needs_rows or products
         self._solver, self._loss = settings.solver, settings.loss
         self._blocks = keep_blocks(memory, settings, xp)
         self._uploads = Uploads(xp)

@@ -82,10 +82,10 @@ def with_landmarks(z: FitSizes, p: int) -> FitSizes:
     """Return the sizes with `p` landmarks, with everything that follows from them at its default."""
     s = min(z.s or _SUBSAMPLE, _SUBSAMPLE, max(1, 4 * p // 5)) if z.costs.has_subsample else 0
     m = min(z.n, batch_limit(p)) if z.auto_batch else z.m
-    rows = p * min(1.0, (_WIDE_AS_80 / max(z.d, 1)) ** 0.5)
+    exact = z.exact or z.all_rows
+    rows = p * min(1.0, (_WIDE_AS_80 / max(z.d, 1)) ** 0.5) if exact else p
     window = max(1, -(-int(rows + 1) // m)) if z.costs.has_subsample else 1
     span = int(rows + 1) if z.auto_batch and z.costs.has_subsample else 0
-    exact = z.exact or z.all_rows
     return replace(z, p=p, s=s, q=min(z.q, s), m=m, window=window, span=span, all_rows=False, exact=exact)
 
 

@@ -12,6 +12,7 @@ from daskkern.training.feeding.targets import Targets
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
+from daskkern.training.setup.projections import window_of
 
 
 def own_rows(rows: Rows, prepared: Prepared, columns: Columns) -> HostArray:
@@ -69,7 +70,7 @@ def inputs_of(
         rows=LabelledRows(rows, prepared.targets),
         n_rows=prepared.plan.n_rows,
         batch_size=prepared.plan.batch_size,
-        window=prepared.window,
+        window=window_of(prepared, memory),
         loss=settings.loss,
         alpha=settings.ridge,
         dtype=settings.dtype,
