@@ -5,7 +5,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +15,7 @@ from distributed.diagnostics import nvml
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.collectives.nccl import GATHER_BYTES, NcclCommunicator, nccl_module
+from daskkern.cluster.collectives.nccl import GATHER_BYTES, NcclCommunicator, connect, nccl_module, quietly
 
 
 @contextmanager
@@ -44,10 +44,9 @@ def gpu_collectives(
     try:
         yield communicator, f"collectives run over NCCL {nccl_module().get_version()}"
     except BaseException:
-        communicator.give_up()
+        communicator.give_up()  # the peers may not come
         raise
-    finally:
-        communicator.close()
+    communicator.close()
 
 
 _ON_CPU, _WITHOUT, _READY = 0, 1, 2
@@ -103,33 +102,27 @@ def _join(host: Communicator, xp: ModuleType, gather_bytes: int) -> NcclCommunic
     if host.rank == 0:
         words = np.frombuffer(nccl.get_unique_id(), np.int64)
     name = host.broadcast(words, 0).tobytes()
-    device, made = xp.cuda.runtime.getDevice(), []
+    device, made, connected = xp.cuda.runtime.getDevice(), [], []
 
     def join() -> None:
         xp.cuda.runtime.setDevice(device)  # of this thread
         made.append(nccl.NcclCommunicator(host.size, name, host.rank))
+        connect(made[0], xp, host.size)
+        connected.append(True)
 
     # NCCL waits for all ranks without a deadline: hence a thread, which is abandoned when a rank never arrives.
-    thread = threading.Thread(target=_quietly, args=(join,), name="daskkern-nccl", daemon=True)
+    thread = threading.Thread(target=quietly, args=(join,), name="daskkern-nccl", daemon=True)
     thread.start()
     deadline = time.monotonic() + host.timeout_s / 2
     while thread.is_alive() and time.monotonic() < deadline:
         host.check()
         thread.join(0.01)
-    everyone = np.concatenate(host.allgather(np.array([len(made)], np.int64)))
+    everyone = np.concatenate(host.allgather(np.array([len(connected)], np.int64)))
     if everyone.all():
         return NcclCommunicator(host, xp, made[0], gather_bytes)
     for link in made:
         link.abort()
     return None
-
-
-def _quietly(work: Callable[[], None]) -> None:
-    """Run `work` and swallow its exceptions; a missing result shows that it failed."""
-    try:
-        work()
-    except Exception:  # of the driver, the network, or a peer that is gone
-        return
 
 
 def device_name(xp: ModuleType) -> str:

@@ -4,12 +4,15 @@ Not run on a GPU so far: tested against a stand-in for the calls used, whose sig
 
 NCCL has no deadlines: an operation whose peer is gone never ends. So this thread launches each operation on the stream
 and waits for its end, an error that NCCL reports, an abort of the gang, or the deadline. In the last three cases the
-NCCL communicator is aborted, which frees the stream.
+NCCL communicator is aborted, which frees the stream. Two calls of NCCL wait in themselves, where nothing watches: the
+first one of a kind, which connects the ranks, and the release of a communicator. Both are made in a thread, which is
+abandoned at the deadline (:func:`connect`, :meth:`NcclCommunicator.close`).
 
 Sums are taken along the tree of :mod:`daskkern.backend.summation`, as everywhere: terms are gathered, or scattered in
 segments, and added here. NCCL's own allreduce adds in an order that depends on the machine.
 """
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +31,8 @@ GATHER_BYTES = 8_000_000
 """Bytes of all ranks together up to which sums are gathered, unless a communicator is given another number."""
 
 _POLL_S = 2e-5
+_CONNECTING = (8, 1 << 18)
+"""Numbers of a rank in the operations that connect ranks: NCCL takes other algorithms for short and for long ones."""
 
 
 class NcclCommunicator(Communicator):
@@ -50,7 +55,7 @@ class NcclCommunicator(Communicator):
     def __init__(self, host: Communicator, xp: ModuleType, link: Any, gather_bytes: int = GATHER_BYTES) -> None:
         self.rank, self.size, self.timeout_s = host.rank, host.size, host.timeout_s
         self._host, self._xp, self._link = host, xp, link
-        self._sent, self._gather_bytes = 0, gather_bytes
+        self._sent, self._gather_bytes, self._closed = 0, gather_bytes, False
         self._ways: Counter[str] = Counter()
         self._nccl = nccl = nccl_module()
         self._types = {"float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "int64": nccl.NCCL_INT64}
@@ -118,16 +123,36 @@ class NcclCommunicator(Communicator):
         self.give_up()
 
     def give_up(self) -> None:
-        """Abort the NCCL communicator; the peers notice the abort of the gang, or reach their deadline."""
+        """Abort the NCCL communicator; the peers notice the abort of the gang, or reach their deadline.
+
+        Not a collective.
+        """
         if self._link is not None:
             link, self._link = self._link, None
             link.abort()
 
     def close(self) -> None:
-        """Release the NCCL communicator. `host` stays open: its owner closes it."""
-        if self._link is not None:
-            link, self._link = self._link, None
-            link.destroy()
+        """Release the NCCL communicator; a collective. `host` stays open: its owner closes it.
+
+        NCCL waits for all ranks when it releases one, so the ranks tell each other first whether theirs still exists.
+        Unless all do, it is aborted.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            existing = np.concatenate(self._host.allgather(np.array([self._link is not None])))
+        except CommunicatorClosedError:
+            existing = np.zeros(1, bool)
+        if not existing.all():
+            self.give_up()
+            return
+        link, self._link = self._link, None
+        thread = threading.Thread(target=quietly, args=(link.destroy,), name="daskkern-nccl", daemon=True)
+        thread.start()
+        thread.join(self.timeout_s)
+        if thread.is_alive():
+            link.abort()
 
     def _is_mine(self, array: Array) -> bool:
         return namespace_of(array) is self._xp and array.dtype.name in self._types
@@ -198,6 +223,34 @@ class NcclCommunicator(Communicator):
             if isinstance(error, self._nccl.NcclError):
                 raise CommunicatorClosedError(f"{operation} over NCCL failed on rank {self.rank}: {error}") from error
             raise
+
+
+def connect(link: Any, xp: ModuleType, size: int) -> None:
+    """Run every operation that communicators use once, with few numbers and with many, and wait for its end.
+
+    NCCL connects ranks in the first call of an operation, and again for another of its algorithms, which it chooses by
+    size. That call blocks until all ranks have made it, whatever became of them.
+    """
+    nccl, stream = nccl_module(), xp.cuda.get_current_stream()
+    for count in _CONNECTING:
+        mine, all_of_them = xp.zeros(count, np.float32), xp.zeros((size, count), np.float32)
+        step = count * mine.dtype.itemsize
+        link.allGather(mine.data.ptr, all_of_them.data.ptr, count, nccl.NCCL_FLOAT32, stream.ptr)
+        link.broadcast(mine.data.ptr, all_of_them.data.ptr, count, nccl.NCCL_FLOAT32, 0, stream.ptr)
+        nccl.groupStart()
+        for peer in range(size):
+            link.send(mine.data.ptr, count, nccl.NCCL_FLOAT32, peer, stream.ptr)
+            link.recv(all_of_them.data.ptr + peer * step, count, nccl.NCCL_FLOAT32, peer, stream.ptr)
+        nccl.groupEnd()
+        stream.synchronize()
+
+
+def quietly(work: Callable[[], None]) -> None:
+    """Run `work` and swallow its exceptions; a missing result shows that it failed."""
+    try:
+        work()
+    except Exception:  # of the driver, the network, or a peer that is gone
+        return
 
 
 def nccl_module() -> Any:

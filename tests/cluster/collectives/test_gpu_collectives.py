@@ -170,7 +170,27 @@ def test_a_peer_that_does_not_come_ends_in_an_error_at_the_deadline(cupy: Module
 
     on_gpus(2, cupy, work)
     assert 0.2 < said[0] < 30
-    assert sorted(link.state for link in fake.links) == ["aborted", "destroyed"]
+    assert [link.state for link in fake.links] == ["aborted", "aborted"]  # the other one is not released without it
+
+
+def test_a_rank_that_dies_before_the_others_are_connected_does_not_hang_them(cupy: ModuleType, fake: Fake) -> None:
+    fake.dies_while_connecting = True
+    begun = time.monotonic()
+    notes = on_gpus(3, cupy, lambda comm, note: note, timeout_s=2.0)
+    assert set(notes) == {"collectives are staged through host memory: NCCL could not be started on all ranks"}
+    assert time.monotonic() - begun < 30
+    assert {link.state for link in fake.links} == {"aborted"}
+
+
+def test_a_rank_that_dies_before_the_release_does_not_hang_the_others(cupy: ModuleType, fake: Fake) -> None:
+    fake.dies_in_release = True
+
+    def work(comm: Communicator, note: str) -> None:
+        comm.allreduce(cupy.asarray(np.ones(3)))
+        comm.timeout_s = 0.5
+
+    on_gpus(2, cupy, work)
+    assert sorted(link.state for link in fake.links) == ["aborted", "open"]
 
 
 def test_an_abort_of_the_gang_ends_an_operation_on_the_gpu(cupy: ModuleType, fake: Fake) -> None:

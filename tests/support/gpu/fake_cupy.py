@@ -1,6 +1,7 @@
 """A stand-in for the parts of CuPy that NCCL collectives use: arrays in host memory, GPUs that are threads.
 
-Operations run beside the caller, as on a stream, and never end when a peer does not come.
+Operations run beside the caller, as on a stream, and never end when a peer does not come. As NCCL's do, the first one
+of a kind and the release of a communicator wait in the call itself until all ranks have made it, or until an abort.
 """
 
 import ctypes
@@ -65,6 +66,7 @@ class Fake:
         self.here = threading.local()
         self.links: list[Any] = []
         self.refuses_to_join = False
+        self.dies_while_connecting = self.dies_in_release = False
         self.modules: dict[str, ModuleType] = {}
         """What to put into sys.modules."""
 
@@ -98,9 +100,20 @@ class Fake:
                     if self.world.get(("joined", peer), lambda: time.monotonic() > begun + 5) is None:
                         raise NcclError("a rank never came")
 
+            def _meet(self, kind: str, peers: Any = None) -> None:
+                """Wait in the call until the peers have made the first one of its kind, too."""
+                self.world.put((kind, self.rank), b"")
+                for peer in range(self.world.size) if peers is None else peers:
+                    self.world.get((kind, peer), lambda: self.state == "aborted")
+                if self.state == "aborted":
+                    raise NcclError("the communicator was aborted")
+
             def allGather(  # noqa: N802
                 self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int
             ) -> None:
+                if fake.dies_while_connecting and self.rank == self.world.size - 1:
+                    raise NcclError("the rank dies")
+                self._meet("allGather")
                 nbytes, number = count * BYTES[datatype], self._next()
                 self.world.put((number, self.rank), ctypes.string_at(sendbuf, nbytes))
                 self._begin([((number, peer), recvbuf + peer * nbytes) for peer in range(self.world.size)])
@@ -108,6 +121,7 @@ class Fake:
             def broadcast(
                 self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
             ) -> None:
+                self._meet("broadcast")
                 number = self._next()
                 if self.rank == root:
                     self.world.put((number, root), ctypes.string_at(sendbuff, count * BYTES[datatype]))
@@ -130,9 +144,14 @@ class Fake:
             def abort(self) -> None:
                 assert self.state == "open"
                 self.state = "aborted"
+                with self.world.changed:
+                    self.world.changed.notify_all()
 
             def destroy(self) -> None:
                 assert self.state == "open"
+                if fake.dies_in_release and self.rank == self.world.size - 1:
+                    raise NcclError("the rank dies")
+                self._meet("destroy")
                 self.state = "destroyed"
 
             def _next(self) -> int:
@@ -160,8 +179,14 @@ class Fake:
 
         def group_end() -> None:
             for link, group in itertools.groupby(fake.here.group, key=lambda item: item[0]):
+                link._meet("sends")
                 link._begin([receive for _, receive in group])
             fake.here.group = None
+
+        def synchronize() -> None:
+            last = getattr(fake.here, "last", None)
+            if last is not None:
+                last.join()
 
         nccl = ModuleType("cupy.cuda.nccl")
         nccl.__dict__.update(
@@ -177,7 +202,7 @@ class Fake:
             getDeviceProperties=lambda number: {"uuid": int(number << 64).to_bytes(16, "little").split(b"\0")[0]},
             deviceGetPCIBusId=lambda number: f"0000:{number + 1:02X}:00.0",
         )
-        stream = SimpleNamespace(ptr=17, synchronize=lambda: None)
+        stream = SimpleNamespace(ptr=17, synchronize=synchronize)
         cuda = ModuleType("cupy.cuda")  # without nccl, which must be imported
         cuda.__dict__.update(runtime=runtime, Event=Event, get_current_stream=lambda device_id=-1: stream)
         cupy.cuda, self.modules = cuda, {"cupy": cupy, "cupy.cuda": cuda, "cupy.cuda.nccl": nccl}
