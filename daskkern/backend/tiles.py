@@ -200,6 +200,8 @@ def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice
 
 def multiply_transposed(left: Array, right: Array, xp: ModuleType) -> Array:
     """Return ``left.T @ right`` for `left` (m, p) and a skinny `right` (m, c), tiled over the columns of `left`."""
+    if xp is not np:
+        return xp.matmul(left.T, right)
     p, c = left.shape[1], right.shape[1]
     _, columns = tile_shape(xp, left.shape[0], p)
     padded = xp.ascontiguousarray(pad_columns(right, xp).T)  # (c, m): row-major times row-major is the fast order

@@ -72,6 +72,9 @@ def difference_norms(X: Array, difference: Difference) -> Array:
             for rows in within(group, step):
                 norms[rows] = _terms(X[rows], difference).sum(axis=1)
 
+    if xp is not np and X.shape[0] <= step:
+        made: Array = _terms(X, difference).sum(axis=1)
+        return made
     for_each(balanced(X.shape[0], max(1, _NORM_GROUP // d)) if xp is np else [slice(0, X.shape[0])], one, 8.0 * X.size)
     return norms
 

@@ -11,7 +11,8 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import DataError
-from daskkern.kernels.engines import cuda, native
+from daskkern.kernels.engines import native
+from daskkern.kernels.engines.block_products import block_table
 from daskkern.kernels.engines.dispatch import is_compiled, is_plain
 from daskkern.kernels.formula import DIFFERENCES, PAIR, Expression, Pair, Program, program
 from daskkern.kernels.norms import Difference
@@ -143,7 +144,7 @@ class PairFunction(ABC):
         if is_compiled(self.program, Z):
             return made(cuts, packed=native.prepare(side.rows, side.stats, cuts, side.caps))
         xp = module_of(Z)
-        table = None if xp is np or is_plain() else cuda.block_table(cuda.device_of(xp), cuts)
+        table = None if xp is np or is_plain() else block_table(xp, cuts)
         return made(cuts, side=side, table=table)
 
     def left(self, X: Array, right: Points) -> Left:

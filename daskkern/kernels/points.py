@@ -1,6 +1,8 @@
 """Rows prepared for kernel products: shifted so that distances are exact, with the statistics of the formula."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -23,6 +25,7 @@ BLOCK_COLUMNS = 512
 _LARGEST_BLOCK = 1024
 _SHIFT_SAMPLE = 512
 _SHIFT_RATIO = 100.0
+_unchecked: ContextVar[bool] = ContextVar("unchecked", default=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +180,19 @@ def cut_blocks(p: int, blocks: Sequence[slice] | None) -> tuple[slice, ...]:
     return tuple(piece for part in blocks for piece in within(part, _LARGEST_BLOCK))
 
 
+@contextmanager
+def unchecked_rows() -> Iterator[None]:
+    """Within the context, points on a GPU are not checked, which would be to wait for it.
+
+    For rows that have been on the left side before: of those that are too large, all values are NaN there.
+    """
+    token = _unchecked.set(True)
+    try:
+        yield
+    finally:
+        _unchecked.reset(token)
+
+
 def make_side(rows: Array, what: Program, *, left: bool, caps: FloatArray | None = None) -> Side:
     """Return `rows` with the statistics that the formula `what` needs.
 
@@ -186,7 +202,8 @@ def make_side(rows: Array, what: Program, *, left: bool, caps: FloatArray | None
     likewise.
 
     Rows whose squared norm exceeds a quarter of the dtype's largest number cannot be compared. They are refused on
-    the right (DataError); on the left their squared norm is NaN, and so are all values computed from it.
+    the right (DataError), unless within :func:`unchecked_rows`; on the left their squared norm is NaN, and so are all
+    values computed from it.
     """
     wanted, difference = what.symbols, what.difference
     if difference is not None:
@@ -217,6 +234,10 @@ def slack_of(d: int, dtype: Any) -> float:
 def _in_range(squared: Array, left: bool) -> Array:
     xp = namespace_of(squared)
     most = float(xp.finfo(squared.dtype).max) / 4
+    if xp is not np and _unchecked.get() and not left:
+        return squared
+    if xp is not np and left:
+        return xp.where(squared <= most, squared, xp.nan).astype(squared.dtype, copy=False)
     bad = ~(squared <= most)
     if not bool(bad.any()):
         return squared

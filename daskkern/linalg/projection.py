@@ -72,18 +72,22 @@ class BlockCyclicFactor:
     def _forward(self, rows: slice, pieces: list[_Piece], h: Array, y: Array, gone: Array, comm: Communicator) -> None:
         """Compute the `rows` of ``y = L^-1 h`` on every rank."""
         xp = namespace_of(h)
-        given = -gone[rows]
-        for piece in pieces:
-            given[_within(piece.columns, rows)] += h[piece.own]
+        if comm.size == 1:  # its own pieces are all rows of the group, in their order
+            given = h[pieces[0].own.start : pieces[-1].own.stop] - gone[rows]
+        else:
+            given = -gone[rows]
+            for piece in pieces:
+                given[_within(piece.columns, rows)] += h[piece.own]
         given = comm.allreduce(given) if rows.start else given  # own rows of the first group are already complete
-        found = xp.zeros_like(given)
+        found, given = xp.zeros_like(given), given.astype(h.dtype)
         for piece in pieces:
             at = piece.columns.start - rows.start
-            found[at:] += multiply(piece.inverse, given[_within(piece.columns, rows)].astype(h.dtype), xp)
+            found[at:] += multiply(piece.inverse, given[_within(piece.columns, rows)], xp)
         y[rows] = comm.allreduce(found)
         if rows.stop < self.layout.p:
+            solved = y[rows].astype(h.dtype)
             for piece in pieces:
-                gone[rows.stop :] += multiply(piece.below, y[piece.columns].astype(h.dtype), xp)
+                gone[rows.stop :] += multiply(piece.below, solved[_within(piece.columns, rows)], xp)
 
     def _backward(self, rows: slice, pieces: list[_Piece], y: Array, x: Array, comm: Communicator) -> None:
         """Compute the `rows` of ``x = L^-T y``: on every rank, except for the last group computed."""

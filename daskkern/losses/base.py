@@ -35,6 +35,10 @@ class Loss(ABC):
     def gradient(self, f: Array, y: Array) -> Array:
         """Return the derivative (or a subgradient) with respect to `f`, shape (m, c), one row a sample."""
 
+    def value_and_gradient(self, f: Array, y: Array) -> tuple[Array, Array]:
+        """Return :meth:`value` and :meth:`gradient`, to the bit; losses whose terms are in both compute them once."""
+        return self.value(f, y), self.gradient(f, y)
+
     @property
     def heads(self) -> int:
         """Outputs for each target of a regression; 1 but for losses that predict several numbers."""

@@ -26,6 +26,10 @@ class SquaredHinge(Loss):
     def gradient(self, f: Array, y: Array) -> Array:
         return -2 * y * namespace_of(f).maximum(1 - y * f, 0)
 
+    def value_and_gradient(self, f: Array, y: Array) -> tuple[Array, Array]:
+        short = namespace_of(f).maximum(1 - y * f, 0)
+        return (short**2).sum(axis=1), -2 * y * short
+
     def curvature(self, f: Array, y: Array) -> Array:
         return 2 * (y * f < 1).astype(f.dtype)
 

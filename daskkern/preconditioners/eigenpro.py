@@ -30,7 +30,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
-from daskkern.kernels.engines.block_products import multiply, multiply_transposed_blocks
+from daskkern.kernels.engines.block_products import add_multiple, multiply, multiply_transposed_blocks
 from daskkern.kernels.norms import squared_norms
 from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
 from daskkern.preconditioners.stable_steps import StableSteps
@@ -128,6 +128,10 @@ class EigenProPart:
     def apply(self, projected: Array, blocks: Sequence[slice]) -> Array:
         """Return ``V_r D u``, (s_r, c): the change of the rank's members of S per unit step. `blocks` as above."""
         return multiply(self.vectors, self.damping * projected, namespace_of(projected), blocks)
+
+    def add_to(self, values: Array, projected: Array, scale: float, blocks: Sequence[slice]) -> None:
+        """Add `scale` times :meth:`apply` to `values` (s_r, c)."""
+        add_multiple(values, scale, self.vectors, self.damping * projected, namespace_of(projected), blocks)
 
 
 def eigenpro_state(

@@ -20,7 +20,7 @@ from daskkern.preconditioners import StableSteps
 from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.preparation import SpectrumRequest
-from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem
+from daskkern.solvers.problem import Batch, Certificate, Problem
 from daskkern.solvers.setup import ColumnSetup, RankInputs, RankSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
@@ -181,8 +181,13 @@ class Solver(ABC, Generic[State]):
         """Return the state before the first step: the zero model."""
 
     @abstractmethod
-    def step(self, problem: Problem[Any], state: State, batch: Batch, comm: Communicator) -> tuple[State, float]:
-        """Return the state after `batch` and the sum of the (weighted) losses of its rows before the step."""
+    def step(
+        self, problem: Problem[Any], state: State, batch: Batch, comm: Communicator
+    ) -> tuple[State, float | Array]:
+        """Return the state after `batch` and the sum of the (weighted) losses of its rows before the step.
+
+        On a GPU the sum may be an array () of it, which the caller reads when it wants to wait.
+        """
 
     @abstractmethod
     def finish(self, problem: Problem[Any], state: State, comm: Communicator) -> Array:
@@ -221,16 +226,6 @@ class Solver(ABC, Generic[State]):
 
         The steps that follow give the same bits as those after the snapshot. Raises DataError when it does not fit.
         """
-
-
-def loss_and_gradient(problem: AnyProblem, scores: Array, batch: Batch) -> tuple[float, Array]:
-    """Return the summed loss and g (m, c), both with the sample weights inside."""
-    value = problem.loss.value(scores, batch.y)
-    gradient = problem.loss.gradient(scores, batch.y)
-    if batch.weight is not None:
-        value = value * batch.weight[:, 0]
-        gradient = gradient * batch.weight
-    return float(value.sum(dtype="float64")), gradient
 
 
 def is_whole(value: object, least: int) -> bool:

@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 
 from daskkern.arrays import Array, HostArray
 from daskkern.basis import KernelPart
+from daskkern.kernels.points import Left
 from daskkern.losses import Loss
 from daskkern.solvers.setup import ColumnSetup, RankSetup
 
@@ -36,6 +37,8 @@ class Batch:
     excess : float
         Excess squared norm of the rows beyond those that step sizes were measured on, defined in
         :mod:`daskkern.training.setup.row_sizes`.
+    left : Left or None
+        The rows as they were prepared for `phi`, where steps need them again.
     """
 
     X: Array | None
@@ -47,6 +50,7 @@ class Batch:
     parts: tuple[slice, ...] = ()
     total_size: int = 0
     excess: float = 0.0
+    left: Left | None = None
 
     @property
     def size(self) -> int:

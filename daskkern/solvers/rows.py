@@ -14,7 +14,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.basis import KernelPart
 from daskkern.errors import SpecError
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed
-from daskkern.solvers.base import loss_and_gradient
+from daskkern.solvers.batch_loss import loss_and_gradient
 from daskkern.solvers.problem import AnyProblem, Batch
 
 Between = Callable[[Array, slice], Array]

@@ -1,29 +1,31 @@
-"""How much a GPU is given for one step: where steps are short, that is what takes the time."""
+"""How often a step waits for a GPU, and how much it gives it: where steps are short, that is what takes the time."""
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 
-from daskkern.basis import BasisSpec, Landmarks
+from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
 from daskkern.kernels.engines import block_products as products
 from daskkern.linalg import column_blocks
 from daskkern.losses import SquaredHinge
-from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.solvers import Batch, EigenPro, NystromSGD, Solver
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
-from tests.support.gpu.fake_arrays import launches_counted
+from tests.support.gpu.fake_arrays import launches_counted, waits_counted
 from tests.support.gpu.fake_gpu import FakeGpu
 
-N, M, P = 1600, 160, 1536
-BLOCKS = 24  # of the columns
+N, M, P = 480, 24, 640
+BLOCKS = 10  # of the columns
+SIGNALS = 8  # batches between two readings of the loss
 
 
 @pytest.fixture
@@ -33,14 +35,14 @@ def cupy_here(stand_in: FakeGpu) -> Iterator[ModuleType]:
 
 
 def _fit(
-    solver: Solver[Any], basis: BasisSpec, epochs: int, dtype: Literal["float32", "float64"] = "float32"
+    solver: Solver[Any], basis: BasisSpec, epochs: int, dtype: Literal["float32", "float64"] = "float32", m: int = M
 ) -> tuple[FitResult, Counter[str]]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 6))
     info = SourceInfo(N, 6, "classification", (0, 1, 2), Scaling(), None, 1, True)
     source = ArraySource(X, np.digitize(X[:, 0], [-0.5, 0.5]), None, info)
     settings = FitSettings(
-        Gaussian(3.0), SquaredHinge(), basis, solver, max_epochs=epochs, batch_size=M, device="gpu",
+        Gaussian(3.0), SquaredHinge(), basis, solver, max_epochs=epochs, batch_size=m, device="gpu",
         keep_blocks="never", dtype=dtype,
     )  # fmt: skip
     with launches_counted() as names:
@@ -48,31 +50,76 @@ def _fit(
     return result, Counter(names)
 
 
-def _per_step(solver: Solver[Any], basis: BasisSpec) -> Counter[str]:
-    """Return the launches of a step, by name, as the mean over an epoch without the set-up."""
-    few, many = (_fit(solver, basis, epochs)[1] for epochs in (2, 4))
-    return Counter({name: round((many[name] - few[name]) / (2 * N / M)) for name in many})
+@dataclass(frozen=True)
+class Step:
+    """A step and the making of its batch: what it launched, why it waited, and what came with it."""
+
+    launches: Counter[str]
+    waits: list[str]
+    projects: bool
+    signals: bool
+
+
+def _steps(solver: Solver[Any], basis: BasisSpec, epochs: int = 2) -> list[Step]:
+    """Return the steps of the last epoch of a fit."""
+    steps: list[Step] = []
+
+    class Watched(type(solver)):  # type: ignore[misc]
+        def step(self, problem: Any, state: Any, batch: Batch, comm: Any) -> Any:
+            after, loss = super().step(problem, state, batch, comm)
+            number = len(steps) % problem.batches_per_epoch
+            signals = number % SIGNALS == 0 or batch.last
+            steps.append(Step(Counter(launched), list(waited), not getattr(after, "in_window", 1), signals))
+            launched.clear()
+            waited.clear()
+            return after, loss
+
+    watched = Watched(**{field.name: getattr(solver, field.name) for field in fields(solver)})
+    with launches_counted() as launched, waits_counted() as waited:
+        _fit(watched, basis, epochs)
+    return steps[-N // M :]
 
 
 SOLVERS = {
-    "eigenpro": (EigenPro(window=10, averaging=0.0), 130),
-    "nystrom_sgd": (NystromSGD(mode="streamed"), 65),
+    "window": (EigenPro(window=10, averaging=0.0), Landmarks(P), 40),
+    "averaged": (EigenPro(window=5), Landmarks(P), 40),
+    "all rows": (EigenPro(), AllRows(), 40),
+    "nystrom_sgd": (NystromSGD(mode="streamed"), Landmarks(P), 52),
 }
 
 
 @pytest.mark.repeated
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_step_takes_few_launches_however_many_blocks_there_are(
-    cupy_here: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    solver, most = SOLVERS[name]
+def test_a_step_waits_for_nothing_and_takes_few_launches(cupy_here: ModuleType, name: str) -> None:
+    solver, basis, most = SOLVERS[name]
     assert len(column_blocks(P, 0, 1).blocks) == BLOCKS
-    joined = _per_step(solver, Landmarks(P))
-    assert joined.total() <= most, joined
-    monkeypatch.setattr(products, "SHORT", 0)
-    apart = _per_step(solver, Landmarks(P))
-    assert apart.total() >= joined.total() + 3 * BLOCKS, apart
+    steps = _steps(solver, basis)
+    plain = [step for step in steps if not (step.projects and isinstance(basis, Landmarks)) and not step.signals]
+    assert len(plain) > 8
+    assert [step.waits for step in plain] == [[]] * len(plain)
+    assert max(step.launches.total() for step in plain) <= most, plain[-1].launches
+
+
+@pytest.mark.repeated
+def test_the_loss_is_read_with_the_signals(cupy_here: ModuleType) -> None:
+    waits = [step.waits for step in _steps(EigenPro(window=10, averaging=0.0), Landmarks(P))]
+    assert Counter(reason for reasons in waits for reason in reasons) == {"float": N // M // SIGNALS + 1}
+
+
+@pytest.mark.repeated
+def test_a_projection_takes_four_launches_a_block(cupy_here: ModuleType) -> None:
+    steps = _steps(EigenPro(window=10, averaging=0.0), Landmarks(P))
+    more = [step.launches.total() for step in steps if step.projects]
+    assert len(more) == N // M // 10
+    assert max(more) <= 40 + 5 * BLOCKS
+
+
+@pytest.mark.repeated
+def test_blocks_are_not_multiplied_one_by_one(cupy_here: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    solver, basis, most = SOLVERS["window"]
+    monkeypatch.setattr(products, "SHORT", 0)  # by cuBLAS, all of one width together
+    assert max(step.launches.total() for step in _steps(solver, basis) if not step.projects) <= most + 4
 
 
 @pytest.mark.repeated
@@ -80,10 +127,11 @@ def test_the_model_is_the_same_in_one_launch_and_in_many(
     cupy_here: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In float64: the projection onto close landmarks multiplies the rounding of float32 sums.
-    joined, in_one = _fit(EigenPro(), Landmarks(P), 3, "float64")
+    joined, in_one = _fit(EigenPro(), Landmarks(P), 3, "float64", P)
     monkeypatch.setattr(products, "SHORT", 0)
-    apart, in_many = _fit(EigenPro(), Landmarks(P), 3, "float64")
-    assert in_one.total() < in_many.total()
+    apart, in_many = _fit(EigenPro(), Landmarks(P), 3, "float64", P)
+    assert "block_sums" in in_one
+    assert "gemmStridedBatchedEx" in in_many
     X = np.random.default_rng(1).standard_normal((50, 6))
     one, other = joined.model.scores(X), apart.model.scores(X)
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-9 * np.abs(other).max())

@@ -19,6 +19,7 @@ from daskkern.backend.tiles import balanced, for_each, skinny_size, slices, with
 from daskkern.kernels.engines import cuda
 from daskkern.kernels.engines.dispatch import is_plain
 from daskkern.kernels.engines.native import processor
+from daskkern.kernels.precision import exact_precision
 
 try:
     from daskkern.kernels.engines.native import tall_skinny as skinny
@@ -34,8 +35,8 @@ _BLOCK = 1024  # columns likewise, where the caller has no blocks
 _WIDTH = 2048  # columns of a unit of a transposed product: narrower ones read the block in short pieces
 _PANEL = 32
 SHORT = 1 << 15
-"""Size of a product on a GPU up to which all parts of a block are multiplied in one launch: with more rows or
-outputs, a cuBLAS launch for each part takes long enough to hide the next. Not measured on a GPU."""
+"""Size of a product on a GPU up to which all parts of a block are multiplied in one launch of our own; with more
+rows or outputs, cuBLAS multiplies those of one width. Not measured on a GPU."""
 
 
 def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | None = None) -> Array:
@@ -46,6 +47,8 @@ def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | 
     """
     if _is_compiled(left, right, xp) and left.shape[1] and not 0 < left.shape[1] % _BLOCK < _PANEL:
         return _times(left, right, slices(left.shape[1], _BLOCK)).astype(right.dtype)
+    if _is_plain_on_gpu(left, right, xp):
+        return _gemm(left, right, xp, turned=False, scale=1.0)
     if rows is None or xp is not np:
         return tiles.multiply(left, right, xp)
     out = np.empty((left.shape[0], right.shape[1]), right.dtype)
@@ -57,10 +60,26 @@ def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | 
     return out
 
 
+def add_multiple(
+    out: Array, scale: float, left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | None = None
+) -> None:
+    """Add ``scale left @ right`` to `out` (m, c), in one call on a GPU. `rows` as in :func:`multiply`."""
+    if _is_plain_on_gpu(left, right, xp) and out.dtype == right.dtype:
+        exact = exact_precision(right.dtype)
+        cuda.device_of(xp).multiply(
+            left, xp.ascontiguousarray(right), out, turn_left=False, turn_right=False, precision=exact, scale=scale,
+            add=True,
+        )  # fmt: skip
+    else:
+        out += scale * multiply(left, right, xp, rows)
+
+
 def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
     """Return ``left @ right`` in float64, summed over column `blocks`. See :func:`daskkern.backend.tiles`."""
     if _is_short(left, right, left.shape[0], xp):
-        return cuda.block_sums(cuda.device_of(xp), left, right, _table(xp, blocks), turned=False)
+        return cuda.block_sums(cuda.device_of(xp), left, right, block_table(xp, blocks), turned=False)
+    if _is_plain_on_gpu(left, right, xp):
+        return cuda.sum_over_blocks(cuda.device_of(xp), left, right, blocks, turned=False)
     if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
         return tiles.multiply_blocks(left, right, blocks, xp)
     total = np.zeros((left.shape[0], right.shape[1]))
@@ -94,17 +113,28 @@ def _runs(blocks: Sequence[slice]) -> list[tuple[bool, list[slice]]]:
 def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
     """Return ``left.T @ right`` in float64 for `left` (p, r) and `right` (p, c), summed over blocks of their rows."""
     if _is_short(left, right, left.shape[1], xp):
-        return cuda.block_sums(cuda.device_of(xp), left, right, _table(xp, blocks), turned=True)
+        return cuda.block_sums(cuda.device_of(xp), left, right, block_table(xp, blocks), turned=True)
+    if _is_plain_on_gpu(left, right, xp):
+        return cuda.sum_over_blocks(cuda.device_of(xp), left, right, blocks, turned=True)
     if not left.shape[1] or not _is_compiled(left, right, xp):
         return tiles.multiply_transposed_blocks(left, right, blocks, xp)
     return _pulled(left, right, [rows for block in blocks for rows in within(block, _STRIP)])
 
 
-def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequence[slice] | None = None) -> Array:
-    """Return ``left.T @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (m, c).
+def multiply_transposed(
+    left: Array, right: Array, xp: ModuleType, columns: Sequence[slice] | None = None, scale: float = 1.0
+) -> Array:
+    """Return ``scale left.T @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (m, c).
 
     `columns` are the parts for each call of BLAS, as `rows` in :func:`multiply`.
     """
+    if _is_plain_on_gpu(left, right, xp):
+        return _gemm(left, right, xp, turned=True, scale=scale)
+    made = _multiply_transposed(left, right, xp, columns)
+    return made if scale == 1.0 else made * scale
+
+
+def _multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequence[slice] | None) -> Array:
     if not left.shape[1]:
         return xp.zeros((0, right.shape[1]), right.dtype)
     if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
@@ -116,22 +146,36 @@ def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequ
 
 def _is_short(left: Array, right: Array, n_lines: int, xp: ModuleType) -> bool:
     """Return whether launches take longer than the product on a GPU, by sizes that are equal on all ranks."""
+    c = right.shape[1]
+    return 0 < c <= cuda.MOST_OUTPUTS and n_lines * c <= SHORT and _is_plain_on_gpu(left, right, xp)
+
+
+def _is_plain_on_gpu(left: Array, right: Array, xp: ModuleType) -> bool:
+    """Return whether cuBLAS reads both operands where they lie on a GPU."""
     if xp is np or is_plain() or is_sparse(left):
         return False
-    c = right.shape[1]
-    few = 0 < c <= cuda.MOST_OUTPUTS and n_lines * c <= SHORT
     same = left.dtype == right.dtype and left.dtype in (np.float32, np.float64)
-    return bool(few and same and (left.strides[1] == left.itemsize or not left.size))
+    return bool(same and (left.strides[1] == left.itemsize or not left.size))
 
 
-def _table(xp: ModuleType, blocks: Sequence[slice]) -> Array:
+def _gemm(left: Array, right: Array, xp: ModuleType, *, turned: bool, scale: float) -> Array:
+    """Return ``scale left @ right``, or of the transpose of `left`, by one call of cuBLAS."""
+    out = xp.empty((left.shape[1 if turned else 0], right.shape[1]), right.dtype)
+    cuda.device_of(xp).multiply(
+        left, xp.ascontiguousarray(right), out, turn_left=turned, turn_right=False,
+        precision=exact_precision(right.dtype), scale=scale,
+    )  # fmt: skip
+    return out
+
+
+def block_table(xp: ModuleType, blocks: Sequence[slice]) -> Array:
+    """Return starts and stops of blocks, (blocks, 2) int64, on the GPU: a fit uses the same ones in every step."""
     edges = tuple((block.start, block.stop) for block in blocks)
     return _cached_table(xp, int(xp.cuda.runtime.getDevice()), edges)
 
 
-@lru_cache(64)
+@lru_cache(256)
 def _cached_table(xp: ModuleType, device: int, edges: tuple[tuple[int, int], ...]) -> Array:
-    """Return the cached :func:`daskkern.kernels.engines.cuda.block_table`: a fit uses the same blocks in every step."""
     return cuda.block_table(cuda.device_of(xp), [slice(*edge) for edge in edges])
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.preconditioners import CovariancePart, CovarianceState
-from daskkern.solvers.base import loss_and_gradient
+from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.first_order.column_products import partial_scores, pull
 from daskkern.solvers.problem import AnyProblem, Batch
 from daskkern.solvers.setup import RankSetup
@@ -30,10 +30,10 @@ class FeatureSetup(RankSetup):
 
 def feature_direction(
     problem: AnyProblem, setup: FeatureSetup, w: Array, batch: Batch, comm: Communicator
-) -> tuple[Array, float]:
+) -> tuple[Array, float | Array]:
     """Return the rank's part (p_r, c) of the preconditioned gradient at `w`, and the summed loss there."""
     scores = comm.allreduce(partial_scores(problem, batch, w)).astype(problem.dtype)
-    loss, g = loss_and_gradient(problem, scores, batch)
+    loss, g = pending_loss_and_gradient(problem, scores, batch)
     gradient = pull(problem, batch, g) * (1 / batch.size)
     if problem.alpha:
         gradient = gradient + problem.alpha * w

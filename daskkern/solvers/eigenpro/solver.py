@@ -43,12 +43,12 @@ from daskkern.solvers.eigenpro.steps import (
     EigenProSetup,
     MomentumIterate,
     Projected,
-    Temporary,
     project,
     push,
     step_all_rows,
     step_window,
 )
+from daskkern.solvers.eigenpro.temporary import Temporary
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Certificate, Problem
 from daskkern.solvers.setup import RankInputs
@@ -198,7 +198,7 @@ class EigenPro(Solver[EigenProRun]):
 
     def step(
         self, problem: Problem[EigenProSetup | FeatureSetup], state: EigenProRun, batch: Batch, comm: Communicator
-    ) -> tuple[EigenProRun, float]:
+    ) -> tuple[EigenProRun, float | Array]:
         setup: EigenProSetup | FeatureSetup = problem.extra
         eta = setup.state.step_size(batch.size, smoothness_of(problem.loss), problem.alpha, batch.excess)
         eta *= self.step_scale * decay(problem.loss, state.step, problem.batches_per_epoch)
@@ -218,7 +218,7 @@ class EigenPro(Solver[EigenProRun]):
         batch: Batch,
         eta: float,
         comm: Communicator,
-    ) -> tuple[EigenProRun, float]:
+    ) -> tuple[EigenProRun, float | Array]:
         setup: EigenProSetup | FeatureSetup = problem.extra
         if isinstance(setup, FeatureSetup):
             direction, loss = feature_direction(problem, setup, state.working, batch, comm)

@@ -2,7 +2,6 @@
 :mod:`daskkern.solvers.eigenpro.solver`.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -13,18 +12,14 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.kernels import Kernel, Points
-from daskkern.kernels.engines.block_products import multiply, multiply_blocks, multiply_transposed
-from daskkern.kernels.points import Left
-from daskkern.linalg import even_slices
+from daskkern.kernels.engines.block_products import add_multiple, multiply, multiply_blocks, multiply_transposed
 from daskkern.preconditioners import EigenProPart, EigenProState
-from daskkern.solvers.base import TailAverage, loss_and_gradient
+from daskkern.solvers.base import TailAverage
+from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, Projection
+from daskkern.solvers.eigenpro.temporary import Temporary
 from daskkern.solvers.problem import AnyProblem, Batch
 from daskkern.solvers.setup import RankSetup
-
-_UNIT = 128  # rows of a batch that are temporary centres of one rank: enough for products at full speed
-_JOINED = 1024  # temporary centres up to which later ones are joined to them: fewer calls, and little is copied
 
 
 class Projector(Protocol):
@@ -67,39 +62,6 @@ class EigenProSetup(RankSetup):
     local: HostArray | None = None
     rows: HostArray | None = None
     owners: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Temporary:
-    """This rank's share of the window's rows as temporary centres, with their coefficients.
-
-    Attributes
-    ----------
-    sets : tuple of (Points, (k, c) array)
-        Points whose blocks are units: rows of a batch that stay together whatever the number of ranks.
-    units : int
-        How many the window has so far on all ranks.
-    """
-
-    sets: tuple[tuple[Points, Array], ...] = ()
-    units: int = 0
-
-    def scores(self, kernel: Kernel, rows: Array | Left) -> Array | float:
-        """Return the values of these centres at `rows`, (m, c) float64, or 0 where there are none."""
-        return sum(kernel.matvec(rows, points, coefficients) for points, coefficients in self.sets)
-
-    def shrunk(self, factor: float) -> "Temporary":
-        """Return the centres with their coefficients multiplied by `factor`."""
-        return replace(self, sets=tuple((points, coefficients * factor) for points, coefficients in self.sets))
-
-    def join(self, points: Points, coefficients: Array) -> "Temporary":
-        """Return these centres and later ones of this rank."""
-        if not self.sets or self.sets[-1][0].size + points.size > _JOINED:
-            return replace(self, sets=(*self.sets, (points, coefficients)))
-        last, before = self.sets[-1]
-        xp = namespace_of(before)
-        joined = last.join(points), xp.concatenate([before, coefficients])
-        return replace(self, sets=(*self.sets[:-1], joined))
 
 
 @dataclass(frozen=True)
@@ -162,7 +124,7 @@ def push(after: EigenProRun, before: EigenProRun, gamma: float, compensation: fl
 
 def step_all_rows(
     problem: AnyProblem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
-) -> tuple[EigenProRun, float]:
+) -> tuple[EigenProRun, float | Array]:
     xp = namespace_of(state.working)
     m, n_head = batch.size, problem.part.columns.n_head
     if batch.phi is not None:
@@ -171,15 +133,15 @@ def step_all_rows(
     else:
         head = xp.empty((m, n_head), problem.dtype)
         partial = problem.part.scores(batch.X, state.working, head)
-    loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
+    loss, g = pending_loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
-    pulled = multiply_transposed(head, g, xp, setup.head_blocks) * (1 / m)
+    pulled = multiply_transposed(head, g, xp, setup.head_blocks, 1 / m)
     residual = pulled + problem.alpha * state.at_S  # u, own rows of S
     projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink if problem.alpha else state.working.copy()
     here, rows = (xp.asarray(numbers) for numbers in _own_rows(setup, batch))
     working[here] -= (eta / m) * g[rows]  # the rows of a batch are distinct
-    working[:n_head] += eta * setup.part.apply(projected, setup.head_blocks)
+    setup.part.add_to(working[:n_head], projected, eta, setup.head_blocks)
     at_S = state.at_S
     if problem.alpha:
         at_S = at_S - eta * (residual - multiply(setup.damped, projected, xp, setup.head_blocks))
@@ -198,39 +160,52 @@ def _own_rows(setup: EigenProSetup, batch: Batch) -> tuple[HostArray, HostArray]
 
 def step_window(
     problem: AnyProblem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
-) -> tuple[EigenProRun, float]:
+) -> tuple[EigenProRun, float | Array]:
     xp = namespace_of(state.working)
     m, n_head = batch.size, problem.part.columns.n_head
-    rows = batch.X if batch.X is None else problem.part.kernel.left(batch.X, problem.part.points)
+    rows = batch.left
+    if rows is None and batch.X is not None:
+        rows = problem.part.kernel.left(batch.X, problem.part.points)
     phi = problem.part.block(rows) if batch.phi is None else batch.phi
     partial = multiply_blocks(phi, state.working, problem.part.columns.blocks, xp)
-    partial += state.temporary.scores(problem.part.kernel, rows)
-    loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
+    partial = state.temporary.add_scores(partial, problem.part.kernel, rows)
+    loss, g = pending_loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
     own_blocks = problem.part.columns.blocks
     # K_ZB g / m; where there is something to send, of S first: its sum is under way while the rest is computed.
+    unit = 1.0 if xp is np else eta  # of gradients: sums are then updated without a product
     first = n_head if comm.size > 1 and xp is np else phi.shape[1]
     pulled = multiply_transposed(
-        phi[:, :first], g, xp, own_blocks[: len(own_blocks) - len(_after(own_blocks, first))]
-    ) * (1 / m)
-    residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
+        phi[:, :first], g, xp, own_blocks[: len(own_blocks) - len(_after(own_blocks, first))], unit / m
+    )
+    residual = pulled[:n_head] + problem.alpha * unit * state.at_S if problem.alpha else pulled[:n_head]
     finish = comm.begin_allreduce(setup.part.project(residual, setup.head_blocks))
     if first < phi.shape[1]:
-        rest = multiply_transposed(phi[:, first:], g, xp, _after(own_blocks, first)) * (1 / m)
+        rest = multiply_transposed(phi[:, first:], g, xp, _after(own_blocks, first), unit / m)
         pulled = xp.concatenate([pulled, rest])
     projected = finish().astype(problem.dtype)  # r
     working = state.working * shrink
-    working[:n_head] += eta * setup.part.apply(projected, setup.head_blocks)
-    correction = multiply(setup.damped, projected, xp, own_blocks)
-    pending = state.pending * shrink + eta * (pulled - correction)
-    at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S
+    setup.part.add_to(working[:n_head], projected, eta / unit, setup.head_blocks)
+    at_S = state.at_S
+    if xp is np:
+        correction = multiply(setup.damped, projected, xp, own_blocks)
+        pending = state.pending * shrink + eta * (pulled - correction)
+        if problem.alpha:
+            at_S = at_S - eta * (residual - correction[:n_head])
+    else:  # fewer launches, and other roundings
+        pending = state.pending * shrink if problem.alpha else state.pending
+        pending = pending + pulled
+        add_multiple(pending, -1.0, setup.damped, projected, xp)
+        if problem.alpha:
+            at_S = at_S - residual
+            add_multiple(at_S, 1.0, setup.damped[:n_head], projected, xp)
     in_window = state.in_window + 1
     temporary = state.temporary
     if problem.alpha:
         temporary = temporary.shrunk(shrink)
     if not batch.last and in_window < setup.window:
         owners = setup.owners or tuple(range(comm.size))
-        temporary = _with_batch(problem, temporary, batch, g * (-eta / m), owners, comm.rank)
+        temporary = temporary.with_batch(problem, batch, g * (-eta / m), owners, comm.rank, setup.window)
     run = EigenProRun(
         state.a,
         state.scale * shrink,
@@ -250,26 +225,6 @@ def step_window(
 def _after(blocks: Sequence[slice], edge: int) -> list[slice]:
     """Return the blocks from `edge` on, counted from there."""
     return [slice(block.start - edge, block.stop - edge) for block in blocks if block.start >= edge]
-
-
-def _with_batch(
-    problem: AnyProblem, temporary: Temporary, batch: Batch, coefficients: Array, owners: tuple[int, ...], rank: int
-) -> Temporary:
-    """Return the temporary centres with the units of the batch's rows that are this rank's."""
-    if batch.X is None:
-        raise SpecError("a window of more than one batch needs the rows of its batches")
-    units = even_slices(batch.size, _UNIT)
-    own = [unit for at, unit in enumerate(units, temporary.units) if owners[at % len(owners)] == rank]
-    temporary = replace(temporary, units=temporary.units + len(units))
-    if not own:
-        return temporary
-    xp = namespace_of(coefficients)
-    picked = np.concatenate([np.arange(unit.start, unit.stop) for unit in own])
-    edges = np.cumsum([0, *(unit.stop - unit.start for unit in own)]).tolist()
-    blocks = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
-    like = problem.part.points
-    points = problem.part.kernel.points(batch.X[xp.asarray(picked)], like.placement, blocks, precision=like.precision)
-    return temporary.join(points, coefficients[xp.asarray(picked)])
 
 
 def project(projector: Projector, state: EigenProRun, comm: Communicator) -> EigenProRun:

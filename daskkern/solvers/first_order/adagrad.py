@@ -26,7 +26,8 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.solvers.base import Solver, TailAverage, loss_and_gradient, smoothness_of
+from daskkern.solvers.base import Solver, TailAverage, smoothness_of
+from daskkern.solvers.batch_loss import loss_and_gradient
 from daskkern.solvers.first_order.column_products import partial_scores, pull
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup

@@ -29,7 +29,8 @@ from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Drawn
 from daskkern.preconditioners import longest_step
-from daskkern.solvers.base import Solver, loss_and_gradient, smoothness_of
+from daskkern.solvers.base import Solver, smoothness_of
+from daskkern.solvers.batch_loss import loss_and_gradient
 from daskkern.solvers.first_order.column_products import needed_rows, partial_scores
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup

@@ -26,7 +26,8 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.losses import Smooth
-from daskkern.solvers.base import Solver, loss_and_gradient, smoothness_of
+from daskkern.solvers.base import Solver, smoothness_of
+from daskkern.solvers.batch_loss import loss_and_gradient
 from daskkern.solvers.first_order.column_products import changes, descend, partial_scores
 from daskkern.solvers.first_order.iterate import Averaging, Iterate, check_averaging
 from daskkern.solvers.problem import Batch, ColumnProblem

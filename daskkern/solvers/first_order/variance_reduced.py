@@ -13,7 +13,8 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.losses import Loss, Smooth
-from daskkern.solvers.base import Solver, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.base import Solver, is_whole, smoothness_of
+from daskkern.solvers.batch_loss import loss_and_gradient
 from daskkern.solvers.first_order.column_products import descend, partial_scores
 from daskkern.solvers.first_order.row_memory import restored, squared_norm, zeros
 from daskkern.solvers.problem import Batch, Certificate, ColumnProblem

@@ -16,7 +16,7 @@ from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.errors import SpecError
-from daskkern.solvers.base import loss_and_gradient
+from daskkern.solvers.batch_loss import loss_and_gradient
 from daskkern.solvers.first_order.column_products import partial_gram, partial_scores
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup

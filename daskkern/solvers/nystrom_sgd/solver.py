@@ -31,7 +31,8 @@ from daskkern.events import SpectrumFound
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed_blocks
 from daskkern.losses import Loss
 from daskkern.preconditioners import NystromState, StableSteps
-from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, smoothness_of
+from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.eigenpro.spectrum import flattened
 from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts
@@ -146,7 +147,7 @@ class NystromSGD(Solver[NystromRun]):
 
     def step(
         self, problem: Problem[NystromSetup], state: NystromRun, batch: Batch, comm: Communicator
-    ) -> tuple[NystromRun, float]:
+    ) -> tuple[NystromRun, float | Array]:
         setup: NystromSetup = problem.extra
         spectrum, smoothness = setup.state, smoothness_of(problem.loss)
         eta = spectrum.step_size(batch.size, smoothness, problem.alpha, batch.excess)
@@ -225,12 +226,12 @@ def _streamed(
     eta: float,
     comm: Communicator,
     checked: bool,
-) -> tuple[Array, Array, float]:
+) -> tuple[Array, Array, float | Array]:
     xp = namespace_of(state.A)
     phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
     blocks = problem.part.columns.blocks
     scores = comm.allreduce(multiply_blocks(phi, state.A, blocks, xp)).astype(problem.dtype)
-    loss, g = loss_and_gradient(problem, scores, batch)
+    loss, g = pending_loss_and_gradient(problem, scores, batch)
     pulled = multiply_transposed(phi, g, xp) * (1 / batch.size)
     u = comm.allreduce(multiply_transposed_blocks(setup.part.M, pulled, blocks, xp)).astype(problem.dtype)
     u += problem.alpha * state.w
@@ -251,13 +252,13 @@ def _stored(
     eta: float,
     comm: Communicator,
     checked: bool,
-) -> tuple[Array, Array, float]:
+) -> tuple[Array, Array, float | Array]:
     """As streamed, on this rank's columns of psi, which the trainer hands over as `phi`."""
     if batch.phi is None or setup.features is None:
         raise SpecError("stored Nystrom-SGD needs the eigenfeatures of its batches")
     xp = namespace_of(state.w)
     scores = comm.allreduce(multiply_blocks(batch.phi, state.w, setup.blocks, xp)).astype(problem.dtype)
-    loss, g = loss_and_gradient(problem, scores, batch)
+    loss, g = pending_loss_and_gradient(problem, scores, batch)
     u = multiply_transposed(batch.phi, g, xp) * (1 / batch.size) + problem.alpha * state.w
     change = eta * (setup.part.preconditioner[setup.features] * u)
     if checked:

@@ -72,7 +72,8 @@ class Feed:
         self._whole = not in_tiles
         # Inner products of rows are not in the kernel block of a rank.
         products = settings.solver.row_products and prepared.basis.all_rows
-        self._needs_rows = window_of(prepared, memory) > 1 or settings.solver.needs_rows or products
+        self._needs_left = window_of(prepared, memory) > 1
+        self._needs_rows = self._needs_left or settings.solver.needs_rows or products
         self._solver, self._loss = settings.solver, settings.loss
         self._blocks = keep_blocks(memory, settings, xp)
         self._uploads = Uploads(xp)
@@ -107,7 +108,7 @@ class Feed:
         if kept is not None and all(index in kept for index in order):
             for index, arrived in begun_ahead(((index, self._begin(kept[index])) for index in order), self._ahead):
                 batch = replace(kept[index], X=arrived()[0])
-                yield replace(batch, phi=self._block(index, batch), last=index == order[-1])
+                yield replace(self._with_block(index, batch), last=index == order[-1])
                 del batch, arrived  # frees its rows before others arrive
         else:
             yield from self._read(number, start)
@@ -151,7 +152,7 @@ class Feed:
                 if self._batches is not None:
                     self._batches[index] = replace(batch, X=item.block.X) if self._on_host else batch
                 del item, arrived  # frees its window before the next one is read
-                yield replace(batch, phi=self._block(index, batch))
+                yield self._with_block(index, batch)
                 del batch
         finally:
             close(stream)
@@ -184,20 +185,23 @@ class Feed:
         X, y, weight = arrived()
         return Batch(X=X, y=y, weight=weight, positions=item.positions, phi=None, last=last, excess=excess)
 
-    def _block(self, index: int, batch: Batch) -> Array | None:
+    def _with_block(self, index: int, batch: Batch) -> Batch:
+        """Return the batch with its kernel block where steps need one, and its prepared rows where they need these."""
         if self._stored:
-            return batch.X
+            return replace(batch, phi=batch.X)
         if self._blocks.has(index):
             with self._reading():
-                return self._blocks.get(index)
+                return replace(batch, phi=self._blocks.get(index))
         part = self._problem.part
         shape = batch.size, part.points.size
         out = self._blocks.place(shape)
-        if out is None:
-            return part.block(batch.X, self._overwritten(shape)) if self._whole else None
-        part.block(batch.X, out)
-        self._blocks.put(index, out)
-        return out
+        if out is None and not self._whole:
+            return batch
+        left = part.kernel.left(batch.X, part.points) if self._needs_left else None
+        phi = part.block(batch.X if left is None else left, self._overwritten(shape) if out is None else out)
+        if out is not None:
+            self._blocks.put(index, out)
+        return replace(batch, phi=phi, left=left)
 
     def _overwritten(self, shape: tuple[int, int]) -> Array:
         """Return memory for a block, that of the block before where it is large enough.

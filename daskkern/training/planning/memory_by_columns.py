@@ -6,6 +6,7 @@ the columns, the steps. The method adds its own; see :meth:`daskkern.solvers.Sol
 
 from daskkern.data.rows.shared_batches import AHEAD, MESSAGE_BYTES
 from daskkern.kernels.columns.drawn import KEPT_BYTES
+from daskkern.kernels.engines import cuda
 from daskkern.kernels.engines.block_products import SHORT
 from daskkern.kernels.points import BLOCK_COLUMNS
 from daskkern.solvers.costs.primitives import (
@@ -96,6 +97,8 @@ def _tiles(z: FitSizes) -> int:
     tiles = workspace_bytes(z.threads, z.d, z.within)
     if z.device == "gpu":
         tiles = z.m * (z.own * z.itemsize + _WIDE_TILES * BLOCK_COLUMNS * 8 * z.wide)
+        sums = z.m * padded(z.c) * z.itemsize
+        tiles += max(sums, min(cuda.PARTIAL_BYTES, -(-z.own // z.block_columns) * sums))
     return tiles + z.threads * _SPREAD * _SPREAD * z.entries * z.itemsize
 
 

@@ -12,11 +12,11 @@ from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse, to_device
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.gang.rank_context import RankContext
-from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
 from daskkern.solvers import AnyProblem, Shard, Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Checkpointing
 from daskkern.training.checkpoints.commits import Commit, Position, holders_of
+from daskkern.training.checkpoints.running_loss import check_loss, is_known, with_known_loss
 from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Patience, Validation, ValidationResult
@@ -139,6 +139,7 @@ class Epochs:
         state, position = self._batches(state, position, begun)
         if self._regroup:
             return state, position
+        position = with_known_loss(position)
         watched = ValidationResult(float("nan"), float("nan"))
         if self.validation is not None and not self._signals.stop:
             coef, points = self._model(state)
@@ -210,6 +211,7 @@ class Epochs:
         try:
             for batch in stream:
                 if position.batch % self.checkpointing.signal_batches == 0:
+                    position = with_known_loss(position)
                     self.checkpointing.tell()
                     self._signals = agree(self.comm, self.context, self.checkpointing, self._taken(), self.limit_s)
                     self._epoch_at = self._epoch_at if position.batch else self._signals.seconds
@@ -223,15 +225,15 @@ class Epochs:
                     loss=position.loss + loss,
                     seen=position.seen + batch.size,
                 )
-                if not np.isfinite(loss):
-                    raise DivergenceError(
-                        f"the loss became {loss} in epoch {position.epoch}, batch {position.batch}: the iteration "
-                        "diverged; take a smaller batch_size, a larger kernel length scale or alpha, or scaled features"
-                    )
+                if is_known(loss):
+                    check_loss(loss, position)
                 del batch  # frees its block before the next one is made
-                rate = (position.seen - earlier) / (time.perf_counter() - begun)
-                mean = position.loss / position.seen
-                self.context.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
+                due = position.batch % self.checkpointing.signal_batches == 0 or position.batch == n_batches
+                if is_known(loss) or due:
+                    position = with_known_loss(position)
+                    rate = (position.seen - earlier) / (time.perf_counter() - begun)
+                    mean = position.loss / position.seen
+                    self.context.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
                 self.report()
                 if self._passed(state, position):
                     return state, position
@@ -263,7 +265,7 @@ class Epochs:
 
     def _keep(self) -> None:
         begun = time.perf_counter()
-        state, position = self._whole
+        state, position = self._whole[0], with_known_loss(self._whole[1])
         seconds = self._signals.seconds
         into_epoch = max(0.0, seconds - self._epoch_at) if position.batch else 0.0
         position = replace(position, seconds=seconds, epoch_seconds=into_epoch)

@@ -44,11 +44,27 @@ class HostDevice:
         self.launches.append(name)
 
     def multiply(
-        self, left: Array, right: Array, out: Array, *, turn_left: bool, turn_right: bool, precision: Precision
+        self,
+        left: Array,
+        right: Array,
+        out: Array,
+        *,
+        turn_left: bool,
+        turn_right: bool,
+        precision: Precision,
+        scale: float = 1.0,
+        add: bool = False,
     ) -> None:
         assert left.dtype == right.dtype == out.dtype
         left, right = rounded(left, precision), rounded(right, precision)
-        out[...] = (left.T if turn_left else left) @ (right.T if turn_right else right)
+        made = (left.T if turn_left else left) @ (right.T if turn_right else right)
+        out[...] = scale * made + (out if add else 0)
+
+    def multiply_blocks(self, left: Array, right: Array, out: Array, width: int, *, turn_left: bool) -> None:
+        assert left.dtype == right.dtype == out.dtype
+        for block, product in enumerate(out):
+            cut = slice(block * width, (block + 1) * width)
+            product[...] = (left[cut].T if turn_left else left[:, cut]) @ right[cut]
 
     def _compile(self, text: str, name: str) -> Any:
         stem = self.folder / f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -6,7 +6,7 @@ arrays as operands, as values and (stricter than CuPy, which copies them silentl
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial, partialmethod
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +34,9 @@ METHODS = _words(
     "searchsorted squeeze sum swapaxes transpose view"
 )
 _VIEWS = frozenset(_words("diagonal empty empty_like ravel reshape squeeze swapaxes transpose view"))
+_SIZED_BY_DATA = frozenset(_words("flatnonzero nonzero unique"))
 _counts: list[list[str]] = []
+_waits: list[list[str]] = []
 _BINARY = _words("add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne")
 
 
@@ -65,6 +67,7 @@ class FakeArray:
     def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> HostArray:
         """Return a copy on the host."""
         del stream, order, out, blocking
+        waited("get")
         return self.held.copy()
 
     def set(self, arr: HostArray, stream: Any = None) -> None:
@@ -72,16 +75,19 @@ class FakeArray:
         if not isinstance(arr, np.ndarray) or arr.shape != self.shape or arr.dtype != self.dtype:
             raise ValueError("Shape mismatch or dtype mismatch, or not an array of the host")
         if stream is None:
+            waited("set")
             self.held[...] = arr
         else:
             stream.enqueue(partial(np.copyto, self.held, arr))
 
     def item(self) -> Any:
         """Return the only entry as a Python number."""
+        waited("item")
         return self.held.item()
 
     def tolist(self) -> Any:
         """Return the entries as Python numbers."""
+        waited("tolist")
         return self.held.tolist()
 
     def fill(self, value: Any) -> None:
@@ -90,13 +96,25 @@ class FakeArray:
         self.held.fill(stripped(value))
 
     def __getitem__(self, key: Any) -> "FakeArray":
+        parts = [part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, FakeArray)]
+        if parts:
+            launched("take")
+        if any(part.dtype.kind == "b" for part in parts):
+            waited("size of a mask")
         return on_device(self.held[stripped(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, np.ndarray):
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
+        if isinstance(value, FakeArray) and self._is_part(key, value.held):
+            return  # as CuPy: of ``x[part] += y`` that is the rest
         launched("setitem")
         self.held[stripped(key)] = stripped(value)
+
+    def _is_part(self, key: Any, held: HostArray) -> bool:
+        part = np.asarray(self.held[stripped(key)])
+        same = part.__array_interface__["data"] == held.__array_interface__["data"]
+        return same and part.shape == held.shape and part.strides == held.strides
 
     def __len__(self) -> int:
         return len(self.held)
@@ -121,15 +139,19 @@ class FakeArray:
         return called(func, *args, **kwargs)
 
     def __float__(self) -> float:
+        waited("float")
         return float(self.held.item())
 
     def __int__(self) -> int:
+        waited("int")
         return int(self.held.item())
 
     def __index__(self) -> int:
+        waited("index")
         return operator.index(self.held.item())
 
     def __bool__(self) -> bool:
+        waited("bool")
         return bool(self.held)
 
     def __neg__(self) -> "FakeArray":
@@ -142,6 +164,8 @@ class FakeArray:
         return on_device(abs(self.held))
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "astype" and not kwargs.get("copy", True) and self.dtype == np.dtype(args[0]):
+            return self
         return called(getattr(self.held, name), *args, **kwargs)
 
     def _binary(self, work: Callable[[Any, Any], Any], other: Any) -> Any:
@@ -174,15 +198,30 @@ def launched(name: str) -> None:
             names.append(name)
 
 
-@contextmanager
-def launches_counted() -> Iterator[list[str]]:
+def waited(why: str) -> None:
+    """Tell those who count that the host would have waited for all that a GPU was given."""
+    for names in _waits:
+        names.append(why)
+
+
+def launches_counted() -> AbstractContextManager[list[str]]:
     """Yield the names of what a GPU would be given within the context, in their order."""
+    return _counted(_counts)
+
+
+def waits_counted() -> AbstractContextManager[list[str]]:
+    """Yield why the host would wait for a GPU within the context, in the order of these waits."""
+    return _counted(_waits)
+
+
+@contextmanager
+def _counted(lists: list[list[str]]) -> Iterator[list[str]]:
     names: list[str] = []
-    _counts.append(names)
+    lists.append(names)
     try:
         yield names
     finally:
-        _counts.remove(names)
+        lists[:] = [other for other in lists if other is not names]
 
 
 def on_device(value: Any) -> Any:
@@ -215,4 +254,6 @@ def called(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         made = work(*map(stripped, args), **{name: stripped(value) for name, value in kwargs.items()})
     if not any(made is stripped(array) for array in args if isinstance(array, FakeArray)):  # else: nothing to do
         launched(work.__name__)
+    if work.__name__ in _SIZED_BY_DATA:
+        waited(f"size of {work.__name__}")
     return out if isinstance(out, FakeArray) else on_device(made)

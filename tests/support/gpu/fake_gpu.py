@@ -19,7 +19,7 @@ import numpy as np
 
 from daskkern.kernels.engines.cuda.device import device_of
 from tests.support.gpu.cuda_on_host import HostDevice
-from tests.support.gpu.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, launched, on_device
+from tests.support.gpu.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, launched, on_device, waited
 
 MEMORY = 8 << 30
 _OPS = {"CUBLAS_OP_N": 0, "CUBLAS_OP_T": 1}
@@ -65,6 +65,11 @@ class Stream:
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is left to do."""
+        return bool(self._waiting)
+
     def enqueue(self, work: Callable[[], None]) -> None:
         self._waiting.append(work)
 
@@ -74,9 +79,14 @@ class Stream:
         return event
 
     def wait_event(self, event: "Event") -> None:
-        event.synchronize()
+        event.reach()
 
     def synchronize(self) -> None:
+        waited("stream")
+        self.reach()
+
+    def reach(self) -> None:
+        """Do what was put on it so far."""
         while self._waiting:
             self._waiting.popleft()()
 
@@ -91,12 +101,18 @@ class Event:
         self._stream = stream
 
     def synchronize(self) -> None:
+        if self._stream is not None and self._stream.busy:
+            waited("event")
+        self.reach()
+
+    def reach(self) -> None:
+        """Let its stream come to it."""
         if self._stream is not None:
-            self._stream.synchronize()
+            self._stream.reach()
 
     @property
     def done(self) -> bool:
-        self.synchronize()
+        self.reach()
         return True
 
 
@@ -216,7 +232,8 @@ def cuda_module() -> ModuleType:
     cuda.__dict__.update(
         runtime=runtime, Event=Event, Stream=Stream, nccl=nccl, get_current_stream=lambda device_id=-1: default,
         alloc_pinned_memory=lambda size: bytearray(size), get_allocator=lambda: default.synchronize,
-        cublas=SimpleNamespace(gemmEx=gemm_ex, **_OPS, **_COMPUTE), device=SimpleNamespace(get_cublas_handle=lambda: 5),
+        cublas=SimpleNamespace(gemmEx=gemm_ex, gemmStridedBatchedEx=gemm_strided_batched_ex, **_OPS, **_COMPUTE),
+        device=SimpleNamespace(get_cublas_handle=lambda: 5),
     )  # fmt: skip
     return cuda
 
@@ -226,13 +243,38 @@ def gemm_ex(
     A: int, Atype: int, lda: int, B: int, Btype: int, ldb: int, beta: int,
     C: int, Ctype: int, ldc: int, computeType: int, algo: int,
 ) -> None:  # fmt: skip
-    """Do what cublasGemmEx does, on tables in column order at addresses; alpha is 1 and beta 0."""
+    """Do what cublasGemmEx does, on tables in column order at addresses."""
     launched("gemmEx")
+    _gemm(transa, transb, m, n, k, alpha, A, Atype, lda, B, Btype, ldb, beta, C, Ctype, ldc)
+
+
+def gemm_strided_batched_ex(
+    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int,
+    A: int, Atype: int, lda: int, strideA: int, B: int, Btype: int, ldb: int, strideB: int, beta: int,
+    C: int, Ctype: int, ldc: int, strideC: int, batchCount: int, computeType: int, algo: int,
+) -> None:  # fmt: skip
+    """Do what cublasGemmStridedBatchedEx does: strides are in numbers."""
+    launched("gemmStridedBatchedEx")
+    a, b, c = (_size(kind) for kind in (Atype, Btype, Ctype))
+    for i in range(batchCount):
+        places = A + i * strideA * a, B + i * strideB * b, C + i * strideC * c
+        _gemm(transa, transb, m, n, k, alpha, places[0], Atype, lda, places[1], Btype, ldb, beta, places[2], Ctype, ldc)
+
+
+def _gemm(
+    transa: int, transb: int, m: int, n: int, k: int, alpha: int, A: int, Atype: int, lda: int,
+    B: int, Btype: int, ldb: int, beta: int, C: int, Ctype: int, ldc: int,
+) -> None:  # fmt: skip
     left = _table(A, Atype, lda, (k, m) if transa else (m, k))
     right = _table(B, Btype, ldb, (n, k) if transb else (k, n))
     out = _table(C, Ctype, ldc, (m, n))
     product = (left.T if transa else left).astype(out.dtype) @ (right.T if transb else right).astype(out.dtype)
-    out[...] = product
+    scale, kept = (_table(place, Ctype, 1, (1, 1))[0, 0] for place in (alpha, beta))
+    out[...] = scale * product + (kept * out if kept else 0)
+
+
+def _size(kind: int) -> int:
+    return next(np.dtype(dtype).itemsize for number, dtype in _TYPES.values() if number == kind)
 
 
 def _table(address: int, kind: int, line: int, shape: tuple[int, int]) -> Any:

@@ -5,8 +5,10 @@ The kernels are in the ``.cu`` files, which compile unchanged for the Gaussian. 
 module is that of the arrays.
 """
 
+from daskkern.kernels.engines.cuda.block_by_block import PARTIAL_BYTES, sum_over_blocks
 from daskkern.kernels.engines.cuda.device import Device, device_of
 from daskkern.kernels.engines.cuda.engine import (
+    FEW_FEATURES,
     MOST_OUTPUTS,
     WORKSPACE_BYTES,
     Operands,
@@ -19,7 +21,9 @@ from daskkern.kernels.engines.cuda.engine import (
 from daskkern.kernels.engines.cuda.launch import block_sums
 
 __all__ = [
+    "FEW_FEATURES",
     "MOST_OUTPUTS",
+    "PARTIAL_BYTES",
     "WORKSPACE_BYTES",
     "Device",
     "Operands",
@@ -30,4 +34,5 @@ __all__ = [
     "double_product",
     "matvec",
     "rmatvec",
+    "sum_over_blocks",
 ]

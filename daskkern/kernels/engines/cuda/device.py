@@ -23,9 +23,21 @@ class Device(Protocol):
         """Run the kernel `name` of the CUDA source `text`: arrays are passed as addresses, NumPy numbers as values."""
 
     def multiply(
-        self, left: Array, right: Array, out: Array, *, turn_left: bool, turn_right: bool, precision: Precision
+        self,
+        left: Array,
+        right: Array,
+        out: Array,
+        *,
+        turn_left: bool,
+        turn_right: bool,
+        precision: Precision,
+        scale: float = 1.0,
+        add: bool = False,
     ) -> None:
         """Write the product of two tables, each transposed before where it is turned, to `out`. See :class:`Cupy`."""
+
+    def multiply_blocks(self, left: Array, right: Array, out: Array, width: int, *, turn_left: bool) -> None:
+        """Write the products of consecutive blocks of two tables to `out`. See :class:`Cupy`."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,16 @@ class Cupy:
         _function(self.xp, text, name)(grid, (threads,), tuple(arguments))
 
     def multiply(
-        self, left: Array, right: Array, out: Array, *, turn_left: bool, turn_right: bool, precision: Precision
+        self,
+        left: Array,
+        right: Array,
+        out: Array,
+        *,
+        turn_left: bool,
+        turn_right: bool,
+        precision: Precision,
+        scale: float = 1.0,
+        add: bool = False,
     ) -> None:
         """Write ``left @ right`` to `out` by cuBLAS, whatever CuPy's own compute type is (``CUPY_TF32``).
 
@@ -51,11 +72,16 @@ class Cupy:
             Take the transpose instead.
         precision : str
             "tf32" and "float16" let tensor cores round the operands; products are summed in float32.
+        scale : float
+            Multiplies the product.
+        add : bool
+            Add it to what `out` holds.
         """
         m, n = out.shape
         k = left.shape[0] if turn_left else left.shape[1]
         if not (m and n and k):
-            out[...] = 0
+            if not add:
+                out[...] = 0
             return
         xp, half = self.xp, precision == "float16"
         cublas, runtime = xp.cuda.cublas, xp.cuda.runtime
@@ -67,19 +93,53 @@ class Cupy:
         compute = cublas.CUBLAS_COMPUTE_64F if double else cublas.CUBLAS_COMPUTE_32F
         if precision == "tf32":
             compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
-        one, zero = np.ones(1, out.dtype), np.zeros(1, out.dtype)
+        alpha, beta = np.full(1, scale, out.dtype), np.full(1, float(add), out.dtype)
         # cuBLAS is column-major: it gets the transposes, in exchanged order.
         cublas.gemmEx(
             xp.cuda.device.get_cublas_handle(),
             cublas.CUBLAS_OP_T if turn_right else cublas.CUBLAS_OP_N,
             cublas.CUBLAS_OP_T if turn_left else cublas.CUBLAS_OP_N,
             n, m, k,
-            one.ctypes.data,
+            alpha.ctypes.data,
             right.data.ptr, taken, _line(right),
             left.data.ptr, taken, _line(left),
-            zero.ctypes.data,
+            beta.ctypes.data,
             out.data.ptr, made, _line(out),
             compute, cublas.CUBLAS_GEMM_DEFAULT,
+        )  # fmt: skip
+
+    def multiply_blocks(self, left: Array, right: Array, out: Array, width: int, *, turn_left: bool) -> None:
+        """Write the products of consecutive blocks to `out` in one call of cuBLAS, without copies of the blocks.
+
+        Parameters
+        ----------
+        left : (m, k width) array, or (k width, m) where it is turned
+            The contiguous numbers of its rows are blocks of `width` columns; where it is turned, blocks of rows.
+        right : (k width, c) array
+            Contiguous, in the dtype of `left`.
+        out : (k, m, c) array
+            Contiguous: ``left[:, block] @ right[block]`` for each block, or ``left[block].T @ right[block]``.
+        """
+        xp, (count, m, n) = self.xp, out.shape
+        if not out.size:
+            return
+        cublas, runtime = xp.cuda.cublas, xp.cuda.runtime
+        double = out.dtype == np.float64
+        kind = runtime.CUDA_R_64F if double else runtime.CUDA_R_32F
+        alpha, beta = np.ones(1, out.dtype), np.zeros(1, out.dtype)
+        line = _line(left)
+        cublas.gemmStridedBatchedEx(
+            xp.cuda.device.get_cublas_handle(),
+            cublas.CUBLAS_OP_N,
+            cublas.CUBLAS_OP_T if turn_left else cublas.CUBLAS_OP_N,
+            n, m, width,
+            alpha.ctypes.data,
+            right.data.ptr, kind, n, width * n,
+            left.data.ptr, kind, line, width * line if turn_left else width,
+            beta.ctypes.data,
+            out.data.ptr, kind, n, m * n,
+            count,
+            cublas.CUBLAS_COMPUTE_64F if double else cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_GEMM_DEFAULT,
         )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import balanced, slices
 from daskkern.kernels.engines import tiled
 from daskkern.kernels.engines.cuda import launch
+from daskkern.kernels.engines.cuda.block_by_block import sum_over_blocks
 from daskkern.kernels.engines.cuda.device import Device
 from daskkern.kernels.formula import Program
 from daskkern.kernels.points import Side
@@ -165,27 +166,16 @@ def _tiled_rmatvec(of: Operands, G: Array) -> Array:
 
 
 def _add_scores(of: Operands, values: Array, blocks: Sequence[slice], A: Array, total: Array) -> None:
-    """Add ``values @ A`` to `total`, block by block."""
-    made = of.device.xp.empty(total.shape, values.dtype)
-    for cut in blocks:
-        _multiply(of, values[:, cut], A[cut], made)
-        total += made
+    """Add ``values @ A`` to `total`, block by block.
+
+    Coefficients cancel, so that the reduced precision does not apply to them.
+    """
+    total += sum_over_blocks(of.device, values, A, blocks, turned=False)
 
 
 def _add_pull(of: Operands, values: Array, G: Array, total: Array) -> None:
     """Add ``values^T @ G`` to `total`, 512 rows at a time."""
-    xp = of.device.xp
-    G = xp.ascontiguousarray(G)
-    made = xp.empty(total.shape, values.dtype)
-    for cut in slices(values.shape[0], SUM_ROWS):
-        _multiply(of, values[cut], G[cut], made, turn_left=True)
-        total += made
-
-
-def _multiply(of: Operands, left: Array, right: Array, out: Array, *, turn_left: bool = False) -> None:
-    """Multiply by coefficients: these cancel, so that the reduced precision does not apply to them."""
-    exact: Precision = "float64" if out.dtype == np.float64 else "float32"
-    of.device.multiply(left, right, out, turn_left=turn_left, turn_right=False, precision=exact)
+    total += sum_over_blocks(of.device, values, G, slices(values.shape[0], SUM_ROWS), turned=True)
 
 
 def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:

@@ -48,7 +48,7 @@ def scores(device: Device, what: Program, rows: Side, columns: Side, table: Arra
     factor = xp.ascontiguousarray(factor)
     tile = SCORE_THREADS * KernelSizes(factor.itemsize, d).rows_per_thread
     each, groups = blocks_per_group(-(-m // tile), n_blocks)
-    partial = xp.zeros((groups, m, c), np.float64)
+    partial = xp.empty((groups, m, c), np.float64)
     for part in balanced(c, OUTPUTS_PER_PASS):
         arguments = [
             *_side(xp, rows), np.int64(m), *_side(xp, columns),
@@ -57,9 +57,7 @@ def scores(device: Device, what: Program, rows: Side, columns: Side, table: Arra
         ]  # fmt: skip
         sizes = KernelSizes(factor.itemsize, d, part.stop - part.start)
         _launch(device, "scores", what, sizes, (-(-m // tile), groups), SCORE_THREADS, arguments)
-    for later in range(1, groups):
-        partial[0] += partial[later]  # in this order, whichever group finished first
-    return partial[0]
+    return partial[0] if groups == 1 else partial.sum(axis=0)  # in one order, whichever group finished first
 
 
 def blocks_per_group(tiles: int, n_blocks: int) -> tuple[int, int]:

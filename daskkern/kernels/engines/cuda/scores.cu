@@ -11,7 +11,7 @@
 #define OUTPUT_QUADS ((N_OUTPUTS + 3) / 4)
 
 // x (n_rows, N_FEATURES) and z (., N_FEATURES) are contiguous; blocks holds (start, stop) pairs of columns of K, of
-// which blockIdx.y takes blocks_per_group. out is (groups, n_rows, out_stride), zero where it is written.
+// which blockIdx.y takes blocks_per_group. out is (groups, n_rows, out_stride).
 extern "C" __global__ void __launch_bounds__(THREADS) scores(
     const real* __restrict__ x, const real* __restrict__ x_squared, const real* __restrict__ x_norm,
     const real* __restrict__ x_inverse, long long n_rows,
@@ -45,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scores(
 #pragma unroll
             for (int c = 0; c < N_OUTPUTS; ++c) sums[r][c] = real(0);
 
+        const bool later = block > blockIdx.y * blocks_per_group;
         const long long stop = blocks[2 * block + 1];
         for (long long start = blocks[2 * block]; start < stop; start += CHUNK_COLUMNS) {
             const int width = (int)least(CHUNK_COLUMNS, stop - start);
@@ -99,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scores(
             if (row < n_rows) {
                 double* place = out + (blockIdx.y * n_rows + row) * out_stride;
 #pragma unroll
-                for (int c = 0; c < N_OUTPUTS; ++c) place[c] += (double)sums[r][c];
+                for (int c = 0; c < N_OUTPUTS; ++c) place[c] = (later ? place[c] : 0.0) + (double)sums[r][c];
             }
         }
     }

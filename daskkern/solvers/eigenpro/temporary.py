@@ -1,0 +1,156 @@
+"""The rows of a window as temporary centres of EigenPro, with their coefficients."""
+
+import itertools
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.errors import SpecError
+from daskkern.kernels import Kernel, Points
+from daskkern.kernels.engines.block_products import block_table
+from daskkern.kernels.points import Left, Side, unchecked_rows
+from daskkern.linalg import even_slices
+from daskkern.solvers.problem import AnyProblem, Batch
+
+_UNIT = 128  # rows of a batch that are temporary centres of one rank: enough for products at full speed
+_JOINED = 1024  # temporary centres up to which later ones are joined to them: fewer calls, and little is copied
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """Memory of a GPU for the centres of a whole window, of which one product takes all that are there.
+
+    Attributes
+    ----------
+    points : Points
+        The centres so far: views of `side`.
+    side : Side
+        With room for more of them.
+    coefficients : (room, c) array
+    """
+
+    points: Points
+    side: Side
+    coefficients: Array
+
+    @classmethod
+    def of(cls, points: Points, coefficients: Array, room: int) -> "Buffer":
+        """Return a buffer with these first centres, and room for `room` of them in all."""
+        assert points.side is not None
+        room = max(room, points.size)
+        rows, *stats = (_enlarged(array, room) for array in (points.side.rows, *points.side.stats))
+        side = replace(Side(rows, *stats), caps=points.side.caps)
+        return cls(points, side, _enlarged(coefficients, room))
+
+    @staticmethod
+    def takes(points: Points) -> bool:
+        """Return whether such centres may be put into one: dense rows on a GPU, of one formula."""
+        return points.side is not None and points.table is not None and not is_sparse(points.side.rows)
+
+    def with_more(self, points: Points, coefficients: Array) -> "Buffer":
+        """Return the buffer with later centres. Those before them are not copied where there is room."""
+        before, own = self.points.size, points.side
+        assert own is not None
+        size = before + points.size
+        room = self.coefficients.shape[0]
+        whole = self if size <= room else Buffer.of(self.points, self.coefficients[:before], 2 * size)
+        into, given = (whole.side.rows, *whole.side.stats), (own.rows, *own.stats)
+        for place, array in zip((*into, whole.coefficients), (*given, coefficients), strict=True):
+            if place is not None:
+                place[before:size] = array
+        blocks = (*self.points.blocks, *(slice(before + cut.start, before + cut.stop) for cut in points.blocks))
+        rows, *stats = (None if array is None else array[:size] for array in into)
+        table = block_table(namespace_of(coefficients), blocks)
+        side = replace(Side(rows, *stats), caps=own.caps)
+        grown = replace(self.points, size=size, blocks=blocks, side=side, table=table)
+        return replace(whole, points=grown)
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """This rank's share of the window's rows as temporary centres, with their coefficients.
+
+    Attributes
+    ----------
+    sets : tuple of (Points, (k, c) array)
+        Points whose blocks are units: rows of a batch that stay together whatever the number of ranks.
+    units : int
+        How many the window has so far on all ranks.
+    buffer : Buffer or None
+        The centres where these are in one, in place of `sets`.
+    """
+
+    sets: tuple[tuple[Points, Array], ...] = ()
+    units: int = 0
+    buffer: Buffer | None = None
+
+    def add_scores(self, scores: Array, kernel: Kernel, rows: Array | Left) -> Array:
+        """Return `scores` (m, c) float64 plus the values of these centres at `rows`."""
+        if self.buffer is not None:
+            points = self.buffer.points
+            return scores + kernel.matvec(rows, points, self.buffer.coefficients[: points.size])
+        if self.sets:
+            scores += sum(kernel.matvec(rows, points, coefficients) for points, coefficients in self.sets)
+        return scores
+
+    def shrunk(self, factor: float) -> "Temporary":
+        """Return the centres with their coefficients multiplied by `factor`."""
+        if self.buffer is not None:
+            return replace(self, buffer=replace(self.buffer, coefficients=self.buffer.coefficients * factor))
+        return replace(self, sets=tuple((points, coefficients * factor) for points, coefficients in self.sets))
+
+    def join(self, points: Points, coefficients: Array, room: int) -> "Temporary":
+        """Return these centres and later ones of this rank; on a GPU there is `room` for so many."""
+        if self.buffer is not None:
+            return replace(self, buffer=self.buffer.with_more(points, coefficients))
+        if Buffer.takes(points):
+            return replace(self, buffer=Buffer.of(points, coefficients, room))
+        if not self.sets or self.sets[-1][0].size + points.size > _JOINED:
+            return replace(self, sets=(*self.sets, (points, coefficients)))
+        last, before = self.sets[-1]
+        xp = namespace_of(before)
+        joined = last.join(points), xp.concatenate([before, coefficients])
+        return replace(self, sets=(*self.sets[:-1], joined))
+
+    def with_batch(
+        self,
+        problem: AnyProblem,
+        batch: Batch,
+        coefficients: Array,
+        owners: tuple[int, ...],
+        rank: int,
+        window: int,
+    ) -> "Temporary":
+        """Return the temporary centres with the units of the batch's rows that are this rank's.
+
+        `owners` are the ranks of consecutive units, again and again; a window has `window` batches.
+        """
+        if batch.X is None:
+            raise SpecError("a window of more than one batch needs the rows of its batches")
+        units = even_slices(batch.size, _UNIT)
+        own = [unit for at, unit in enumerate(units, self.units) if owners[at % len(owners)] == rank]
+        counted = replace(self, units=self.units + len(units))
+        if not own:
+            return counted
+        xp = namespace_of(coefficients)
+        edges = np.cumsum([0, *(unit.stop - unit.start for unit in own)]).tolist()
+        blocks = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
+        like, X = problem.part.points, batch.X
+        if xp is np or len(own) < len(units):
+            picked = xp.asarray(np.concatenate([np.arange(unit.start, unit.stop) for unit in own]))
+            X, coefficients = X[picked], coefficients[picked]
+        with nullcontext() if xp is np else unchecked_rows():
+            points = problem.part.kernel.points(X, like.placement, blocks, precision=like.precision)
+        return counted.join(points, coefficients, (window - 1) * len(own) * _UNIT)
+
+
+def _enlarged(array: Array | None, room: int) -> Array | None:
+    """Return a copy of the array with as many rows, of which the first are its own."""
+    if array is None:
+        return None
+    made = namespace_of(array).empty((room, *array.shape[1:]), array.dtype)
+    made[: len(array)] = array
+    return made
