@@ -99,6 +99,8 @@ def _tiles(z: FitSizes) -> int:
         tiles = z.m * (z.own * z.itemsize + _WIDE_TILES * BLOCK_COLUMNS * 8 * z.wide)
         sums = z.m * padded(z.c) * z.itemsize
         tiles += max(sums, min(cuda.PARTIAL_BYTES, -(-z.own // z.block_columns) * sums))
+        if z.itemsize == 4 and z.d > cuda.FEW_FEATURES and not z.entries:
+            tiles += cuda.terms_bytes(z.m, z.own, z.d)
     return tiles + z.threads * _SPREAD * _SPREAD * z.entries * z.itemsize
 
 

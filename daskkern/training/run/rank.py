@@ -28,6 +28,7 @@ from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.feed import Feed
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Validation
+from daskkern.training.planning.float32_products import chosen_products
 from daskkern.training.run.divergence import judge, reference_of
 from daskkern.training.run.epochs import REGROUPING, Epochs
 from daskkern.training.run.objective import ModelPenalty
@@ -69,7 +70,9 @@ def run_rank(comm: Communicator, task: RankTask, context: RankContext) -> FitRan
         if note:
             context.emit(StageFinished("collectives", 0.0, note))
         if task.settings.virtual_shards is None:
-            return _run(TimedCommunicator(exchange), task, context, xp)
+            d = task.job.source.info.n_features
+            with chosen_products(comm, xp, task.settings, d):
+                return _run(TimedCommunicator(exchange), task, context, xp)
         return _run_shards(exchange, task.settings.virtual_shards, task, context, xp)
 
 

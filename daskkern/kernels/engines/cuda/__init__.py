@@ -18,6 +18,7 @@ from daskkern.kernels.engines.cuda.engine import (
     matvec,
     rmatvec,
 )
+from daskkern.kernels.engines.cuda.float32_products import is_faster_and_as_exact, on_tensor_cores, terms_bytes
 from daskkern.kernels.engines.cuda.launch import block_sums
 
 __all__ = [
@@ -32,7 +33,10 @@ __all__ = [
     "block_table",
     "device_of",
     "double_product",
+    "is_faster_and_as_exact",
     "matvec",
+    "on_tensor_cores",
     "rmatvec",
     "sum_over_blocks",
+    "terms_bytes",
 ]

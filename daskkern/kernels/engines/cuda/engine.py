@@ -16,6 +16,7 @@ from daskkern.kernels.engines import tiled
 from daskkern.kernels.engines.cuda import launch
 from daskkern.kernels.engines.cuda.block_by_block import sum_over_blocks
 from daskkern.kernels.engines.cuda.device import Device
+from daskkern.kernels.engines.cuda.float32_products import are_on_tensor_cores, three_products
 from daskkern.kernels.formula import Program
 from daskkern.kernels.points import Side
 from daskkern.kernels.precision import Precision
@@ -192,7 +193,10 @@ def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
     else:
         xp = of.device.xp
         X, Z = xp.ascontiguousarray(left.rows), xp.ascontiguousarray(right.rows)
-        of.device.multiply(X, Z, out, turn_left=False, turn_right=True, precision=of.precision)
+        if of.precision == "float32" and are_on_tensor_cores():
+            three_products(of.device, X, Z, out)
+        else:
+            of.device.multiply(X, Z, out, turn_left=False, turn_right=True, precision=of.precision)
     launch.apply_profile(of.device, of.what, left, right, out)
 
 

@@ -88,6 +88,12 @@ def sums_source(itemsize: int, n_outputs: int, turned: bool) -> str:
     return "\n".join([_real(itemsize), *lines, _read("sums.cu")])
 
 
+@cache
+def terms_source() -> str:
+    """Return the text of ``tf32_terms``."""
+    return _read("terms.cu")
+
+
 def constants(what: Program, dtype: np.dtype) -> list[np.generic]:
     """Return the program's constants as the last arguments of its kernels."""
     return [dtype.type(value) for value in what.constants]

@@ -112,5 +112,6 @@ def test_the_files_are_part_of_the_package() -> None:
     assert {path.name for path in FOLDER.glob("*.cu*")} == {
         "common.cuh",
         "sums.cu",
+        "terms.cu",
         *(f"{name}.cu" for name in FUNCTIONS),
     }

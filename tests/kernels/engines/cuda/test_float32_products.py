@@ -1,0 +1,153 @@
+"""Inner products of float32 rows by three products of TF32, emulated: the error of float32, and the choice of a way.
+
+Nothing here has run on a GPU, whose tensor cores may round sums otherwise.
+"""
+
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskkern.arrays import HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.basis import Landmarks
+from daskkern.kernels import Gaussian, Kernel, Laplacian
+from daskkern.kernels.engines import cuda
+from daskkern.kernels.engines.cuda import float32_products as products
+from daskkern.kernels.points import make_side
+from daskkern.kernels.precision import rounded
+from daskkern.solvers import EigenPro
+from daskkern.training.planning.float32_products import chosen_products
+from tests.support.gpu.cuda_on_host import HostDevice
+from tests.support.plans import planned_settings
+from tests.support.threads import run_threads
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> HostDevice:
+    return HostDevice(tmp_path_factory.mktemp("cuda"))
+
+
+def _rows(n: int, d: int, seed: int) -> HostArray:
+    return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (5, 4), (3, 18), (2, 257)])
+@pytest.mark.parametrize("left", [False, True])
+def test_terms_are_those_of_numpy(device: HostDevice, n: int, d: int, left: bool) -> None:
+    rows = _rows(n + 2, d + 3, 0)[1:-1, 2:-1]
+    high = rounded(np.ascontiguousarray(rows), "tf32")
+    low = rounded(rows - high, "tf32")
+    found = products.tf32_terms(device, rows, left=left)
+    assert found.shape[1] % 4 == 0
+    np.testing.assert_array_equal(found[:, : 3 * d], np.hstack([low, high, high] if left else [high, low, high]))
+    np.testing.assert_array_equal(found[:, 3 * d :], 0)
+    np.testing.assert_array_equal(found, rounded(found, "tf32"))
+
+
+@pytest.mark.parametrize(("d", "ratio"), [(18, 1.8), (784, 1.3)])
+def test_the_error_is_that_of_float32(device: HostDevice, d: int, ratio: float) -> None:
+    X, Z = _rows(300, d, 1), _rows(400, d, 2)
+    exact = X.astype(np.float64) @ Z.astype(np.float64).T
+    sizes = np.linalg.norm(X, axis=1)[:, None] * np.linalg.norm(Z, axis=1)
+    three = np.empty(exact.shape, np.float32)
+    products.three_products(device, X, Z, three)
+
+    def error(found: HostArray) -> float:
+        return float((np.abs(found - exact) / sizes).max())
+
+    assert error(three) < 3e-7
+    assert error(three) < ratio * error(X @ Z.T)
+    assert error(three) < 0.01 * error(rounded(X, "tf32") @ rounded(Z, "tf32").T)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(28.0), Laplacian(28.0)], ids=lambda kernel: kernel.name)
+def test_kernel_values_and_products_have_the_error_of_float32(device: HostDevice, kernel: Kernel) -> None:
+    X, Z, A = _rows(120, 784, 1), _rows(200, 784, 2), _rows(200, 3, 3)
+    blocks = [slice(0, 100), slice(100, 200)]
+    operands = cuda.Operands(
+        device,
+        kernel.program,
+        make_side(X, kernel.program, left=True),
+        make_side(Z, kernel.program, left=False),
+        blocks,
+        cuda.block_table(device, blocks),
+        "float32",
+    )
+    exact = kernel.block(X.astype(np.float64), Z.astype(np.float64))
+
+    def errors(chosen: bool) -> tuple[float, float]:
+        made = np.empty((120, 200), np.float32)
+        with cuda.on_tensor_cores(chosen):
+            cuda.block(operands, made)
+            scores = cuda.matvec(operands, A, None)
+        size = exact @ np.abs(A)
+        return float(np.abs(made - exact).max()), float((np.abs(scores - exact @ A) / size).max())
+
+    for three, one in zip(errors(True), errors(False), strict=True):
+        assert three < 2 * one + 1e-7
+
+
+def test_points_pass_in_pieces_of_bounded_memory(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Z = _rows(7, 65, 1), _rows(50, 65, 2)
+    whole, pieces = np.empty((7, 50), np.float32), np.empty((7, 50), np.float32)
+    products.three_products(device, X, Z, whole)
+    assert products.terms_bytes(7, 50, 65) == 4 * 196 * 57
+    monkeypatch.setattr(products, "_TERMS_BYTES", 4 * 196 * 9)
+    assert products.terms_bytes(7, 50, 65) == 4 * 196 * (7 + 9)
+    products.three_products(device, X, Z, pieces)
+    np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("one_s", "three_s", "wrong", "chosen"), [(3.0, 2.0, 0.0, True), (3.0, 2.8, 0.0, False), (3.0, 2.0, 1e-3, False)]
+)
+def test_they_are_chosen_where_they_are_faster_and_as_exact(
+    one_s: float, three_s: float, wrong: float, chosen: bool, device: HostDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+
+    class Timed(HostDevice):
+        def __init__(self) -> None:
+            self.__dict__ = device.__dict__
+
+        def multiply(self, left: Any, right: Any, out: Any, **how: Any) -> None:
+            super().multiply(left, right, out, **how)
+            clock[0] += one_s if how["precision"] == "float32" else three_s
+            if how["precision"] == "tf32":
+                out += wrong
+
+    runtime = SimpleNamespace(getDevice=lambda: 0, getDeviceProperties=lambda number: {"multiProcessorCount": 1})
+    stream = SimpleNamespace(synchronize=lambda: None)
+    xp: Any = ModuleType("gpu")
+    xp.__dict__.update(
+        asarray=np.asarray, empty=np.empty, cuda=SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
+    )
+    timed = Timed()
+    monkeypatch.setattr(products, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(products, "device_of", lambda module: timed)
+    assert products.is_faster_and_as_exact(xp, 70) is chosen
+
+
+@pytest.mark.parametrize(("faster", "chosen"), [((True, True), True), ((True, False), False)])
+def test_all_ranks_multiply_alike(faster: tuple[bool, bool], chosen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = ModuleType("gpu")
+
+    def ranks(d: int, **changes: Any) -> list[bool]:
+        def work(comm: Communicator) -> bool:
+            settings = planned_settings(Landmarks(9), EigenPro(), **changes)
+            with chosen_products(comm, gpu, settings, d):
+                return products.are_on_tensor_cores()
+
+        return run_threads(2, work)
+
+    answers = iter(faster * 9)
+    measured: Callable[[ModuleType, int], bool] = lambda xp, d: next(answers)  # noqa: E731
+    monkeypatch.setattr(cuda, "is_faster_and_as_exact", measured)
+    assert ranks(784, dtype="float32") == [chosen] * 2
+    assert ranks(64, dtype="float32") == [False] * 2
+    assert ranks(784, dtype="float64") == [False] * 2
+    assert ranks(784, dtype="float32", precision="tf32") == [False] * 2
+    assert ranks(784, dtype="float32", virtual_shards=4) == [False] * 2
