@@ -1,8 +1,6 @@
 """Fits on worker processes of different size: refused where all were like the smallest, and with the same answer."""
 
 import math
-import os
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +12,7 @@ from daskkern.basis import Landmarks
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import MemoryBudgetError
-from daskkern.events import EpochFinished, Event, FitResumed, RankReported, StageFinished
+from daskkern.events import Event, RankReported, StageFinished
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
@@ -24,7 +22,7 @@ from daskkern.training.planning.planner import upper_bound_plan, upper_bound_sum
 from daskkern.training.planning.worker_resources import resources_of, speeds_of
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
-from tests.support.cluster import mixed_cluster, worker_pids
+from tests.support.cluster import mixed_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -51,19 +49,11 @@ def _limits(n_small: int) -> list[int]:
     return [math.ceil(small / 0.8)] * n_small + [math.ceil((plan.total + 4 * blocks) / 0.8)]
 
 
-def _fitted(client: Client | None, *, lose: bool = False) -> tuple[np.ndarray, list[Event]]:
-    """Return coefficients and events of a fit, which may lose the worker with the fewest columns after an epoch."""
+def _fitted(client: Client | None) -> tuple[np.ndarray, list[Event]]:
+    """Return coefficients and events of a fit."""
     events: list[Event] = []
-    pids = {} if client is None else worker_pids(client)
-
-    def listen(event: Event) -> None:
-        events.append(event)
-        if isinstance(event, EpochFinished) and event.epoch == 1 and lose:
-            os.kill(pids[_by_columns(events)[0].worker], signal.SIGKILL)
-
-    gang = None if client is None else GangSettings(elastic=False, rejoin_s=0.5, silence_s=3.0)
-    model = fit(_source(), SETTINGS, client=client, gang=gang, listener=listen).model
-    return model.coef, events
+    gang = None if client is None else GangSettings(elastic=False)
+    return fit(_source(), SETTINGS, client=client, gang=gang, listener=events.append).model.coef, events
 
 
 def _by_columns(events: Sequence[Event]) -> list[RankReported]:
@@ -96,13 +86,11 @@ def test_two_workers_fit_what_two_small_ones_refuse(alone: np.ndarray) -> None:
     np.testing.assert_allclose(coef, alone, rtol=1e-3, atol=1e-4 * np.abs(alone).max())
 
 
-def test_three_workers_divide_again_when_a_small_one_is_lost(alone: np.ndarray) -> None:
+def test_three_workers_divide_by_memory(alone: np.ndarray) -> None:
     with mixed_cluster([(1, limit) for limit in _limits(2)]) as client:
-        coef, events = _fitted(client, lose=True)
-    shared = [event.detail for event in events if isinstance(event, StageFinished) and event.stage == "columns"]
-    assert "3 ranks by memory and speed" in shared[0]
-    assert "2 ranks by memory and speed" in shared[-1]
-    assert [event.size for event in events if isinstance(event, FitResumed)] == [2]
+        coef, events = _fitted(client)
+    assert "3 ranks by memory and speed" in _shared(events)
+    assert [rank.columns < 0.3 * P for rank in _by_columns(events)] == [True, True, False]
     np.testing.assert_allclose(coef, alone, rtol=1e-3, atol=1e-4 * np.abs(alone).max())
 
 
