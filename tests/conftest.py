@@ -8,10 +8,10 @@ from distributed import Client
 from hypothesis import settings
 
 from tests.support.cluster import fork_workers, local_cluster, wait_until
-from tests.support.distribution import Dealing
 from tests.support.object_server import ObjectServer, object_server
 from tests.support.processes import described, end, let_interrupts_through, mark_run, marked_processes, share_cores
-from tests.support.repetitions import mark_repetitions
+from tests.support.runs.dealing import Dealing
+from tests.support.runs.repetitions import mark_repetitions
 
 # No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
 settings.register_profile("fixed", deadline=None, derandomize=True)

@@ -1,8 +1,6 @@
 """Rows prepared for kernel products: shifted so that distances are exact, with the statistics of the formula."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -18,14 +16,13 @@ from daskkern.kernels.engines.native import LeftRows as NativeRows
 from daskkern.kernels.formula import Program
 from daskkern.kernels.norms import difference_norms, squared_norms
 from daskkern.kernels.precision import Precision
-from daskkern.kernels.rows import as_rows, module_of, stack_rows
+from daskkern.kernels.rows import as_rows, is_unchecked, module_of, stack_rows
 
 BLOCK_COLUMNS = 512
 """Columns of a block of points, unless the caller gives the blocks."""
 _LARGEST_BLOCK = 1024
 _SHIFT_SAMPLE = 512
 _SHIFT_RATIO = 100.0
-_unchecked: ContextVar[bool] = ContextVar("unchecked", default=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,19 +177,6 @@ def cut_blocks(p: int, blocks: Sequence[slice] | None) -> tuple[slice, ...]:
     return tuple(piece for part in blocks for piece in within(part, _LARGEST_BLOCK))
 
 
-@contextmanager
-def unchecked_rows() -> Iterator[None]:
-    """Within the context, points on a GPU are not checked, which would be to wait for it.
-
-    For rows that have been on the left side before: of those that are too large, all values are NaN there.
-    """
-    token = _unchecked.set(True)
-    try:
-        yield
-    finally:
-        _unchecked.reset(token)
-
-
 def make_side(rows: Array, what: Program, *, left: bool, caps: FloatArray | None = None) -> Side:
     """Return `rows` with the statistics that the formula `what` needs.
 
@@ -202,8 +186,8 @@ def make_side(rows: Array, what: Program, *, left: bool, caps: FloatArray | None
     likewise.
 
     Rows whose squared norm exceeds a quarter of the dtype's largest number cannot be compared. They are refused on
-    the right (DataError), unless within :func:`unchecked_rows`; on the left their squared norm is NaN, and so are all
-    values computed from it.
+    the right (DataError), unless within :func:`daskkern.kernels.rows.unchecked_rows`; on the left their squared norm is
+    NaN, and so are all values computed from it.
     """
     wanted, difference = what.symbols, what.difference
     if difference is not None:
@@ -234,7 +218,7 @@ def slack_of(d: int, dtype: Any) -> float:
 def _in_range(squared: Array, left: bool) -> Array:
     xp = namespace_of(squared)
     most = float(xp.finfo(squared.dtype).max) / 4
-    if xp is not np and _unchecked.get() and not left:
+    if xp is not np and is_unchecked() and not left:
         return squared
     if xp is not np and left:
         return xp.where(squared <= most, squared, xp.nan).astype(squared.dtype, copy=False)

@@ -1,5 +1,8 @@
 """Conversion of users' rows to those that products take: tables of floats, dense or CSR, valid and canonical."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
@@ -9,6 +12,8 @@ from daskkern.arrays import Array
 from daskkern.backend import csr
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError
+
+_unchecked: ContextVar[bool] = ContextVar("unchecked", default=False)
 
 
 def module_of(rows: Array) -> ModuleType:
@@ -55,3 +60,21 @@ def stack_rows(first: Array, later: Array) -> Array:
     parts = [xp.concatenate(pair) for pair in ((first.data, later.data), (first.indices, later.indices))]
     starts = xp.concatenate([first.indptr, first.indptr[-1] + later.indptr[1:]])
     return type(first)((*parts, starts), shape=(first.shape[0] + later.shape[0], first.shape[1]))
+
+
+@contextmanager
+def unchecked_rows() -> Iterator[None]:
+    """Within the context, points on a GPU are not checked, which would be to wait for it.
+
+    For rows that have been on the left side before: of those that are too large, all values are NaN there.
+    """
+    token = _unchecked.set(True)
+    try:
+        yield
+    finally:
+        _unchecked.reset(token)
+
+
+def is_unchecked() -> bool:
+    """Return whether this is within :func:`unchecked_rows`."""
+    return _unchecked.get()

@@ -22,10 +22,10 @@ from daskkern.cluster.scheduler.equipped_workers import EquippedWorkers
 from daskkern.cluster.scheduler.event_topics import TOPIC, EventTopics
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, STARTED, checked
 from daskkern.cluster.scheduler.metadata import FitMetadata
-from daskkern.cluster.scheduler.preemption import INTERVAL_S
-from daskkern.cluster.scheduler.quotas import Quotas, quotas_of
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.retirement import Retirement
+from daskkern.cluster.scheduler.sharing.preemption import INTERVAL_S
+from daskkern.cluster.scheduler.sharing.quotas import Quotas, quotas_of
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
 from daskkern.cluster.scheduler.supervisors import Supervisors
 from daskkern.cluster.scheduler.task_placement import TaskPlacement

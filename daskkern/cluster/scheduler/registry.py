@@ -8,11 +8,11 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daskkern.cluster.scheduler.admission import Admission, Place, Verdict, WorkerRequest
 from daskkern.cluster.scheduler.fits import LOST, PREEMPTED, PREPARING, QUEUED, RECOVERING, FitRecord
 from daskkern.cluster.scheduler.metadata import FitMetadata
-from daskkern.cluster.scheduler.preemption import INTERVAL_S, Preemption
-from daskkern.cluster.scheduler.quotas import Quotas
+from daskkern.cluster.scheduler.sharing.admission import Admission, Place, Verdict, WorkerRequest
+from daskkern.cluster.scheduler.sharing.preemption import INTERVAL_S, Preemption
+from daskkern.cluster.scheduler.sharing.quotas import Quotas
 
 _ENDED_KEPT = 200
 

@@ -6,10 +6,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from daskkern.cluster.scheduler.admission import Place
 from daskkern.cluster.scheduler.fits import PREEMPTED, RECOVERING
-from daskkern.cluster.scheduler.preemption import Preemptible
 from daskkern.cluster.scheduler.registry import FitRegistry
+from daskkern.cluster.scheduler.sharing.admission import Place
+from daskkern.cluster.scheduler.sharing.preemption import Preemptible
 
 
 class Supervisors:

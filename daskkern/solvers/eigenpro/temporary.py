@@ -11,7 +11,8 @@ from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel, Points
 from daskkern.kernels.engines.block_products import block_table
-from daskkern.kernels.points import Left, Side, unchecked_rows
+from daskkern.kernels.points import Left, Side
+from daskkern.kernels.rows import unchecked_rows
 from daskkern.linalg import even_slices
 from daskkern.solvers.problem import AnyProblem, Batch
 

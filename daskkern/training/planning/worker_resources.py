@@ -158,11 +158,11 @@ def still_fit(plans: RankPlans, settings: FitSettings, resources: Sequence[Worke
     if kinds != plans.kinds or any(resource.device_budget is not None for resource in resources):
         return False
     each = _ranks_each(plans, settings, len(resources))
-    rooms = [resource.shared_by(count) for resource, count in zip(resources, each, strict=True)]
-    planned = [plans.of(rank) for rank in range(len(rooms))]
+    shared = [resource.shared_by(count) for resource, count in zip(resources, each, strict=True)]
+    planned = [plans.of(rank) for rank in range(len(shared))]
     return all(
-        room.budget >= plan.total + plan.kept and room.disk >= plan.disk
-        for room, plan in zip(rooms, planned, strict=True)
+        resource.budget >= plan.total + plan.kept and resource.disk >= plan.disk
+        for resource, plan in zip(shared, planned, strict=True)
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.cluster.scheduler.admission import Admission, Place, Verdict, WorkerRequest
+from daskkern.cluster.scheduler.sharing.admission import Admission, Place, Verdict, WorkerRequest
 
 NAMES = "abcd"
 GB = 1 << 30

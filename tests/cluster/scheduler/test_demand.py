@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from daskkern.cluster.scheduler.admission import Admission, Place, WorkerRequest
 from daskkern.cluster.scheduler.demand import WorkerDemand
+from daskkern.cluster.scheduler.sharing.admission import Admission, Place, WorkerRequest
 
 
 class Scheduler:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.cluster.scheduler.admission import Admission, Place, WorkerRequest
-from daskkern.cluster.scheduler.preemption import HandOver, Preemptible, Preemption
+from daskkern.cluster.scheduler.sharing.admission import Admission, Place, WorkerRequest
+from daskkern.cluster.scheduler.sharing.preemption import HandOver, Preemptible, Preemption
 
 NAMES = "abcd"
 GB = 1 << 30

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from daskkern.cluster.scheduler.admission import WorkerRequest
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.cluster.scheduler.registry import FitRegistry
+from daskkern.cluster.scheduler.sharing.admission import WorkerRequest
 
 
 class _Scheduler:

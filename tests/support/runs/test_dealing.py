@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.distribution import APART, unit_of
+from tests.support.runs.dealing import APART, unit_of
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("file", APART)

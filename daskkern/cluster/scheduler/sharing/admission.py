@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from daskkern.cluster.scheduler.quotas import Quotas
+from daskkern.cluster.scheduler.sharing.quotas import Quotas
 
 _NOBODY: Mapping[str, Collection[str]] = {}
 
