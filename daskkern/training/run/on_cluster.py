@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import dask
-from dask.base import get_annotations
+from dask.base import annotate, get_annotations
 from distributed import Client, Future, KilledWorker, get_client, get_worker, secede, span
 
 from daskkern.backend.communicator import Communicator
@@ -183,6 +183,7 @@ def _set_up(
             found = client.submit(
                 _on_worker,
                 lease.metadata.fit,
+                home is not None,
                 work,
                 *arguments,
                 key=task_name(name),
@@ -214,10 +215,11 @@ def _set_up(
         yield lease, ticket, outcome(ticket, _itself)
 
 
-def _on_worker(fit: str, work: Callable[..., Any], *arguments: Any) -> Any:
+def _on_worker(fit: str, here: bool, work: Callable[..., Any], *arguments: Any) -> Any:
     """Run a part of the set-up in a task that has seceded from its worker, with Dask arrays computed by the cluster.
 
-    They are computed on the workers of `fit`.
+    They are computed on the workers of `fit`; on this one as long as it lives with `here`, because the plan counts
+    their memory on no other.
 
     ``worker_client`` is not used: it rejoins the pool at its end and waits for a free thread.
     """
@@ -225,7 +227,8 @@ def _on_worker(fit: str, work: Callable[..., Any], *arguments: Any) -> Any:
     secede()
     # The graph has the subsample of K_SS once for each block row, on purpose: a few megabytes.
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
-    with quiet, current(client), tasks_of(fit):
+    place = annotate(workers=[get_worker().address], allow_other_workers=True) if here else nullcontext()
+    with quiet, current(client), tasks_of(fit), place:
         try:
             return work(*arguments)
         except DaskkernError as error:

@@ -14,8 +14,8 @@ from daskkern import KernelRegressor, Landmarks
 from daskkern.arrays import HostArray
 from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.gang import GangSettings
-from daskkern.cluster.scheduler.fits import new_metadata
 from daskkern.cluster.scheduler.lease import admitted
+from daskkern.cluster.scheduler.metadata import new_metadata
 from daskkern.events import Event, StageFinished, silent
 from daskkern.solvers import EigenPro
 from daskkern.training.run.fit import fit
