@@ -40,7 +40,7 @@ class AutoKernel(Laplacian):
 
     name: ClassVar[str] = "auto"
     length_scale: LengthScale = "median"
-    categories: tuple[int, ...] = field(default=(), kw_only=True)
+    categories: tuple[int, ...] = field(default=(), kw_only=True, repr=False)  # long, and mostly empty
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "categories", check_categories(self.name, self.categories))

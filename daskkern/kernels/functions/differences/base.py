@@ -32,7 +32,7 @@ class DifferenceKernel(ScaledDistanceKernel):
         L1 distances are 1 apart, at the cost of one feature for each column. None by default.
     """
 
-    categories: tuple[int, ...] = field(default=(), kw_only=True)
+    categories: tuple[int, ...] = field(default=(), kw_only=True, repr=False)  # long, and mostly empty
 
     def __post_init__(self) -> None:
         super().__post_init__()
