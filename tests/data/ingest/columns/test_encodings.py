@@ -237,7 +237,7 @@ def test_gaps_of_arrays_are_filled_too(tmp_path: Path, X: HostArray) -> None:
 def test_columns_that_are_no_categories_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daskkern.data.ingest.columns.categories.MOST_ONEHOT", 5)
     frame = pd.DataFrame({"name": [f"n{i}" for i in range(9)], "x": 1.0, "label": np.arange(9) % 2})
-    with pytest.raises(DataError, match=r"'name' of .* has more than 5 different texts.*--categorical ordinal"):
+    with pytest.raises(DataError, match=r"'name' of .* has more than 5 different texts.*--categorical codes"):
         go(save(frame, tmp_path / "d", "csv"), tmp_path / "s", categorical="onehot")
     frame["name"] = None
     with pytest.raises(DataError, match=r"'name' of .* has no values at all|no value"):
