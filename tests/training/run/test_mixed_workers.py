@@ -1,28 +1,33 @@
 """Fits on worker processes of different size: refused where all were like the smallest, and with the same answer."""
 
 import math
+import os
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from distributed import Client
 
+import daskkern
 from daskkern.basis import Landmarks
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import MemoryBudgetError
-from daskkern.events import Event, RankReported, StageFinished
+from daskkern.events import BatchFinished, Event, FitResumed, RankReported, StageFinished, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
-from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.planning.planner import upper_bound_plan, upper_bound_summary
 from daskkern.training.planning.worker_resources import resources_of, speeds_of
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
-from tests.support.cluster import mixed_cluster
+from tests.support.cluster import mixed_cluster, worker_pids
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -92,6 +97,36 @@ def test_three_workers_divide_by_memory(alone: np.ndarray) -> None:
     assert "3 ranks by memory and speed" in _shared(events)
     assert [rank.columns < 0.3 * P for rank in _by_columns(events)] == [True, True, False]
     np.testing.assert_allclose(coef, alone, rtol=1e-3, atol=1e-4 * np.abs(alone).max())
+
+
+@pytest.mark.repeated
+def test_the_columns_of_a_lost_worker_are_divided_again(tmp_path: Path) -> None:
+    X = np.asarray(_source().X)
+    np.savez(tmp_path / "rows.npz", X=X, y=np.sin(X[:, 0] + X[:, 1]))
+    daskkern.ingest([str(tmp_path / "rows.npz")], tmp_path / "rows.zarr")
+    source = StoreSource.at(str(tmp_path / "rows.zarr"))
+    settings = replace(SETTINGS, max_epochs=6)
+    events: list[Event] = []
+    limits = _limits(2)
+    with mixed_cluster([(1, limit) for limit in limits]) as client:
+        known = client.scheduler_info(n_workers=-1)["workers"]
+        small = next(address for address, worker in known.items() if worker["memory_limit"] == limits[0])
+        victim = worker_pids(client)[small]
+
+        def listen(event: Event) -> None:
+            killed = any(isinstance(event, BatchFinished) and event.epoch >= 3 for event in events)
+            events.append(event)
+            if not killed and isinstance(event, BatchFinished) and event.epoch >= 3:
+                os.kill(victim, signal.SIGKILL)
+
+        gang = GangSettings(silence_s=10.0, rejoin_s=2.0)
+        policy = CheckpointPolicy(commit_s=0.1)
+        found = fit(source, settings, client=client, gang=gang, policy=policy, listener=listen).model
+    assert len([event for event in events if isinstance(event, WorkersLost)]) == 1
+    again = next(event for event in events if isinstance(event, FitResumed))
+    assert (again.epoch, again.size in (2, 3)) >= (2, True)
+    expected = fit(source, settings).model
+    np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-3, atol=1e-4 * np.abs(expected.coef).max())
 
 
 def test_the_speed_of_different_workers_is_measured() -> None:
