@@ -47,7 +47,7 @@ _COMMANDS = {
     ),
     "plan": (
         "daskkern.cli.plan:plan_command",
-        "Show how much memory one rank of a fit would need, and how long the fit would take.",
+        "Show how much memory one rank of a fit would need, how long the fit would take, and its cost in worker-hours.",
     ),
     "predict": (
         "daskkern.cli.score:predict_command",

@@ -56,6 +56,9 @@ class Scheduler:
     def _register_worker_plugin(self) -> None:
         raise AssertionError
 
+    def register_plugin(self, plugin: object) -> None:
+        """Take the scheduler's plugin."""
+
     def sync(self, function: Any, **arguments: Any) -> dict[str, Any]:
         assert function == self._register_worker_plugin
         assert arguments["idempotent"]

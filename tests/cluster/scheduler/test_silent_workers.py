@@ -112,6 +112,6 @@ def test_a_paused_worker_is_assigned_to_no_fit_and_keeps_its_rank() -> None:
         worker.status.name = "paused"
     assert admission.ask(WorkerRequest("before", 0.0, n_ranks=1), plugin._workers.places()).members == ("silent",)
     assert admission.ask(WorkerRequest("after", 1.0, n_ranks=1), plugin._workers.places()).missing == 1
-    assert not plugin._take("before", ("lively",))
+    assert not plugin._supervisors.handlers()["take"]("before", ("lively",))
     plugin._scheduler.workers["lively"].status.name = "running"
     assert admission.ask(WorkerRequest("after", 1.0, n_ranks=1), plugin._workers.places()).members == ("lively",)

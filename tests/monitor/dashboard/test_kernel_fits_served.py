@@ -95,10 +95,10 @@ class NewerPlugin(MonitorPlugin):
 def test_the_page_is_there_once_whoever_puts_it_there(client: Client, address: str) -> None:
     show_fits(client)
     assert _routes(client) == (1, 1)
-    assert len(_lines(_get(f"{address}/metrics")[1])) == 10
+    assert len(_lines(_get(f"{address}/metrics")[1])) == 11
     client.register_plugin(NewerPlugin())  # as a newer daskkern does
     assert _routes(client) == (1, 1)
-    assert len(_lines(_get(f"{address}/metrics")[1])) == 10
+    assert len(_lines(_get(f"{address}/metrics")[1])) == 11
     client.unregister_scheduler_plugin("daskkern_monitor_next")  # Dask does not tell the plugin
     client.register_plugin(NewerPlugin())
     assert _routes(client) == (1, 1)

@@ -59,7 +59,7 @@ def test_a_solver_without_a_spectrum_tells_none() -> None:
 def test_reports_are_as_far_apart_as_they_are_to_be(interval_s: float, n_reports: int) -> None:
     reports: list[Event] = []
     plan = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 30)
-    report = RankReporter(RankContext(report=reports.append), 3, plan, 2, np, interval_s)
+    report = RankReporter(RankContext(report=reports.append), 3, plan, 2, np, interval_s=interval_s)
     for _ in range(4):
         report()
     assert [(event.rank, event.device) for event in reports] == [(3, "CPU, 2 threads")] * n_reports

@@ -30,7 +30,7 @@ from daskkern.kernels.engines.cuda.source import terms_source
 
 _THREADS = 256
 _MOST_ACROSS = 65535
-_TERMS_BYTES = 64 << 20  # of the points' terms at once
+TERMS_BYTES = 64 << 20  # of the points' terms at once
 _GAIN, _AS_EXACT = 0.9, 1.5
 _SIDE = 64  # rows and points of the calibration for each processor: 8,448 on an H100
 _LEAST_SIDE, _CHECKED, _REPEATS = 256, 128, 3
@@ -56,7 +56,7 @@ def are_on_tensor_cores() -> bool:
 def three_products(device: Device, X: Array, Z: Array, out: Array) -> None:
     """Write ``X Z^T`` (m, p) to `out` for contiguous float32 rows (m, d) and (p, d)."""
     left, width = tf32_terms(device, X, left=True), 4 * _width(X.shape[1])
-    for cols in balanced(Z.shape[0], max(1, _TERMS_BYTES // max(1, width))):
+    for cols in balanced(Z.shape[0], max(1, TERMS_BYTES // max(1, width))):
         right = tf32_terms(device, Z[cols], left=False)
         device.multiply(left, right, out[:, cols], turn_left=False, turn_right=True, precision="tf32")
 
@@ -77,7 +77,7 @@ def tf32_terms(device: Device, rows: Array, *, left: bool) -> Array:
 def terms_bytes(m: int, p: int, d: int) -> int:
     """Return the most bytes of the terms of `m` rows and `p` points."""
     each = 4 * _width(d)
-    return m * each + min(p * each, max(_TERMS_BYTES, each))
+    return m * each + min(p * each, max(TERMS_BYTES, each))
 
 
 @cache

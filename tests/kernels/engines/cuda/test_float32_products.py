@@ -4,6 +4,7 @@ Nothing here has run on a GPU, whose tensor cores may round sums otherwise.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -95,7 +96,7 @@ def test_points_pass_in_pieces_of_bounded_memory(device: HostDevice, monkeypatch
     whole, pieces = np.empty((7, 50), np.float32), np.empty((7, 50), np.float32)
     products.three_products(device, X, Z, whole)
     assert products.terms_bytes(7, 50, 65) == 4 * 196 * 57
-    monkeypatch.setattr(products, "_TERMS_BYTES", 4 * 196 * 9)
+    monkeypatch.setattr(products, "TERMS_BYTES", 4 * 196 * 9)
     assert products.terms_bytes(7, 50, 65) == 4 * 196 * (7 + 9)
     products.three_products(device, X, Z, pieces)
     np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-4)
@@ -137,7 +138,7 @@ def test_all_ranks_multiply_alike(faster: tuple[bool, bool], chosen: bool, monke
 
     def ranks(d: int, **changes: Any) -> list[bool]:
         def work(comm: Communicator) -> bool:
-            settings = planned_settings(Landmarks(9), EigenPro(), **changes)
+            settings = replace(planned_settings(Landmarks(9), EigenPro(), **changes), device="gpu")
             with chosen_products(comm, gpu, settings, d):
                 return products.are_on_tensor_cores()
 
