@@ -16,6 +16,8 @@ from daskkern.monitor.dashboard.origins import watch_origins
 from daskkern.monitor.view import FitsView
 
 PAGE = "kernel-fits"
+_STATUS = "/status"
+"""A page of Dask's own: paths of pages are those after the prefix of the dashboard."""
 _BEFORE = "profile"
 """The tab is placed before this one of Dask's."""
 
@@ -36,7 +38,7 @@ class Mounted:
             fill(document, view, variables)
 
         self._routes: list[Any] = scheduler.http_application.applications
-        dashboard = next(app for app in self._routes if f"{_prefix(app)}/status" in _paths(app))
+        dashboard = next(app for app in self._routes if _STATUS in _paths(app))
         shared = template_variables(scheduler)
         self._pages: list[str] = shared["pages"]
         self._app = BokehApplication({f"/{PAGE}": page}, scheduler, _prefix(dashboard), shared)
@@ -59,7 +61,7 @@ class Mounted:
 def has_dashboard(scheduler: Any) -> bool:
     """Return whether `scheduler` serves Dask's own pages."""
     application = getattr(scheduler, "http_application", None)
-    return any(f"{_prefix(app)}/status" in _paths(app) for app in getattr(application, "applications", ()))
+    return any(_STATUS in _paths(app) for app in getattr(application, "applications", ()))
 
 
 def _paths(app: Any) -> set[str]:

@@ -17,6 +17,7 @@ from daskkern.cluster.connect.local import connect
 from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.gang import run_gang
 from daskkern.errors import ClusterError
+from daskkern.training.jobs.install_dashboard import show_fits
 from tests.support import ranks
 from tests.support.processes import ROOT, started
 
@@ -55,6 +56,9 @@ def test_only_the_own_certificate_and_the_own_link_open_a_local_cluster() -> Non
         page = urlsplit(link).path
         assert len(page.split("/")[1]) >= 20
         assert status_of(link, page) == 200
+        show_fits(client)
+        fits = page.replace("status", "kernel-fits")
+        assert (status_of(link, fits), status_of(link, f"{fits}/ws")) == (200, 400)  # 400: no websocket's handshake
         assert {status_of(link, path) for path in ("/", "/status", "/metrics", "/x" + page, "/kernel-fits")} == {404}
 
 
