@@ -192,26 +192,28 @@ SLURM = {
 
 @pytest.mark.repeated
 @pytest.mark.parametrize(("name", "variable", "value"), SLURM)
-def test_batch_scripts_share_the_memory_out_and_wait_until_a_deadline(
+def test_batch_scripts_share_the_memory_out_and_wait_as_long_as_there_is_a_scheduler(
     name: str, variable: str, value: str, tmp_path: Path
 ) -> None:
     """Programs in the place of Slurm's, Dask's and daskkern's: the doctor never finds a worker, and fit ends with 3."""
     says = 'echo "$(basename "$0") $*" >> "$SAID"\n'
     ends = '[ "$1" = doctor ] && { echo nobody; exit 1; }; exit 3\n'
-    for program, more in (("dask", ""), ("srun", ""), ("daskkern", ends)):
+    for program, more in (("dask", "sleep 2\n"), ("srun", "sleep 2\n"), ("daskkern", ends)):
         (tmp_path / program).write_text(f"#!/bin/sh\n{says}{more}")
         (tmp_path / program).chmod(0o755)
     text = (DEPLOY / "slurm" / name).read_text()
-    assert "SECONDS + 120" in text
+    assert "  sleep 2\n" in text
     script = tmp_path / name
-    script.write_text(text.replace("SECONDS + 120", "SECONDS + 1").replace("sleep 2", "sleep 0.2"))
+    script.write_text(text.replace("  sleep 2\n", "  sleep 0.2\n"))
     job = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "8", variable: value}
     shares = {"SLURM_NTASKS_PER_NODE": "2", "SLURM_GPUS_ON_NODE": "4"}
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SAID": str(tmp_path / "said"), **job, **shares}
+    environment["DASKKERN_MESSAGE_S"] = "0"
     words = ["bash", str(script), "s.zarr", "m.zarr", "--epochs", "2"]
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 3
     assert "nobody" in ended.stdout
+    assert "workers are waited for until the time limit is near" in ended.stdout
     said = (tmp_path / "said").read_text().splitlines()
     assert len([line for line in said if line.startswith("daskkern doctor")]) > 1
     workers = next(line for line in said if line.startswith("srun"))
