@@ -99,13 +99,14 @@ class Undisturbed:
         assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
 
 
-def cells(rows: Sequence[str]) -> list[Any]:
+def cells(rows: Sequence[str], long: Sequence[str] = ()) -> list[Any]:
     """Return a parameter for each row with each solver on 2 and on 3 workers.
 
-    The checks of a change run a cover, in which every row is once, in turn with the solvers and the numbers of workers.
+    The checks of a change run a cover, in which every row but the `long` ones, which take minutes, is once, in turn
+    with the solvers and the numbers of workers.
     """
     solvers, workers = cycle(SOLVERS), cycle((2, 3, 3, 2))
-    cover = {(row, next(solvers), next(workers)) for row in rows}
+    cover = {(row, next(solvers), next(workers)) for row in rows if row not in long}
     return [
         pytest.param(
             *cell,

@@ -263,7 +263,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     return Undisturbed(digits_store(tmp_path_factory.mktemp("clusters")))
 
 
-@pytest.mark.parametrize(("fault", "solver", "workers"), cells(list(FAULTS)))
+@pytest.mark.parametrize(
+    ("fault", "solver", "workers"), cells(list(FAULTS), long=("a writer is cut off", "the scheduler restarts"))
+)
 def test_a_fault_around_the_workers_does_not_change_the_answer(
     fault: str, solver: str, workers: int, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
