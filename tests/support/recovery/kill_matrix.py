@@ -106,7 +106,7 @@ def cells(rows: Sequence[str], long: Sequence[str] = ()) -> list[Any]:
     with the solvers and the numbers of workers.
     """
     solvers, workers = cycle(SOLVERS), cycle((2, 3, 3, 2))
-    cover = {(row, next(solvers), next(workers)) for row in rows if row not in long}
+    cover = {cell for cell in zip(rows, solvers, workers, strict=False) if cell[0] not in long}
     return [
         pytest.param(
             *cell,
