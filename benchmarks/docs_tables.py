@@ -57,7 +57,7 @@ BLOCKS: dict[str, tuple[str, Callable[[Run], list[str]]]] = {
 
 
 def rewritten(page: str, folder: Path = FOLDER) -> str:
-    """Return a page with the blocks of its figures made anew, as far as there are files of them.
+    """Return a page with the blocks of its figures rewritten, where their files exist.
 
     KeyError for a block that nobody makes.
     """

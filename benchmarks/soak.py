@@ -1,7 +1,7 @@
 """Continuous fits on a cluster with faults: nothing may be lost, and every result must be correct.
 
 Several clients submit fits, attached and detached, for any number of workers, by five solvers; meanwhile workers are
-killed, stopped, drained, paused, all retired and started anew one by one, the scheduler is busy or replaced, and
+killed, stopped, drained, paused, restarted one by one, the scheduler is busy or replaced, and
 checkpoints cannot be written (`soak_faults.py`). Other fits are run by processes of their own, which are killed
 together with their supervisors, and continued. Each model's scores are compared with those of an undisturbed fit.
 Writes a file of figures: faults by kind, fits, how often gangs regrouped, and how long fits took.

@@ -51,7 +51,7 @@ class _BoundClient(TCPClient):
 def hosts(n_hosts: int, *, relayed_links: bool) -> Iterator[tuple[Client, RelayControl | None]]:
     """Yield the client of a cluster of `n_hosts` workers, each a process on a host of its own, and the relay's control.
 
-    Without `relayed_links` the workers connect to each other directly, and there is no control.
+    Without `relayed_links` the workers connect to each other directly, and the control is None.
     """
     fork_workers()
     net = free_net()

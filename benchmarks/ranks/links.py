@@ -1,4 +1,4 @@
-"""What a link of the relay is, measured with plain sockets: round trip and rate, against what was asked for."""
+"""Validation of the relay with plain sockets: the round trip and the rate of a link, measured and requested."""
 
 import socket
 import statistics

@@ -89,7 +89,7 @@ class Machine:
     rows: Constants
     """Constants of the messages with rows, where they go another way than sums."""
     rows_apart: bool = False
-    """Whether rows are packed and unpacked beside computing, by processors that the rank's computing does not use."""
+    """Whether packing and unpacking of rows overlaps with computing, on cores that computing does not use."""
 
 
 def line_bytes(way: Way, cost: SumCost) -> float:

@@ -72,7 +72,7 @@ class FitMetadata:
 
 
 def check_priority(number: Any) -> None:
-    """Raise SpecError for what is no priority."""
+    """Raise SpecError for anything but a whole number within the limits."""
     if isinstance(number, bool) or not isinstance(number, Integral) or abs(int(number)) > MOST_PRIORITY:
         raise SpecError(
             f"got priority={number!s:.50}; expected a whole number from -{MOST_PRIORITY:,} to {MOST_PRIORITY:,}"

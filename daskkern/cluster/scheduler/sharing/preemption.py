@@ -58,7 +58,7 @@ class Preemption:
     _suspended: set[str] = field(default_factory=set, init=False)
 
     def update(self, places: Sequence[Place]) -> None:
-        """Decide again who is asked, after workers were granted. A request that is no longer needed is withdrawn."""
+        """Choose again the fits to preempt after workers were granted, and withdraw requests that need no longer be met."""
         self._note_resumed()
         before, self.requested = self.requested, {}
         reserved: set[str] = set()
@@ -144,7 +144,7 @@ class Preemption:
         return self._without_surplus(chosen, free(chosen), size)
 
     def _victims(self, request: WorkerRequest, names: set[str], before: Collection[str]) -> list[WorkerRequest]:
-        """Return the fits that may be asked, the lowest priority first, then those that were asked, then the latest."""
+        """Return the fits that may be preempted: lowest priority first, then those already asked, then the newest."""
         now = self.clock()
         found = [
             other

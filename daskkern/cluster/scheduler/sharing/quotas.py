@@ -15,7 +15,7 @@ _WHERE = "daskkern.quotas in the scheduler's Dask configuration"
 
 @dataclass(frozen=True)
 class Quota:
-    """The most that the fits of one user may hold at once; None is no limit.
+    """The most that the fits of one user may hold at once; None means unlimited.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Quotas:
 def quotas_of(config: Any) -> Quotas:
     """Return the quotas that a configuration says: ``workers``, ``fits``, and ``users`` with the same by name.
 
-    What a named user's entry leaves out is that of each user. None, or nothing, is no limit.
+    An entry that a named user lacks is that of all users. None, or no entry, means unlimited.
 
     Raises
     ------
