@@ -94,7 +94,7 @@ def _batches(source: RowSource, settings: FitSettings) -> str:
     info = source.info
     reshuffle = reshuffles_batches(settings, info.n_rows, mean_row_bytes(info.n_rows, info.n_features, info.n_stored))
     order = f"{ORDER} of chunks decoded whole" if source.open(settings.dtype).decodes_chunks else ORDER
-    return f"{order}, reshuffled in every epoch" if reshuffle else order
+    return f"{order}, dealt anew in every epoch" if reshuffle else order  # compared with what older versions wrote
 
 
 def basis_summary(basis: BasisSpec) -> dict[str, Any]:

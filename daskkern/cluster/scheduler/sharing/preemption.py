@@ -58,7 +58,7 @@ class Preemption:
     _suspended: set[str] = field(default_factory=set, init=False)
 
     def update(self, places: Sequence[Place]) -> None:
-        """Choose again the fits to preempt after workers were granted, and withdraw requests that need no longer be met."""
+        """Choose again the fits to preempt after workers were granted, and withdraw requests that are obsolete."""
         self._note_resumed()
         before, self.requested = self.requested, {}
         reserved: set[str] = set()

@@ -62,7 +62,7 @@ def test_categories_that_training_rows_do_not_have_share_a_code_and_are_counted(
     later = open_store(tmp_path / "later.zarr")
     np.testing.assert_array_equal(_read(later)[:, 1], [7, 7, 7, *(k % 7 for k in range(3, ROWS))])
     assert unseen_cells(later) == {"airport": 3}
-    assert [note for note in report.notes if "3 cells of column 'airport' have a category that the training" in note]
+    assert [note for note in report.notes if "column 'airport': 3 cells have a category that the training" in note]
 
 
 def test_a_gap_is_refused_where_gaps_are_refused(tmp_path: Path) -> None:
