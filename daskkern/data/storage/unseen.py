@@ -30,7 +30,7 @@ def unseen_cells(store: Store) -> dict[str, int]:
 def unseen_notes(store: Store) -> tuple[str, ...]:
     """Return a note for each column with such cells."""
     return tuple(
-        f"column {name!r}: {count:,} {'cells have' if count > 1 else 'cell has'} a category that the training data lack, "
-        f"and {'count' if count > 1 else 'counts'} as different from all of theirs"
+        f"column {name!r}: {count:,} {'cells have' if count > 1 else 'cell has'} a category that the training data "
+        f"lack, and {'count' if count > 1 else 'counts'} as different from all of theirs"
         for name, count in unseen_cells(store).items()
     )
