@@ -4,11 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.data.schema.encoding import ColumnEncoding, Encoding, code_columns
+from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, code_columns
 from daskkern.errors import DataError
-
-ABSENT = "missing"
-"""The category of missing values, where training rows have some."""
 
 
 def frame_encoding(X: Any) -> Encoding | None:

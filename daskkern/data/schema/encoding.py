@@ -16,6 +16,8 @@ ColumnKind: TypeAlias = Literal["number", "onehot", "ordinal", "code"]
 
 CATEGORICAL_CHOICES: tuple[CategoricalChoice, ...] = ("auto", "refuse", "onehot", "ordinal", "codes")
 MISSING_CHOICES: tuple[MissingChoice, ...] = ("auto", "refuse", "mean", "most_frequent", "constant")
+ABSENT = "missing"
+"""The category of missing values, where training rows have some."""
 _KINDS: tuple[ColumnKind, ...] = ("number", "onehot", "ordinal", "code")
 
 

@@ -13,6 +13,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.written_values import written_as
 from daskkern.data.ingest.readers.arrow import refuse_missing, to_numpy
 from daskkern.data.schema.encoding import (
+    ABSENT,
     CategoricalChoice,
     ColumnEncoding,
     ColumnKind,
@@ -25,8 +26,6 @@ from daskkern.errors import DataError
 MOST_ONEHOT, MOST_CODES = 1000, 100_000
 _KINDS: dict[str, ColumnKind] = {"ordinal": "ordinal", "codes": "code"}  # of a number for each category
 _ALWAYS_CATEGORIES = 10  # different texts of a column up to which "auto" never takes them for names or free text
-ABSENT = "missing"
-"""The category of missing values with ``missing="constant"``."""
 
 
 @dataclass(frozen=True)
