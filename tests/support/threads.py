@@ -159,3 +159,12 @@ def run_threads(
     if errors:
         raise next((e for e in errors if not isinstance(e, CommunicatorClosedError)), errors[0])
     return [future.result() for future in futures]
+
+
+def reading_threads() -> set[threading.Thread]:
+    """Return the threads that read or share rows now.
+
+    Tests compare with those that were there before: a generator that an earlier test has left suspended ends its
+    threads when it is collected.
+    """
+    return {thread for thread in threading.enumerate() if thread.name.startswith(("daskkern-share", "daskkern-read"))}

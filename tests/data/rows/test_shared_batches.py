@@ -25,7 +25,7 @@ from daskkern.data.storage.store import open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import CommunicatorClosedError, SpecError, StoreError
-from tests.support.threads import run_threads
+from tests.support.threads import reading_threads, run_threads
 
 N, D = 230, 7
 
@@ -178,6 +178,7 @@ def test_bent_columns_are_scaled_by_the_rank_that_reads(store: Path) -> None:
 
 
 def test_a_window_that_cannot_be_read_ends_all_ranks_with_its_sentence(store: Path) -> None:
+    before = reading_threads()
     (store / "X" / "c" / "4" / "0").write_bytes(b"no chunk")
     rows = StoreRows(open_store(str(store)))
     plan = BatchPlan(N, 25, 20, window_rows=50)
@@ -191,10 +192,11 @@ def test_a_window_that_cannot_be_read_ends_all_ranks_with_its_sentence(store: Pa
     with pytest.raises(StoreError) as once:
         _all_ranks(3, rows, plan, 1)
     assert str(once.value) == str(each.value)
-    assert _no_threads()
+    assert reading_threads() <= before
 
 
 def test_a_stream_that_is_left_early_leaves_no_thread() -> None:
+    before = reading_threads()
     rows, plan = _rows("dense"), BatchPlan(N, 10, 9, window_rows=40)
 
     def work(comm: Communicator) -> int:
@@ -206,10 +208,11 @@ def test_a_stream_that_is_left_early_leaves_no_thread() -> None:
         return first
 
     assert len(set(run_threads(3, work, channels=True))) == 1
-    assert _no_threads()
+    assert reading_threads() <= before
 
 
 def test_an_abort_wakes_those_that_wait_for_rows() -> None:
+    before = reading_threads()
     rows, plan = _rows("dense"), BatchPlan(N, 10, 9, window_rows=40)
 
     def work(comm: Communicator) -> None:
@@ -223,10 +226,11 @@ def test_an_abort_wakes_those_that_wait_for_rows() -> None:
 
     with pytest.raises(StoreError, match="lost its store"):
         run_threads(2, work, channels=True)
-    assert _no_threads()
+    assert reading_threads() <= before
 
 
 def test_ranks_send_only_a_little_ahead() -> None:
+    before = reading_threads()
     X = np.zeros((400, 1 << 14), np.float32)  # a row of 64 kB, so that 16 of them are a message
     rows, sent = ArrayRows(X, X[:, 0], chunk_rows=50), []
 
@@ -252,7 +256,7 @@ def test_ranks_send_only_a_little_ahead() -> None:
         time.sleep(0.02)
         assert len(sent) == taken + AHEAD
     stream.close()  # type: ignore[attr-defined]
-    assert _no_threads()
+    assert reading_threads() <= before
 
 
 def test_small_batches_are_sent_together_and_large_ones_alone() -> None:
@@ -272,8 +276,3 @@ def test_what_does_not_fit_the_plan_is_refused() -> None:
 
     with pytest.raises(SpecError, match=f"the batch plan is for {N + 1} rows"):
         run_threads(2, work, channels=True)
-
-
-def _no_threads() -> bool:
-    names = [thread.name for thread in threading.enumerate()]
-    return not [name for name in names if name.startswith(("daskkern-share", "daskkern-read"))]

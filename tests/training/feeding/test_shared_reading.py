@@ -28,7 +28,7 @@ from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit, Runs, toy_settings
-from tests.support.threads import run_threads
+from tests.support.threads import reading_threads, run_threads
 
 N, D = 160, 5
 
@@ -173,6 +173,7 @@ def _stretches(seen: Counter[int]) -> Iterator[int]:
 
 @pytest.mark.parametrize("reshuffle", [False, True])
 def test_a_run_that_is_cut_in_mid_epoch_goes_on_with_the_same_bits(stores: dict[str, str], reshuffle: bool) -> None:
+    before = reading_threads()
     made = _fit(stores["targets"], loss=Squared(), reshuffle=reshuffle)
     whole = made.results(2)
     runs = Runs(_once(made))
@@ -180,19 +181,16 @@ def test_a_run_that_is_cut_in_mid_epoch_goes_on_with_the_same_bits(stores: dict[
         assert all(isinstance(result, Regroup) for result in runs.run(2, until=until))
     for mine, theirs in zip(runs.run(2), whole, strict=True):
         np.testing.assert_array_equal(mine.coef, theirs.coef)  # type: ignore[union-attr]
-    assert _no_threads()
+    assert reading_threads() <= before
 
 
 def test_no_thread_is_left_by_a_fit_that_is_stopped(stores: dict[str, str]) -> None:
+    before = reading_threads()
     steps: list[Event] = []
     made = _once(_fit(stores["dense"]))
     found = made.results(2, listen=steps.append, stop=lambda: len(steps) > 20)
     assert {result.reason for result in found} == {"interrupted"}
-    assert _no_threads()
-
-
-def _no_threads() -> bool:
-    return not [t.name for t in threading.enumerate() if t.name.startswith(("daskkern-share", "daskkern-read"))]
+    assert reading_threads() <= before
 
 
 def test_waiting_for_rows_of_another_rank_counts_as_reading(
@@ -216,6 +214,7 @@ def test_waiting_for_rows_of_another_rank_counts_as_reading(
 
 
 def test_the_faster_way_is_chosen_and_reported(stores: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    before = reading_threads()
     rows = StoreSource.at(stores["dense"]).open("float32")
     plan = BatchPlan(N, 20, 8, window_rows=40)
     settings = toy_settings(Landmarks(40), EigenPro())
@@ -239,7 +238,7 @@ def test_the_faster_way_is_chosen_and_reported(stores: dict[str, str], monkeypat
             assert len(heard) == 1
             assert ("by one of 2 ranks" in heard[0]) == once
             assert ("by all 2 ranks" in heard[0]) != once
-    assert _no_threads()
+    assert reading_threads() <= before
 
 
 def test_times_are_the_same_on_all_ranks(stores: dict[str, str]) -> None:
