@@ -66,6 +66,7 @@ def record_of(place: Path) -> Resumption:
     return record
 
 
+@pytest.mark.repeated
 def test_every_fit_of_a_folder_gets_its_line(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     interrupt(folder, *FIT, "--workers", "0", "--out", "a.zarr")
     shutil.copytree("a.zarr.checkpoint", "damaged.zarr.checkpoint")

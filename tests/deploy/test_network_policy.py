@@ -67,6 +67,7 @@ def test_pods_of_one_cluster_reach_its_scheduler_and_its_workers(manager: str) -
             assert not allows(rules, pod(manager, component), pod(manager, closed), 40123)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("stranger", STRANGERS)
 @pytest.mark.parametrize("manager", LABELS)
 def test_nobody_else_does(manager: str, stranger: str) -> None:

@@ -92,6 +92,7 @@ def _regression(n: int = 120) -> tuple[Any, Any]:
     return X, np.stack([X[:, 0] ** 2, 10 * X[:, 1]], axis=1)
 
 
+@pytest.mark.repeated
 def test_a_regressor_takes_several_targets_weights_and_absolute_errors() -> None:
     X, y = _regression()
     model = AutoKernelRegressor(scoring="absolute_error", device="cpu").fit(X, y, np.linspace(0, 2, len(X)))
@@ -126,6 +127,7 @@ def test_stores_frames_dask_arrays_and_sparse_rows_are_taken(tmp_path: Path) -> 
     }
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("n_classes", [2, 26])
 def test_rare_and_many_classes_and_constant_features(n_classes: int) -> None:

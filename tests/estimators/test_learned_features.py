@@ -146,6 +146,7 @@ def test_a_full_metric_of_sparse_rows_is_refused() -> None:
         KernelRegressor(learn_features="full").fit(X, np.arange(60.0))
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("workers", [2, 3])
 def test_the_metric_is_the_same_on_any_number_of_ranks(workers: int, request: pytest.FixtureRequest) -> None:

@@ -107,6 +107,7 @@ def test_several_trees_are_one_model(tmp_path: Path) -> None:
     np.testing.assert_array_equal(lazy.compute(), three.predict(T))
 
 
+@pytest.mark.repeated
 def test_several_trees_know_their_errors_and_gradients() -> None:
     X, T = (np.random.default_rng(seed).uniform(0, 1, (1500, 3)) for seed in (0, 1))
     rng = np.random.default_rng(2)

@@ -46,6 +46,7 @@ def _rows(n: int = 50) -> HostArray:
     return np.random.default_rng(2).standard_normal((n, D))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", KERNELS)
 def test_importances_and_interactions_are_those_of_the_cpu(xp: ModuleType, name: str) -> None:
     model, X = _model(KERNELS[name]()), _rows()

@@ -60,6 +60,7 @@ def test_quantiles_ascend_and_cover(fitted: KernelRegressor) -> None:
     assert np.corrcoef(wide, SPREAD[2000:])[0, 1] > 0.8
 
 
+@pytest.mark.repeated
 def test_intervals_of_quantiles_have_widths_of_their_own_and_cover(fitted: KernelRegressor) -> None:
     for confidence in (0.5, 0.8, 0.95):
         low, high = fitted.predict_interval(X[2000:], confidence).T

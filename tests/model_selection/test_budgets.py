@@ -27,6 +27,7 @@ def test_without_time_the_defaults_are_fitted() -> None:
     assert found.settings.kernel == usual(source).kernel
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("seconds", [12.0, 30.0, 60.0])
 def test_no_trial_begins_that_does_not_fit_into_the_time(seconds: float) -> None:
     found, runner, clock = _search(seconds, lambda name: 2.0)

@@ -28,6 +28,7 @@ def _search(source: ArraySource, client: Client | None = None, **parameters: obj
     return replace(found, settings=replace(found.settings, max_seconds=None))
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [class_source, number_source])
 def test_the_best_fit_of_all_is_chosen(make) -> None:  # type: ignore[no-untyped-def]

@@ -38,6 +38,7 @@ def test_the_statistic_and_its_permutations_are_those_of_the_kernel_matrix() -> 
     assert result.p_value == (1 + (ours >= result.statistic).sum()) / 401
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("n", "m", "most"), [(40, 25, 2000), (300, 200, 100), (400, 40, 60)])
 def test_the_level_is_kept(n: int, m: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ def test_scores_are_scikit_learns_but_for_a_factor(nu: float) -> None:
     np.testing.assert_array_equal(ours.fit_predict(X), ours.predict(X))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("nu", [0.1, 0.01, 0.001])
 def test_few_outliers_among_many_rows_are_those_of_scikit_learn(nu: float, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 1500
@@ -59,6 +60,7 @@ def test_a_single_pass_ends_with_a_hyperplane_that_flags_the_share_of_rows(monke
     assert 0.05 - 1 / 1500 <= (ours.predict(X) == -1).mean() <= 0.05
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("nu", [0.1, 0.3])
 def test_many_rows_are_solved_by_passes_over_all_of_them(nu: float, monkeypatch: pytest.MonkeyPatch) -> None:
     X, _ = _rows(2000)

@@ -88,6 +88,7 @@ def _outputs(estimator: Any, X: Any) -> dict[str, Any]:
     return {name: getattr(estimator, name)(X) for name in names if hasattr(estimator, name)}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
 @pytest.mark.parametrize("basis", ["auto", LANDMARKS], ids=["all", "landmarks"])
 def test_stores_and_dask_arrays_give_what_arrays_give(estimator: Any, basis: Any, X: np.ndarray, store: str) -> None:
@@ -162,6 +163,7 @@ def test_a_saved_model_gives_the_same_without_the_estimator(estimator: Any, X: n
     np.testing.assert_allclose(predicted, ours, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("basis", ["auto", LANDMARKS])
 @pytest.mark.parametrize("kind", [SpectralClustering, KernelKMeans])
@@ -186,6 +188,7 @@ def test_a_model_of_one_cluster_predicts_and_is_scored_on_stores(X: np.ndarray, 
     assert (score.accuracy, score.unknown, score.confusion) == (pytest.approx(1 / 3), 120, ((60,),))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
 def test_the_same_seed_gives_the_same_and_another_seed_other_landmarks(estimator: Any, X: np.ndarray) -> None:
     def points(seed: int) -> np.ndarray:

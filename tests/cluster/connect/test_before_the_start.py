@@ -67,6 +67,7 @@ def test_a_worker_that_cannot_load_the_code_is_named_and_stays_alive(
             assert len(client.run(lambda: None)) == 2
 
 
+@pytest.mark.repeated
 def test_a_scheduler_without_daskkern_is_named_with_the_remedy(tmp_path: Path, unused_port: int) -> None:
     (tmp_path / "daskkern.py").write_text('raise ModuleNotFoundError("No module named daskkern", name="daskkern")')
     address = f"tcp://127.0.0.1:{unused_port}"
@@ -145,6 +146,7 @@ def test_an_asynchronous_client_is_refused(cluster2: str) -> None:
         asyncio.run(fit())
 
 
+@pytest.mark.repeated
 def test_a_scheduler_that_dies_ends_the_fit(tmp_path: Path, unused_port: int) -> None:
     address = f"tcp://127.0.0.1:{unused_port}"
     here = os.pathsep.join(sys.path)

@@ -82,6 +82,7 @@ def test_every_connection_of_the_collectives_is_encrypted(encrypted: Client) -> 
         assert {address.split("://")[0] for address in addresses} == {"tls"}
 
 
+@pytest.mark.repeated
 def test_a_fit_gives_the_model_of_a_cluster_without_tls(encrypted: Client, client2: Client, store: str) -> None:
     settings = {"kernel": Gaussian(1.5), "basis": Landmarks(200), "max_epochs": 2}
     ours = KernelClassifier(**settings, client=encrypted).fit(store)

@@ -227,6 +227,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.repeated
 def test_ctrl_c_in_a_terminal_stops_the_fit_and_says_nothing_else(tmp_path: Path) -> None:
     script = tmp_path / "command.py"
     script.write_text(_COMMAND.format(folder=str(tmp_path)))

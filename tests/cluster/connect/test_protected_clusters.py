@@ -81,6 +81,7 @@ def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.repeated
 def test_no_key_is_left_when_the_cluster_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(_PARENT)

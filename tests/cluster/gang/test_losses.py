@@ -49,6 +49,7 @@ def test_killing_the_client_ends_its_ranks(client2: Client, cluster2: str, tmp_p
     assert_nothing_left(client2)
 
 
+@pytest.mark.repeated
 def test_ctrl_c_returns_what_the_ranks_have(client2: Client, cluster2: str, tmp_path: Path) -> None:
     with running_fit(cluster2, tmp_path) as child:
         child.send_signal(signal.SIGINT)

@@ -127,6 +127,7 @@ def test_a_preempted_fit_waits_and_goes_on_with_the_very_next_step(tmp_path: Pat
         assert_nothing_left(client)
 
 
+@pytest.mark.repeated
 def test_a_fit_on_all_workers_hands_over_one_and_goes_on_with_the_others(tmp_path: Path) -> None:
     notes = tmp_path / "steps"
     with local_cluster(3) as client:

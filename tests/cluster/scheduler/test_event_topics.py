@@ -42,6 +42,7 @@ async def sweep(dask_worker: Worker) -> list[str]:
     return [*registry.mailboxes, *registry.commit_caches, *registry.generations]
 
 
+@pytest.mark.repeated
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
 def test_a_worker_forgets_a_fit_whose_client_was_killed(client2: Client, cluster2: str, tmp_path: Path) -> None:

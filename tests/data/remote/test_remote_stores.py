@@ -100,6 +100,7 @@ def test_ingested_split_and_shuffled_like_on_disk(
     assert {key.partition("/")[0] for key in names(base)} == {"a", "b", "plain"}
 
 
+@pytest.mark.repeated
 def test_sparse_rows_are_read_by_range(objects: ObjectServer, tmp_path: Path) -> None:
     X = scipy.sparse.random_array((103, 40), density=0.2, rng=np.random.default_rng(0), dtype=np.float32).tocsr()
     y = np.arange(103) % 2
@@ -182,6 +183,7 @@ def test_an_error_removes_what_was_written_and_keeps_what_was_there(objects: Obj
     assert {name.partition("/")[0] for name in names(objects.url("fails"))} == {"here"}
 
 
+@pytest.mark.repeated
 def test_replacing_that_stops_anywhere_leaves_old_or_new_or_what_is_refused(
     objects: ObjectServer, X: HostArray, tmp_path: Path
 ) -> None:

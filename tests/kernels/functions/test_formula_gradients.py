@@ -55,6 +55,7 @@ def _differences(kernel: Kernel, X: FloatArray, Z: Any, A: FloatArray, weights: 
     return np.stack(moves, axis=2)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 @pytest.mark.parametrize("weights", [None, W], ids=["plain", "weighted"])
 def test_they_are_the_limit_of_differences(kernel: Kernel, weights: FloatArray | None) -> None:

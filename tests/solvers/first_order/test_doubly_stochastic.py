@@ -81,6 +81,7 @@ def _distance(epochs: int, seed: int) -> float:
     return float(((fit.scores(fit.results(1)) - best) ** 2).mean())
 
 
+@pytest.mark.repeated
 def test_the_distance_from_the_optimum_falls_like_one_over_t() -> None:
     few, many = (np.mean([_distance(epochs, seed) for seed in range(2)]) for epochs in (4, 14))
     assert many < 0.4 * few
@@ -108,6 +109,7 @@ def test_a_run_in_parts_has_the_same_bits_and_may_become_longer() -> None:
         runs.run(1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kernel", [Gaussian("median"), "arc_cosine:1"])
 def test_a_saved_model_predicts_the_same_and_holds_numbers_only(kernel: Kernel | str, tmp_path: Path) -> None:
     source = toy_source(regression=True)

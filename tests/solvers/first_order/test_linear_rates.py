@@ -72,6 +72,7 @@ def _gaps(solver: Solver[object], epochs: tuple[int, ...]) -> HostArray:
     return np.array(gaps)
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("solver", "epochs"),

@@ -76,6 +76,7 @@ def test_coefficients_count_violations() -> None:
     assert 0 < (counts > 0.5).mean() < 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("loss", [Hinge(), SquaredHinge()])
 def test_a_linear_machine_comes_near_the_optimum_of_scikit_learn(loss: Loss) -> None:
     X, y = two_classes(80)

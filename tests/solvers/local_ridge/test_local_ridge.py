@@ -120,6 +120,7 @@ def test_several_trees_are_the_mean_of_ridge_regressions() -> None:
     assert [epoch.loss for epoch in epochs] == [pytest.approx(np.mean(losses))]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ranks", [2, 5])
 def test_several_trees_on_any_number_of_ranks_and_in_parts(ranks: int) -> None:
     fit = _fit_trees()

@@ -84,6 +84,7 @@ def steps_at(place: str) -> int:
     return found.commit.position.steps
 
 
+@pytest.mark.one_in(3)
 def test_an_earlier_driver_that_wakes_changes_nothing(place: str) -> None:
     first = begin_checkpoint(place, "run")
     old = CheckpointWriter(first, 7, "run", "{}", 0.0)
@@ -99,6 +100,7 @@ def test_an_earlier_driver_that_wakes_changes_nothing(place: str) -> None:
     assert (found.commit.position.steps, found.generation) == (100, CommitGeneration(later.number, 0))
 
 
+@pytest.mark.one_in(3)
 def test_an_earlier_gang_of_the_same_driver_is_refused(place: str) -> None:
     claim = begin_checkpoint(place, "run")
     write(claim, 31, 100)
@@ -139,6 +141,7 @@ def test_a_fit_that_was_started_over_owes_nothing_to_the_one_before(tmp_path: Pa
     assert steps_at(place) == 3
 
 
+@pytest.mark.one_in(3)
 def test_drivers_that_claim_at_once_get_numbers_of_their_own(place: str) -> None:
     begin_checkpoint(place, "run")
     with ThreadPoolExecutor(4) as pool:

@@ -61,6 +61,7 @@ def _task(store: Path, reading: str, epochs: int) -> RankTask:
     return RankTask(FitJob(made.source, settings, policy=IN_MEMORY), prepared, NO_CACHE, 1)
 
 
+@pytest.mark.repeated
 def test_a_store_is_read_once_an_epoch_by_all_workers_together(client: Client, store: Path) -> None:
     size = sum(path.stat().st_size for path in (store / "X" / "c").rglob("*") if path.is_file())
     assert size >= N * D
@@ -82,6 +83,7 @@ def _threads() -> list[str]:
     return [name for name in names if name.startswith(("daskkern-share", "daskkern-read"))]
 
 
+@pytest.mark.repeated
 def test_a_reader_that_is_killed_is_a_lost_rank_and_the_fit_goes_on(store: Path, tmp_path: Path) -> None:
     task = _task(store, "once", 3)
     events: list[Event] = []
@@ -99,6 +101,7 @@ def test_a_reader_that_is_killed_is_a_lost_rank_and_the_fit_goes_on(store: Path,
         np.testing.assert_array_equal(mine.coef, theirs.coef)
 
 
+@pytest.mark.repeated
 def test_a_damaged_chunk_is_named_as_by_ranks_that_each_read(client2: Client, store: Path) -> None:
     tasks = [_task(store, reading, 1) for reading in ("each", "once")]
     chunk = store / "X" / "c" / "17" / "0"
@@ -116,6 +119,7 @@ def test_a_damaged_chunk_is_named_as_by_ranks_that_each_read(client2: Client, st
     assert not any(client2.run(_threads).values())
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("pauses", [(0.8, 0.0), (0.0, 4.0)], ids=["reads", "computes"])
 def test_a_slow_reader_and_a_slow_step_are_waited_for(client: Client, pauses: tuple[float, float]) -> None:
     """Also beyond the time after which ranks ask each other what they do."""

@@ -43,6 +43,7 @@ def _settings(sampling: str, **changes: object) -> FitSettings:
     return FitSettings(**given, sampling=sampling)  # type: ignore[arg-type]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sampling", ["weighted", "balanced"])
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 def test_what_rows_count_over_many_epochs_is_their_weight(

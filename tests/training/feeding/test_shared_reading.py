@@ -98,6 +98,7 @@ def test_models_are_the_same_bits(stores: dict[str, str], kind: str, reshuffle: 
     _same(_fit(stores[kind], loss=loss, reshuffle=reshuffle), ranks)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("basis", "solver", "changes"),
     [
@@ -116,6 +117,7 @@ def test_methods_are_the_same_bits(
     _same(_fit(stores["sparse"], basis, solver, **changes), 2)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_that_cache_blocks_of_different_batches_get_their_rows(stores: dict[str, str], ranks: int) -> None:
     """With 3 ranks, their parts of the 40 columns differ, and so does what fits the cache."""
@@ -126,6 +128,7 @@ def test_ranks_that_cache_blocks_of_different_batches_get_their_rows(stores: dic
         np.testing.assert_array_equal(made.results(ranks, kept=kept)[0].coef, whole)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("reshuffle", [False, True])
 def test_rows_that_are_kept_are_read_in_the_first_epoch_only(
     stores: dict[str, str], reshuffle: bool, monkeypatch: pytest.MonkeyPatch

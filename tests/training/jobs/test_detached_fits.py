@@ -85,6 +85,7 @@ def test_the_model_is_that_of_a_fit_that_was_waited_for(
     assert_nothing_held(client2)
 
 
+@pytest.mark.repeated
 def test_a_preempted_fit_goes_on_by_itself_to_the_same_model(
     source: StoreSource, expected: np.ndarray, client2: Client, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(33, 15)
 @pytest.mark.parametrize("name", NAMES)
 def test_measured_memory_stays_below_the_plan(name: str) -> None:

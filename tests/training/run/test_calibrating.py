@@ -52,6 +52,7 @@ def _losses(model: KernelClassifier, data: Split) -> tuple[float, float]:
     return log_loss(model.predict_proba(X), y, ones), log_loss(best, y, ones)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize(
     "loss",

@@ -138,6 +138,7 @@ def test_ranks_of_a_cluster_find_the_same_from_a_store(
     _agree(alone.model, shared.model, X)
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 def test_arrays_and_dask_arrays_have_the_metric_of_the_same_rows(client2: Any) -> None:
     X, y = _rows()
@@ -148,6 +149,7 @@ def test_arrays_and_dask_arrays_have_the_metric_of_the_same_rows(client2: Any) -
         np.testing.assert_allclose(_metric(found), _metric(alone), rtol=1e-5, atol=1e-5 * np.abs(_metric(alone)).max())
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 def test_sparse_rows_have_weights_of_all_rows(client2: Any) -> None:
     rng = np.random.default_rng(0)

@@ -91,6 +91,7 @@ def test_two_workers_fit_what_two_small_ones_refuse(alone: np.ndarray) -> None:
     np.testing.assert_allclose(coef, alone, rtol=1e-3, atol=1e-4 * np.abs(alone).max())
 
 
+@pytest.mark.repeated
 def test_three_workers_divide_by_memory(alone: np.ndarray) -> None:
     with mixed_cluster([(1, limit) for limit in _limits(2)]) as client:
         coef, events = _fitted(client)

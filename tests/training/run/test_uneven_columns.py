@@ -32,6 +32,7 @@ def _coef(results: list[Any]) -> np.ndarray:
     return np.concatenate([result.coef for result in results])[order]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("shares", [(1, 7), (5, 0, 3)], ids=str)
 @pytest.mark.parametrize("name", FITS)
 def test_the_answer_is_that_of_equal_shares(name: str, shares: Shares) -> None:
@@ -55,6 +56,7 @@ def test_stored_eigenfeatures_are_divided_as_well(tmp_path: Path) -> None:
     np.testing.assert_allclose(uneven, even, rtol=1e-9, atol=1e-10 * np.abs(even).max())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("basis", [AllRows(), Landmarks(60)], ids=["all_rows", "landmarks"])
 def test_virtual_ranks_give_the_same_bits_whoever_runs_them(basis: BasisSpec) -> None:
     settings = replace(toy_settings(basis, EigenPro(), dtype="float32"), virtual_shards=8)

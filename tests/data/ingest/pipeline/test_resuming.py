@@ -98,6 +98,7 @@ def _bytes(store: Path) -> dict[str, bytes]:
     return {**files, "zarr.json": json.dumps(metadata, sort_keys=True).encode()}
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 def test_killed_at_several_moments_the_result_is_that_of_one_run(source: Path, tmp_path: Path, left: Left) -> None:
     before = left()

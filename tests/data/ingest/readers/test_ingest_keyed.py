@@ -227,6 +227,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2, 1)
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the peak memory from Linux's /proc")
 @pytest.mark.parametrize("kind", ["h5", "zarr3"])

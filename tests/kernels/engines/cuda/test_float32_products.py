@@ -48,6 +48,7 @@ def test_terms_are_those_of_numpy(device: HostDevice, n: int, d: int, left: bool
     np.testing.assert_array_equal(found, rounded(found, "tf32"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("d", "ratio"), [(18, 1.8), (784, 1.3)])
 def test_the_error_is_that_of_float32(device: HostDevice, d: int, ratio: float) -> None:
     X, Z = _rows(300, d, 1), _rows(400, d, 2)
@@ -64,6 +65,7 @@ def test_the_error_is_that_of_float32(device: HostDevice, d: int, ratio: float) 
     assert error(three) < 0.01 * error(rounded(X, "tf32") @ rounded(Z, "tf32").T)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kernel", [Gaussian(28.0), Laplacian(28.0)], ids=lambda kernel: kernel.name)
 def test_kernel_values_and_products_have_the_error_of_float32(device: HostDevice, kernel: Kernel) -> None:
     X, Z, A = _rows(120, 784, 1), _rows(200, 784, 2), _rows(200, 3, 3)
