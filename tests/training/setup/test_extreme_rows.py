@@ -1,5 +1,7 @@
 """A few rows that weigh much more, or are much longer, than all that steps are measured on."""
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 from sklearn.metrics import r2_score
@@ -35,13 +37,19 @@ def _model(solver: str | Solver[object] = "auto", basis: BasisSpec | None = None
     return KernelRegressor(basis=basis or Landmarks(150), solver=solver, **settings)
 
 
+@lru_cache
+def _plain_score(seed: int) -> float:
+    X, y, _ = _data(seed)
+    return float(r2_score(y, _model().fit(X, y).predict(X)))
+
+
 @pytest.mark.one_in(13)
 @pytest.mark.parametrize("heavy", [100.0, 1000.0])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_few_heavy_rows_leave_a_good_model(seed: int, heavy: float) -> None:
     X, y, rng = _data(seed)
     weight = _weights(rng, heavy)
-    plain = r2_score(y, _model().fit(X, y).predict(X))
+    plain = _plain_score(seed)
     model = _model(random_state=seed).fit(X, y, sample_weight=weight)
     assert r2_score(y, model.predict(X)) > plain - 0.1 > 0.8
     assert r2_score(y, model.predict(X), sample_weight=weight) > 0.85
@@ -89,9 +97,10 @@ def test_heavy_rows_that_were_sampled_or_not_leave_every_method_its_model(
     solver: Solver[object], basis: BasisSpec, seed: int
 ) -> None:
     """Whether a heavy row is among those that steps are measured on is chance, and must not decide on the fit."""
-    X, y, rng = _data(seed)
+    n = 1500 if isinstance(basis, AllRows) else 2500
+    X, y, rng = _data(seed, n)
     plain = _model(solver, basis, alpha=1e-5, random_state=seed).fit(X, y)
-    model = _model(solver, basis, alpha=1e-5, random_state=seed).fit(X, y, sample_weight=_weights(rng, 300.0))
+    model = _model(solver, basis, alpha=1e-5, random_state=seed).fit(X, y, sample_weight=_weights(rng, 300.0, n))
     assert r2_score(y, model.predict(X)) > r2_score(y, plain.predict(X)) - 0.1
     assert model.best_epoch_ == model.n_iter_
 
