@@ -43,12 +43,15 @@ class RankPlans:
         One for each rank; () where shares are equal.
     kinds : tuple of str
         The kinds of the ranks' workers.
+    groups : int
+        How many groups of ranks have all columns each, and divide the rows of every batch.
     """
 
     tightest: MemoryPlan
     shares: Shares = ()
     plans: tuple[MemoryPlan, ...] = ()
     kinds: tuple[str, ...] = ()
+    groups: int = 1
 
     @property
     def different(self) -> tuple[MemoryPlan, ...]:

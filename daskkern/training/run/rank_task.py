@@ -63,6 +63,11 @@ class RankTask:
         """The shares of the ranks in the columns, or () where they are equal."""
         return () if self.ranks is None else self.ranks.shares
 
+    @property
+    def groups(self) -> int:
+        """How many groups of ranks divide the batches, as planned."""
+        return 1 if self.ranks is None else self.ranks.groups
+
     def of_rank(self, rank: int) -> "RankTask":
         """Return the task with the memory plan of a rank."""
         return self if self.ranks is None else replace(self, memory=self.ranks.of(rank))

@@ -95,6 +95,11 @@ class FitSettings:
         others. "auto" measures both at the beginning of the first epoch that reads several windows. The results do not
         depend on it. Nothing changes with one rank, where ranks have rows of their own, and with stored eigenfeatures,
         of which each rank reads its own columns; virtual ranks each read for themselves.
+    groups : int or "auto"
+        How many groups of ranks hold the whole model each, divided over the ranks of the group, and compute with a part
+        of the rows of every batch; sums over the columns are then those of fewer ranks and rows. The largest number up
+        to it that divides the number of ranks is used, which may change when workers do. "auto" is what the plan
+        expects to be fastest, 1 for solvers that cannot divide batches. The results differ by rounding.
     behind : int
         Number of the `max_epochs` epochs that were run before, on other rows.
     rows_follow : bool
@@ -132,6 +137,7 @@ class FitSettings:
     calibrate: bool | float = False
     multilabel: bool = False
     reading: str = "auto"
+    groups: int | str = "auto"
 
     def __post_init__(self) -> None:
         set_python_numbers(self)
@@ -188,6 +194,22 @@ class FitSettings:
             raise SpecError(f"got a disk budget of {self.disk_budget} bytes; expected a positive number")
         if self.virtual_shards is not None:
             self._check_shards(self.virtual_shards)
+        if self.groups != "auto":
+            self._check_groups(self.groups)
+
+    def _check_groups(self, groups: int | str) -> None:
+        if not _is_whole(groups) or int(groups) < 1:
+            raise SpecError(f"got groups={groups!r}; expected a whole number of at least 1, or 'auto'")
+        if int(groups) > 1 and not self.solver.divides_batches:
+            raise SpecError(
+                f"got groups={groups} with solver {self.solver.name}, whose batches cannot be divided between groups of "
+                "ranks; leave it out"
+            )
+        if int(groups) > 1 and self.virtual_shards is not None:
+            raise SpecError(
+                f"got groups={groups} with virtual_shards={self.virtual_shards}, which fix the order of all sums; leave "
+                "one of them out"
+            )
 
     def _check_shards(self, shards: int) -> None:
         if not _is_whole(shards) or shards < 1:
@@ -272,6 +294,7 @@ class FitSettings:
             "sampling": self.sampling,
             "max_seconds": None if self.max_seconds is None else float(self.max_seconds),
             **({} if self.virtual_shards is None else {"virtual_shards": int(self.virtual_shards)}),
+            **({} if isinstance(self.groups, str) else {"groups": int(self.groups)}),
         }
 
 
