@@ -84,7 +84,7 @@ class Batch:
         return self.positions if self.whole is None else self.whole.positions
 
     @property
-    def all_X(self) -> Array | None:
+    def all_features(self) -> Array | None:
         """The rows (m, d) of the batch, those of other groups included, where steps need them."""
         return self.X if self.whole is None else self.whole.X
 

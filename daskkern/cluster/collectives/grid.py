@@ -20,9 +20,7 @@ def groups_that_divide(size: int, most: int) -> int:
 
 
 @contextmanager
-def rank_grid(
-    host: Communicator, exchange: Communicator, groups: int, xp: ModuleType
-) -> Iterator[TimedCommunicator]:
+def rank_grid(host: Communicator, exchange: Communicator, groups: int, xp: ModuleType) -> Iterator[TimedCommunicator]:
     """Yield this rank's communicator: that of its group, from which those of all ranks and across groups are reached.
 
     With one group it is that of all ranks. A collective.

@@ -1,8 +1,9 @@
 """Mailboxes for the messages of a fit on a worker: filled by the event loop, emptied by the rank's thread.
 
 Every message carries a fencing token, (fit, generation, channel, sequence, operation). Channel 0 is that of the
-collectives of all ranks, and those below 0 of the collectives of some of them. The supervisor opens a generation on every member before any rank starts, so a message for a fit or a
-generation that is not open here is stale and is dropped.
+collectives of all ranks, and those below 0 of the collectives of some of them. The supervisor opens a generation on
+every member before any rank starts, so a message for a fit or a generation that is not open here is stale and is
+dropped.
 """
 
 import threading

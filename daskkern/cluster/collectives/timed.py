@@ -3,7 +3,7 @@
 import time
 from array import array as packed
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -102,7 +102,8 @@ class TimedCommunicator(Communicator):
 
     def begin(self) -> None:
         """Restart the clock."""
-        self._sums = np.zeros((6, self._everyone.size))  # per rank: work, waiting, the next three; and the number of collectives
+        # Per rank: work, waiting, the next three; and the number of collectives.
+        self._sums = np.zeros((6, self._everyone.size))
         self._blocked, self._reading, self._checkpointing = 0.0, 0.0, 0.0
         self._work, self._apart = packed("d"), False
         self._left = time.perf_counter()
@@ -240,11 +241,15 @@ class _Part(TimedCommunicator):
     def times(self) -> Times:
         return self._clock.times()
 
-    def reading(self) -> AbstractContextManager[None]:
-        return self._clock.reading()
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._clock.reading():
+            yield
 
-    def checkpointing(self) -> AbstractContextManager[None]:
-        return self._clock.checkpointing()
+    @contextmanager
+    def checkpointing(self) -> Iterator[None]:
+        with self._clock.checkpointing():
+            yield
 
     def _timed(self, collective: Callable[[], Result], array: Array = None) -> Result:
         return self._clock._timed(collective, array)

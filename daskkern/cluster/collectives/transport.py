@@ -136,7 +136,8 @@ class PeerTransport:
         """Raise CommunicatorClosedError for arrays of different shape or dtype."""
         raise CommunicatorClosedError(
             f"{operation} was called with {mine.dtype} {mine.shape} by rank {self._ranks[self.rank]} and with "
-            f"{theirs.dtype} {theirs.shape} by rank {self._ranks[source]}; every rank must pass the same shape and dtype"
+            f"{theirs.dtype} {theirs.shape} by rank {self._ranks[source]}; every rank must pass the same shape and "
+            "dtype"
         )
 
     def abort(self, reason: str) -> None:

@@ -127,9 +127,10 @@ class Temporary:
     ) -> "Temporary":
         """Return the temporary centres with the units of the batch's rows that are this rank's.
 
-        Rows and `coefficients` (m, c) are those of the whole batch, also where it is divided between groups. `owners` are the ranks of consecutive units, again and again; a window has `window` batches.
+        Rows and `coefficients` (m, c) are those of the whole batch, also where it is divided between groups. `owners`
+        are the ranks of consecutive units, again and again; a window has `window` batches.
         """
-        X = batch.all_X
+        X = batch.all_features
         if X is None:
             raise SpecError("a window of more than one batch needs the rows of its batches")
         units = even_slices(batch.size, _UNIT)

@@ -35,10 +35,10 @@ from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, smoothne
 from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.eigenpro.spectrum import flattened
+from daskkern.solvers.groups import sum_over_groups
 from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts
 from daskkern.solvers.nystrom_sgd.setup import NystromSetup, nystrom_setup
 from daskkern.solvers.preparation import SpectrumRequest
-from daskkern.solvers.groups import sum_over_groups
 from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot

@@ -30,6 +30,11 @@ class LossOfGroup:
         return LossOfGroup(self.own, known + self.known)
 
 
+def of_group(loss: Any, across: Communicator) -> Any:
+    """Return a loss of rows of this group so that it is added to those of the others, where there are groups."""
+    return loss if across.size == 1 else LossOfGroup(loss)
+
+
 def is_known(loss: Any) -> bool:
     """Return whether the loss is a number of the host, that of all rows."""
     return not isinstance(loss, LossOfGroup) and namespace_of(loss) is np

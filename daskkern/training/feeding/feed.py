@@ -122,7 +122,7 @@ class Feed:
 
     def _begin(self, kept: Batch) -> Arrived:
         """Begin the upload of the rows of a cached batch, where they are cached in host memory."""
-        rows = kept.X if self._group is None or not self._group.whole else kept.all_X
+        rows = kept.X if self._group is None or not self._group.whole else kept.all_features
         return self._uploads.begin(rows) if self._on_host else lambda: (rows,)
 
     def _with_rows(self, batch: Batch, X: Array | None) -> Batch:

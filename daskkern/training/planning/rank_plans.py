@@ -7,8 +7,10 @@ follow the plan of the one with the least memory.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+
+from distributed.comm.addressing import get_address_host
 
 from daskkern.backend.shares import Shares
 from daskkern.linalg import column_blocks
@@ -17,6 +19,7 @@ from daskkern.training.feeding.block_cache_policy import with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.dividing import divide, even_shares, makespan
+from daskkern.training.planning.grids import LEAST_RANKS, GridChoice, StepRates, best_grid, divisors
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import plan_for, plan_of
 from daskkern.training.planning.resources import WorkerResources, is_mixed, roomiest
@@ -45,6 +48,10 @@ class RankPlans:
         The kinds of the ranks' workers.
     groups : int
         How many groups of ranks have all columns each, and divide the rows of every batch.
+    grid : GridChoice
+        What a step takes by the model, with and without groups, where their number was chosen by it.
+    step_rates : StepRates or None
+        What was measured for that choice, if anything.
     """
 
     tightest: MemoryPlan
@@ -52,6 +59,8 @@ class RankPlans:
     plans: tuple[MemoryPlan, ...] = ()
     kinds: tuple[str, ...] = ()
     groups: int = 1
+    grid: GridChoice = field(default_factory=GridChoice)
+    step_rates: StepRates | None = None
 
     @property
     def different(self) -> tuple[MemoryPlan, ...]:
@@ -88,6 +97,8 @@ class Divider:
         What each worker may plan with, in rank order.
     speeds : sequence of float
         How fast they are, compared with each other; () where that is not known.
+    rates : StepRates or None
+        What ranks were measured to reach, for the choice of groups; None takes what is usual.
     """
 
     def __init__(
@@ -97,7 +108,9 @@ class Divider:
         settings: FitSettings,
         resources: Sequence[WorkerResources],
         speeds: Sequence[float] = (),
+        rates: StepRates | None = None,
     ) -> None:
+        self._step_rates = rates
         self._summary, self._source, self._settings, self._resources = summary, source, settings, resources
         self._speeds = speeds or (1.0,) * len(resources)
         self._home = roomiest(resources)
@@ -105,7 +118,40 @@ class Divider:
 
     def plans(self) -> RankPlans:
         """Return the plans of all ranks, which may exceed their budgets only where shares are equal."""
-        tightest, kinds = self._tightest(), tuple(resource.kind for resource in self._resources)
+        choice = self.grid()
+        if choice.groups > 1:
+            plans = RankPlans(self._tightest(choice.groups), kinds=self._kinds(), groups=choice.groups)
+        else:
+            plans = self._in_one_group()
+        return replace(plans, grid=choice, step_rates=self._step_rates)
+
+    def grid(self) -> GridChoice:
+        """Return the groups to use: as many as requested, divide the ranks and fit, or those of the shortest step."""
+        ranks, wanted = len(self._resources), self._settings.groups
+        if ranks == 1 or not self._settings.solver.divides_batches or self._settings.virtual_shards is not None:
+            return GridChoice()
+        if not isinstance(wanted, str):
+            fitting = (count for count in reversed(divisors(ranks)) if count <= int(wanted))
+            return GridChoice(next(count for count in fitting if count == 1 or self._fits(count)))
+        if ranks < LEAST_RANKS or self._is_mixed():
+            return GridChoice()
+        hosts = len({get_address_host(resource.address) for resource in self._resources if resource.address})
+        rates = self._step_rates or StepRates.usual(self._grid_sizes(1), hosts)
+        return best_grid(self._grid_sizes, self._fits, ranks, rates)
+
+    def _fits(self, groups: int) -> bool:
+        return groups <= self._summary.m and _passes(self._tightest(groups))
+
+    def _grid_sizes(self, groups: int) -> FitSizes:
+        sizes = self._tightest(groups).sizes
+        assert sizes is not None
+        return sizes
+
+    def _kinds(self) -> tuple[str, ...]:
+        return tuple(resource.kind for resource in self._resources)
+
+    def _in_one_group(self) -> RankPlans:
+        tightest, kinds = self._tightest(), self._kinds()
         found = None
         if self._may_differ() and (self._is_mixed() or not _passes(tightest)):
             found = self._best()
@@ -125,11 +171,20 @@ class Divider:
             return f"; worker {worker} has too little memory even for the smallest share: leave it out"
         return f"; divided by memory, these workers hold about {columns} of {self._summary.p} columns"
 
-    def _tightest(self) -> MemoryPlan:
+    def _tightest(self, groups: int = 1) -> MemoryPlan:
         ranks, each = self._settings.shards(len(self._resources)), self._settings.shards_each(len(self._resources))
         shared = {resource.shared_by(each) for resource in self._resources}
         plans = [
-            plan_for(self._summary, self._source, self._settings, ranks, room.threads, room.budget, room.device_budget)
+            plan_for(
+                self._summary,
+                self._source,
+                self._settings,
+                ranks,
+                room.threads,
+                room.budget,
+                room.device_budget,
+                groups,
+            )
             for room in shared
         ]
         return min(plans, key=lambda plan: (plan.budget, plan.device_budget, plan.kept))

@@ -16,7 +16,7 @@ from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed
 from daskkern.solvers import AnyProblem, Shard, Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Checkpointing
 from daskkern.training.checkpoints.commits import Commit, Position, holders_in_group
-from daskkern.training.checkpoints.running_loss import LossOfGroup, check_loss, is_known, with_known_loss
+from daskkern.training.checkpoints.running_loss import check_loss, is_known, of_group, with_known_loss
 from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Patience, Validation, ValidationResult
@@ -219,7 +219,7 @@ class Epochs:
                 if self._signals.stop:
                     return state, position
                 state, loss = self._solver.step(self.problem, state, batch, self.comm)
-                loss = loss if self.comm.across.size == 1 else LossOfGroup(loss)
+                loss = of_group(loss, self.comm.across)
                 position = replace(
                     position,
                     steps=position.steps + 1,

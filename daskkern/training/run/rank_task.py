@@ -101,7 +101,8 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
     if task.ranks is not None and still_fit(task.ranks, task.settings, resources):
         return task
     source, settings = task.job.source, task.settings
-    plans = rank_plans(client, task.summary, source, settings, workers, resources)
+    measured = None if task.ranks is None else task.ranks.step_rates
+    plans = rank_plans(client, task.summary, source, settings, workers, resources, measured)
     plans = with_blocks_of_all(plans, settings, rank_disks(plans, settings, resources), None)
     plans.check()
     return replace(task, memory=plans.tightest, ranks=plans)

@@ -202,13 +202,13 @@ class FitSettings:
             raise SpecError(f"got groups={groups!r}; expected a whole number of at least 1, or 'auto'")
         if int(groups) > 1 and not self.solver.divides_batches:
             raise SpecError(
-                f"got groups={groups} with solver {self.solver.name}, whose batches cannot be divided between groups of "
-                "ranks; leave it out"
+                f"got groups={groups} with solver {self.solver.name}, whose batches cannot be divided between groups "
+                "of ranks; leave it out"
             )
         if int(groups) > 1 and self.virtual_shards is not None:
             raise SpecError(
-                f"got groups={groups} with virtual_shards={self.virtual_shards}, which fix the order of all sums; leave "
-                "one of them out"
+                f"got groups={groups} with virtual_shards={self.virtual_shards}, which fix the order of all sums; "
+                "leave one of them out"
             )
 
     def _check_shards(self, shards: int) -> None:
