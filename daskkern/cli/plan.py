@@ -17,12 +17,13 @@ from daskkern.monitor.formatting import format_bytes
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, worst
+from daskkern.training.planning.divider import Divider
 from daskkern.training.planning.fit_cost import FitCost
 from daskkern.training.planning.kernel_precision import expected_arithmetic
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory
 from daskkern.training.planning.planner import check_before, upper_bound_plan, upper_bound_summary
-from daskkern.training.planning.rank_plans import Divider, RankPlans, with_blocks_of_all
+from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
 from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.planning.suggestions import fits, largest_batch
 from daskkern.training.planning.timing import Stage, TimePlan, estimate

@@ -15,11 +15,12 @@ from daskkern.monitor.environment import environment
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate_workers, product_rate, worst
+from daskkern.training.planning.divider import Divider
 from daskkern.training.planning.dividing import relative_speeds
 from daskkern.training.planning.grids import StepRates
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, available_memory, device_memory
 from daskkern.training.planning.planner import least_settings, upper_bound_summary
-from daskkern.training.planning.rank_plans import Divider, RankPlans, with_blocks_of_all
+from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
 from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.planning.sizes_of_fits import PreparedSummary
 from daskkern.training.run.settings import FitSettings

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
-from daskkern.backend.namespace import is_sparse, to_device
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
@@ -20,7 +19,7 @@ from daskkern.training.checkpoints.running_loss import check_loss, is_known, of_
 from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Patience, Validation, ValidationResult
-from daskkern.training.run.best_epoch import BestEpoch, LeastLoss, Model
+from daskkern.training.run.best_epoch import BestEpoch, LeastLoss, Model, dense, with_points
 from daskkern.training.run.control_signals import ControlSignals, agree
 from daskkern.training.run.rank_state import RankReporter
 from daskkern.training.run.settings import FitSettings
@@ -282,7 +281,7 @@ class Epochs:
         for name, (coef, points) in ({} if self._best is None else self._best.models).items():
             shards[name] = Shard(self.problem.part.columns.ids, coef)
             if points is not None:
-                arrays[name + _POINTS] = _dense(points)
+                arrays[name + _POINTS] = dense(points)
         holders = holders_in_group(self.comm.whole.size, self.comm.size, self.comm.across.rank)
         whole = Snapshot(shards, arrays, snapshot.numbers).gather_to(self.comm, holders)
         last = self._signals.stop or self._signals.regroup or bool(position.reason)
@@ -295,13 +294,3 @@ class Epochs:
         A collective.
         """
         return self._solver.finish(self.problem, state, self.comm), self._solver.points(self.problem, state)
-
-
-def with_points(problem: AnyProblem, points: HostArray | None, xp: ModuleType) -> AnyProblem:
-    """Return the problem whose columns have these points; None for its own."""
-    return problem if points is None else replace(problem, part=problem.part.moved(to_device(points, xp)))
-
-
-def _dense(points: Any) -> HostArray:
-    dense: HostArray = points.toarray() if is_sparse(points) else points
-    return dense

@@ -17,6 +17,7 @@ from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, s
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
 from daskkern.training.run.early_stopping import EarlyStopping
+from daskkern.training.run.rank_settings import check_groups, check_shards
 from daskkern.training.run.set_aside import check_calibrate
 
 BATCH_ELEMENTS = 1 << 26
@@ -192,44 +193,9 @@ class FitSettings:
         check_calibrate(self.calibrate)
         if self.disk_budget is not None and self.disk_budget < 1:
             raise SpecError(f"got a disk budget of {self.disk_budget} bytes; expected a positive number")
-        if self.virtual_shards is not None:
-            self._check_shards(self.virtual_shards)
-        if self.groups != "auto":
-            self._check_groups(self.groups)
-
-    def _check_groups(self, groups: int | str) -> None:
-        if not _is_whole(groups) or int(groups) < 1:
-            raise SpecError(f"got groups={groups!r}; expected a whole number of at least 1, or 'auto'")
-        if int(groups) > 1 and not self.solver.divides_batches:
-            raise SpecError(
-                f"got groups={groups} with solver {self.solver.name}, whose batches cannot be divided between groups "
-                "of ranks; leave it out"
-            )
-        if int(groups) > 1 and self.virtual_shards is not None:
-            raise SpecError(
-                f"got groups={groups} with virtual_shards={self.virtual_shards}, which fix the order of all sums; "
-                "leave one of them out"
-            )
-
-    def _check_shards(self, shards: int) -> None:
-        if not _is_whole(shards) or shards < 1:
-            raise SpecError(f"got virtual_shards={shards!r}; expected a whole number of at least 1, or None")
-        if self.solver.is_serial:
-            raise SpecError(
-                f"got virtual_shards={shards} with solver {self.solver.name}, which runs on one rank and "
-                "gives the same bits anyway; leave it out"
-            )
-        if self.reading == "once":
-            raise SpecError(
-                f"got reading='once' with virtual_shards={shards}, of which each reads all rows for itself; choose "
-                "'each', or leave one of them out"
-            )
-        if self.basis.all_rows:
-            if self.keep_blocks not in ("auto", "never"):
-                raise SpecError(
-                    f"got virtual_shards={shards} with all rows as centres and keep_blocks={self.keep_blocks!r}, "
-                    "whose rounding depends on the memory of the workers; choose 'never'"
-                )
+        check_shards(self.virtual_shards, self.solver, self.basis, self.reading, self.keep_blocks)
+        check_groups(self.groups, self.solver, self.virtual_shards)
+        if self.virtual_shards is not None and self.basis.all_rows:
             object.__setattr__(self, "keep_blocks", "never")
 
     def shards(self, n_ranks: int) -> int:

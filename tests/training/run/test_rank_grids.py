@@ -1,17 +1,15 @@
 """Groups of ranks that hold the whole model each and divide the batches: the answer of one rank, also after a loss."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures, RandomFeatures
-from daskkern.events import EpochFinished, Event, FitResumed, FitStarted, StageFinished
+from daskkern.events import FitStarted
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import SARAH, SGD, SVRG, AdaGrad, EigenPro, NystromSGD, Solver
-from daskkern.training.run.early_stopping import EarlyStopping
-from tests.support.fits import Fit, Runs, toy_settings, toy_source
+from tests.support.fits import Fit, toy_settings, toy_source
 
 FITS: dict[str, tuple[BasisSpec, Solver[Any], Loss]] = {
     "a factor": (Landmarks(60), EigenPro(window=3), Logistic()),
