@@ -12,6 +12,7 @@ groups. What changes is the rest of a step:
 so that groups pay where p is small against W, and m is large.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -39,6 +40,12 @@ class StepRates:
     entry_s: float
     product_s: float
     messages: MessageTimes
+
+    def rounded(self) -> "StepRates":
+        """Return the powers of two next to these numbers: two measurements then seldom lead to different choices."""
+        way = self.messages
+        messages = MessageTimes(_rounded(way.latency_s), _rounded(way.message_s), _rounded(way.rate))
+        return StepRates(_rounded(self.entry_s), _rounded(self.product_s), messages)
 
     @classmethod
     def usual(cls, z: FitSizes, n_hosts: int) -> "StepRates":
@@ -128,6 +135,10 @@ def gathered_bytes(z: FitSizes) -> int:
     """Return the bytes of the residuals that a rank gives the other groups in a step, where they need them."""
     needs = z.groups > 1 and (z.all_rows or z.window > 1 or z.span > 0)
     return z.group_m * z.c * z.itemsize if needs else 0
+
+
+def _rounded(value: float) -> float:
+    return float(2.0 ** round(math.log2(value)))
 
 
 def _sum(size: int, nbytes: int, messages: MessageTimes) -> float:

@@ -140,7 +140,7 @@ def divider_of(
         return divider
     rates = worst(rates_of(client, divider.plans(), source, settings, workers))
     messages = _messages_of(client, workers)
-    measured = StepRates(1e-9 * rates.block_ns, 1e-9 * rates.product_ns, messages)
+    measured = StepRates(1e-9 * rates.block_ns, 1e-9 * rates.product_ns, messages).rounded()
     return Divider(summary, source, settings, resources, speeds, measured)
 
 
