@@ -89,7 +89,10 @@ class Divider:
         return best_grid(self._grid_sizes, self._fits, ranks, rates)
 
     def _fits(self, groups: int) -> bool:
-        return groups <= self._summary.m and _passes(self._tightest(groups))
+        """Return whether memory has room for so many groups, and for the factor that one group has."""
+        plan, alone = self._tightest(groups), self._grid_sizes(1)
+        assert plan.sizes is not None
+        return groups <= self._summary.m and plan.sizes.exact == alone.exact and _passes(plan)
 
     def _grid_sizes(self, groups: int) -> FitSizes:
         sizes = self._tightest(groups).sizes

@@ -28,6 +28,7 @@ _WORTH = 0.9
 _ROW_BYTE_S = 3e-10
 """Seconds of a byte of a row that is prepared and packed for a product, in one thread: 4,000 rows of 784 features took
 0.3 ns more for each of their bytes than their kernel values, whatever the number of columns (one core of a server)."""
+_ITERATIONS = 10  # of a projection without a factor
 _FLOPS = 2e10
 _OF_ENTRY_S = 2e-9
 """A core: multiplications and additions per second, and what a kernel value takes in addition to those."""
@@ -110,6 +111,8 @@ def step_seconds(z: FitSizes, rates: StepRates) -> float:
     correction = (2 * head + (0 if z.all_rows else columns)) * z.q * rates.product_s / 2
     projections = z.costs.projections(z) * z.m / z.n
     projection = projections * z.p * columns / 2 * rates.product_s
+    if not z.exact:
+        projection = projections * _ITERATIONS * z.p * columns * (rates.entry_s + rates.product_s / 2)
     sums = sum_seconds(z, rates.messages) + projections * (4 * group_count(z.p) - 3) * _sum(
         z.ranks, 8 * z.c, rates.messages
     )

@@ -71,12 +71,14 @@ def test_the_largest_number_that_divides_the_ranks_is_used(ranks: int, wanted: i
 
 def test_memory_limits_the_groups() -> None:
     settings = _settings(20_000, 4)
-    needed = {groups: _plans(replace(settings, groups=groups), 8, 60_000).tightest.total for groups in (1, 2, 4)}
+    plans = {groups: _plans(replace(settings, groups=groups), 8, 60_000).tightest for groups in (1, 2, 4)}
+    needed = {groups: plan.without_any_rows().total // MB for groups, plan in plans.items()}
     assert needed[1] < needed[2] < needed[4]
-    assert _plans(settings, 8, needed[2] // MB + 100).groups == 2
-    assert _plans(settings, 8, needed[1] // MB + 100).groups == 1
+    assert _plans(settings, 8, needed[4] + 1).groups == 4
+    assert _plans(settings, 8, needed[4] - 1).groups == 2
+    assert _plans(settings, 8, needed[2] - 1).groups == 1
     with pytest.raises(MemoryBudgetError):
-        _plans(settings, 8, needed[1] // MB // 2).check()
+        _plans(settings, 8, 400).check()
 
 
 def test_slow_messages_and_fast_products_call_for_more_groups() -> None:
