@@ -134,8 +134,8 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
         check_before(source, settings, settings.early_stopping is not None, shards, threads, budget)
     plans = None
     if device is None and ranks > 1 and each == 1:  # the only choice between workers of a kind is that of groups
-        rooms = [WorkerResources(threads, budget, None, 0)] * ranks
-        plans = Divider(upper_bound_summary(source, settings, wide=wide), source, settings, rooms).plans()
+        alike = [WorkerResources(threads, budget, None, 0)] * ranks
+        plans = Divider(upper_bound_summary(source, settings, wide=wide), source, settings, alike).plans()
     if plans is not None and plans.groups > 1:
         plan = plans.tightest
     else:

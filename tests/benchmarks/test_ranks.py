@@ -155,7 +155,7 @@ def test_groups_pay_where_the_model_is_small_against_the_ranks() -> None:
     assert all(row["best_ms"] <= row["one_ms"] for row in rows)
     for small, large in zip(rows[:2], rows[4:6], strict=True):  # of 2,000 and of a million columns
         assert small["groups"] > large["groups"]
-        assert small["best_ms"] < 0.7 * small["one_ms"]
+        assert small["best_ms"] < 0.8 * small["one_ms"]
         assert large["best_ms"] > 0.95 * large["one_ms"]
 
 

@@ -73,8 +73,8 @@ class TimedCommunicator(Communicator):
     ) -> None:
         self._adopt(inner)
         self._most, self._everyone = fold, whole or inner
-        self._whole = None if whole is None else _Part(whole, self)
-        self._across = _Part(across or SerialCommunicator(), self)
+        self._whole = None if whole is None else _TimedPart(whole, self)
+        self._across = _TimedPart(across or SerialCommunicator(), self)
         self.begin()
 
     def _adopt(self, inner: Communicator) -> None:
@@ -212,7 +212,7 @@ class TimedCommunicator(Communicator):
         self._work, self._blocked, self._reading, self._checkpointing = packed("d"), 0.0, 0.0, 0.0
 
 
-class _Part(TimedCommunicator):
+class _TimedPart(TimedCommunicator):
     """A communicator whose collectives count together with those of another one."""
 
     def __init__(self, inner: Communicator, clock: TimedCommunicator) -> None:

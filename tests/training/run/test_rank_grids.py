@@ -19,8 +19,10 @@ from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import PCG, SAG, SARAH, SGD, SVRG, AdaGrad, EigenPro, NystromSGD, Solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import holders_in_group, holders_of
+from daskkern.training.checkpoints.resuming import fingerprint
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import fit
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import one_process_cluster
 from tests.support.fits import Fit, Runs, toy_settings, toy_source
@@ -110,6 +112,14 @@ def test_a_run_goes_on_in_other_grids(name: str) -> None:
     np.testing.assert_allclose(found, whole, rtol=0, atol=1e-9 * np.abs(whole).max())
     resumed = [(event.size, event.groups) for event in runs.events if isinstance(event, FitResumed)]
     assert resumed == [(3, 1), (6, 3)]
+
+
+def test_a_checkpoint_continues_with_other_groups() -> None:
+    plain, source = toy_settings(Landmarks(60), EigenPro()), toy_source()
+    alone = fingerprint(FitJob(source, plain))
+    assert fingerprint(FitJob(source, replace(plain, groups=4))) == alone
+    assert fingerprint(FitJob(source, replace(plain, seed=1))) != alone
+    assert replace(plain, groups=4).summary()["groups"] == 4
 
 
 def test_commits_are_held_by_the_same_ranks_as_without_groups() -> None:
