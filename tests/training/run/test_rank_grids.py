@@ -20,6 +20,7 @@ from daskkern.solvers import PCG, SAG, SARAH, SGD, SVRG, AdaGrad, EigenPro, Nyst
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import holders_in_group, holders_of
 from daskkern.training.checkpoints.resuming import fingerprint
+from daskkern.training.planning import worker_resources
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
@@ -222,3 +223,18 @@ def test_an_estimator_takes_groups(client2: Client) -> None:
     model = KernelClassifier("gaussian:2", client=client2, groups=2, max_epochs=2).fit(X, y)
     alone = KernelClassifier("gaussian:2", max_epochs=2).fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), alone.decision_function(X), atol=1e-3)
+
+
+@pytest.mark.cluster
+@pytest.mark.repeated
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("least", [3e9, 0.0], ids=["by what is usual", "measured"])
+def test_the_plan_chooses_groups_of_many_workers(least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_resources, "MEASURE_FROM_VALUES", least)
+    one, seen = _found(None, "auto", lambda event: None), list[Event]()
+    with one_process_cluster(8) as client:
+        found = _found(client, "auto", seen.append)
+    (started,) = [event for event in seen if isinstance(event, FitStarted)]
+    assert 8 % started.groups == 0
+    assert started.groups > 1 or not least  # what is measured depends on the machine
+    np.testing.assert_allclose(found, one, rtol=0, atol=1e-10 * np.abs(one).max())
