@@ -79,10 +79,12 @@ class Divider:
         ranks, wanted = len(self._resources), self._settings.groups
         if ranks == 1 or not self._settings.solver.divides_batches or self._settings.virtual_shards is not None:
             return GridChoice()
+        if self._is_mixed():  # groups would round differently, and their copies of the model drift apart
+            return GridChoice()
         if not isinstance(wanted, str):
             fitting = (count for count in reversed(divisors(ranks)) if count <= int(wanted))
             return GridChoice(next(count for count in fitting if count == 1 or self._fits(count)))
-        if ranks < LEAST_RANKS or self._is_mixed():
+        if ranks < LEAST_RANKS:
             return GridChoice()
         hosts = len({get_address_host(resource.address) for resource in self._resources if resource.address})
         rates = self._step_rates or StepRates.usual(self._grid_sizes(1), hosts)

@@ -55,7 +55,8 @@ def test_small_models_on_many_ranks_are_in_groups() -> None:
 
 def test_few_or_different_ranks_and_other_solvers_are_one_group() -> None:
     assert _plans(_settings(2_000), 6).grid == GridChoice()
-    assert _plans(_settings(2_000), 16, mixed=True).groups == 1
+    for groups in ("auto", 4):
+        assert _plans(_settings(2_000, groups), 16, mixed=True).groups == 1
     assert _plans(_settings(2_000, virtual_shards=16), 16).groups == 1
     one = replace(planned_settings(AllRows(), EigenPro(), batch_size=5000), loss=Squared(), solver=PCG())
     workers = [WorkerResources(1, 60_000 * MB, None, 0)] * 16
