@@ -68,7 +68,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     precision : "float32", "float64", "tf32", "float16" or None
         What features are rounded to in training, for a GPU's tensor cores; None rounds nothing.
     warm_start : bool
-        Continue from the checkpoint, or this estimator's last fit, with the same data and settings, `max_epochs` may be
+        Continue from the checkpoint, or this estimator's last fit, with the same data and settings; `max_epochs` may be
         larger. The result is that of one run, bitwise with the same number of workers.
     checkpoint : str or None
         Zarr location for the progress of the fit, which all workers must reach. A fit without `warm_start` replaces it.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from daskkern.solvers import PCG, SAG, SARAH, SGD, SVRG, AdaGrad, EigenPro, Nyst
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import holders_in_group, holders_of
 from daskkern.training.checkpoints.resuming import fingerprint
+from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.planning import worker_resources
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import fit
@@ -57,6 +59,16 @@ def test_the_answer_is_that_of_one_rank(name: str) -> None:
     assert started == [(1, 1), (4, 2), (2, 2)]
     losses = np.array([event.loss for event in seen if isinstance(event, EpochFinished)]).reshape(3, -1)
     np.testing.assert_allclose(losses[1:], losses[:1].repeat(2, axis=0), rtol=1e-9)
+
+
+def test_stored_eigenfeatures_are_divided_as_well(tmp_path: Path) -> None:
+    settings = replace(toy_settings(Landmarks(60), NystromSGD(mode="stored")), scratch=str(tmp_path))
+    shared = Fit.of(toy_source(), settings)
+    with features_for(shared.source, settings, shared.prepared) as features:
+        assert features is not None
+        shared = replace(shared, features=features)
+        one, grid = (shared.scores(shared.results(ranks, groups=groups)) for ranks, groups in ((1, 1), (4, 2)))
+    np.testing.assert_allclose(grid, one, rtol=0, atol=1e-10 * np.abs(one).max())
 
 
 @pytest.mark.parametrize("name", ["a factor", "all rows", "features"])
