@@ -133,6 +133,7 @@ def test_a_model_of_a_step_has_the_same_products_for_any_number_of_groups() -> N
     np.testing.assert_allclose(times, 64 * 60 / 8 * 1e-8)
 
 
+@pytest.mark.repeated  # calibrates
 def test_the_plan_of_local_workers_shows_groups(capsys: pytest.CaptureFixture[str]) -> None:
     settings = replace(toy_settings(Landmarks(60), EigenPro()), groups=2, memory_budget=4000 * MB)
     found = _here(4, toy_source(), settings)

@@ -46,7 +46,11 @@ FITS: dict[str, tuple[BasisSpec, Solver[Any], Loss]] = {
 }
 
 
-@pytest.mark.parametrize("name", FITS)
+_REST = {"a projection each step", "sgd over all rows", "adagrad", "svrg", "sarah", "mapped features"}
+_NAMES = [pytest.param(name, marks=pytest.mark.repeated) if name in _REST else name for name in FITS]
+
+
+@pytest.mark.parametrize("name", _NAMES)
 def test_the_answer_is_that_of_one_rank(name: str) -> None:
     shared = Fit.of(toy_source(weighted=True), toy_settings(*FITS[name]))
     seen: list[Event] = []
@@ -71,7 +75,10 @@ def test_stored_eigenfeatures_are_divided_as_well(tmp_path: Path) -> None:
     np.testing.assert_allclose(grid, one, rtol=0, atol=1e-10 * np.abs(one).max())
 
 
-@pytest.mark.parametrize("name", ["a factor", "all rows", "features"])
+_ALSO = [pytest.param(name, marks=pytest.mark.repeated) for name in ("all rows", "features")]
+
+
+@pytest.mark.parametrize("name", ["a factor", *_ALSO])
 def test_single_precision_agrees_to_its_own_rounding(name: str) -> None:
     shared = Fit.of(toy_source(weighted=True), toy_settings(*FITS[name], dtype="float32"))
     one = shared.scores(shared.results(1))
@@ -114,7 +121,7 @@ def test_validation_rows_are_divided_and_all_ranks_stop_together() -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["a factor", "all rows", "sgd over features"])
+@pytest.mark.parametrize("name", ["a factor", *_ALSO])
 def test_a_run_goes_on_in_other_grids(name: str) -> None:
     shared = Fit.of(toy_source(), toy_settings(*FITS[name]))
     whole = shared.scores(shared.results(1))
