@@ -182,6 +182,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "errors": errors,
         "expected": paper.expected(kinds),
         "limits": paper.limits(kinds),
+        "grids": paper.grids(kinds),
         "aims": paper.aims(kinds),
         "memory": paper.memory(),
         "whole": [{"others_load_before_cores": before, "others_load_after_cores": others()}],

@@ -25,7 +25,8 @@ class FitQueued:
 
 @dataclass(frozen=True)
 class FitStarted:
-    """A fit begins on `size` ranks over `n_samples` rows and `n_columns` basis columns."""
+    """A fit begins on `size` ranks, in so many `groups` that divide each batch, over `n_samples` rows and `n_columns`
+    basis columns."""
 
     solver: str
     n_samples: int
@@ -34,6 +35,7 @@ class FitStarted:
     n_columns: int
     size: int
     max_epochs: int
+    groups: int = 1
 
 
 @dataclass(frozen=True)
@@ -123,11 +125,12 @@ class FitFinished:
 
 @dataclass(frozen=True)
 class FitResumed:
-    """The ranks, `size` of them, go on after `batch` batches of epoch number `epoch`."""
+    """The ranks, `size` of them in so many `groups`, go on after `batch` batches of epoch number `epoch`."""
 
     epoch: int
     batch: int
     size: int
+    groups: int = 1
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,12 @@ from daskkern.cluster.collectives.allreduce import Way
 from daskkern.cluster.collectives.sum_costs import SumCost, cost_of_sum, way_of_sum
 from ranks.sums import SIZES
 
+DIRECTIONS = 160
+"""Damped directions q of the preconditioner."""
 _PIECE = 1 << 20
+_PREPARED_S = 3e-10
+"""Seconds of a core for a byte of a row in float32 that is prepared for a product; see
+:mod:`daskkern.training.planning.grids`."""
 _LEAST_S = np.array([1e-5, 1e-5, 1e-11])
 
 
@@ -74,7 +79,14 @@ class Step:
     @property
     def sums(self) -> tuple[int, ...]:
         """Bytes of the sums of a step of EigenPro: scores (m, c) and projected gradient (q, c), float64."""
-        return 8 * self.m * self.c, 8 * 160 * self.c
+        return 8 * self.m * self.c, 8 * DIRECTIONS * self.c
+
+    def sums_of_groups(self, n_ranks: int, groups: int) -> list[tuple[int, int]]:
+        """Ranks and bytes of the sums of a step in so many groups: scores and projected gradient within a group, the
+        gradient of a rank's columns, in float32, across groups."""
+        each, rows = n_ranks // groups, -(-self.m // groups)
+        within = [(each, 8 * rows * self.c), (each, 8 * DIRECTIONS * self.c)]
+        return within if groups == 1 else [*within, (groups, 4 * -(-self.p // each) * self.c)]
 
 
 @dataclass(frozen=True)
@@ -173,6 +185,21 @@ def predicted(machine: Machine, step: Step, n_ranks: int) -> dict[str, Any]:
         "read_mb_per_second": round(1e-6 * step.batch_bytes / whole, 1),
         "largest_part": limit,
     }
+
+
+def predicted_grid(machine: Machine, step: Step, n_ranks: int, groups: int) -> float:
+    """Return the seconds of a step in so many groups of ranks, without the packing of rows: every rank gets all of
+    them with any number of groups. Each group applies the preconditioner to all columns."""
+    each, rows = n_ranks // groups, step.m / groups
+    computing = rows * step.p / each * machine.entry_s
+    prepared = rows * step.d * 4 * _PREPARED_S
+    repeated = step.p / each * DIRECTIONS * machine.entry_s * 2 * step.c / (2 * step.d + step.c)
+    constants, link = machine.constants, machine.link
+    sums = sum(
+        own_sum(way_of_sum(size, nbytes, size, size), size, nbytes, constants, link)
+        for size, nbytes in step.sums_of_groups(n_ranks, groups)
+    )
+    return computing + prepared + repeated + sums
 
 
 def most_ranks(machine: Machine, step: Step, least: float) -> int:

@@ -22,6 +22,10 @@ def many_ranks(run: Run) -> list[str]:
         ["Efficiency that follows, with a core or GPU for each rank:", "", *_expected(tables["expected"])],
         ["Ranks up to which an efficiency is kept:", "", *_limits(tables["limits"])],
         _aims(tables["aims"]),
+        [
+            "[Groups of ranks](#groups-of-ranks) by the model, **not measured**, without the sending of rows:", "",
+            *_grids(tables["grids"]),
+        ],
         ["Planned memory of one rank that does not keep all rows:", "", *_memory(tables["memory"])],
         [_gangs(tables["gangs"])],
     ]  # fmt: skip
@@ -105,6 +109,13 @@ def _aims(rows: Sequence[Row]) -> list[str]:
         for row in rows
     ]
     return ["The aims:", "", *said]
+
+
+def _grids(rows: Sequence[Row]) -> list[str]:
+    names = ("machine", "p", "n_ranks", "groups", "one_ms", "best_ms")
+    return table(
+        ["ranks", "p", "W", "G", "ms, one group", "ms, G groups"], [[row[name] for name in names] for row in rows]
+    )
 
 
 def _memory(rows: Sequence[Row]) -> list[str]:

@@ -16,7 +16,17 @@ from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.settings import FitSettings
-from ranks.model import Constants, Link, Machine, Step, gpu_of_data_sheets, most_ranks, predicted, with_link
+from ranks.model import (
+    Constants,
+    Link,
+    Machine,
+    Step,
+    gpu_of_data_sheets,
+    most_ranks,
+    predicted,
+    predicted_grid,
+    with_link,
+)
 
 RANKS = (64, 128, 256, 512, 1000)
 STEP = Step()
@@ -81,6 +91,23 @@ def limits(kinds: Sequence[Machine]) -> list[dict[str, Any]]:
         for machine in kinds
         for sent, step in STEPS.items()
     ]
+
+
+def grids(kinds: Sequence[Machine], ranks: Sequence[int] = (16, 64, 256)) -> list[dict[str, Any]]:
+    """Return the step of the best number of groups, and of one group, for models that are small against the ranks."""
+    rows = []
+    for machine in kinds:
+        if machine.rows_apart:
+            continue
+        for p in (2_000, 20_000, STEP.p):
+            step = replace(STEP, p=p)
+            for n_ranks in ranks:
+                counts = [groups for groups in range(1, n_ranks + 1) if n_ranks % groups == 0]
+                times = {groups: predicted_grid(machine, step, n_ranks, groups) for groups in counts}
+                best = min(times, key=lambda groups: times[groups])
+                row = {"machine": machine.name, "p": p, "n_ranks": n_ranks, "groups": best}
+                rows.append({**row, "one_ms": round(1e3 * times[1], 3), "best_ms": round(1e3 * times[best], 3)})
+    return rows
 
 
 def aims(kinds: Sequence[Machine]) -> list[dict[str, Any]]:

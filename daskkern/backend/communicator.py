@@ -11,6 +11,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.errors import SpecError
 
 
 class Communicator(ABC):
@@ -75,6 +76,21 @@ class Communicator(ABC):
         Every rank makes the same channels in the same order.
         """
         return None
+
+    def of_ranks(self, ranks: Sequence[int]) -> "Communicator":
+        """Return a communicator of some of the ranks, this one among them, in their order. Not a collective.
+
+        Every rank makes as many of them, in the same order; its collectives are those of the given ranks only. It ends
+        with this communicator, and its sums have the bits of a communicator that has no other ranks.
+
+        Raises
+        ------
+        SpecError
+            When this communicator cannot be divided.
+        """
+        if list(ranks) == [self.rank]:
+            return SerialCommunicator()
+        raise SpecError(f"the ranks of a {type(self).__name__} cannot be divided into groups; give groups=1")
 
     @abstractmethod
     def abort(self, reason: str) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 from distributed import Client
@@ -17,20 +17,22 @@ from daskkern.monitor.formatting import format_bytes
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, worst
+from daskkern.training.planning.divider import Divider
 from daskkern.training.planning.fit_cost import FitCost
 from daskkern.training.planning.kernel_precision import expected_arithmetic
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory
 from daskkern.training.planning.planner import check_before, upper_bound_plan, upper_bound_summary
-from daskkern.training.planning.rank_plans import Divider, RankPlans, with_blocks_of_all
+from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
+from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.planning.suggestions import fits, largest_batch
 from daskkern.training.planning.timing import Stage, TimePlan, estimate
 from daskkern.training.planning.worker_resources import (
     check_resources,
+    divider_of,
     rank_disks,
     rates_of,
     resources_of,
-    speeds_of,
 )
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.kernel_choice import with_categories
@@ -85,6 +87,9 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
         say(line)
     _show_memory(found.ranks, found.plan)
     _show_shares(found.plans, settings)
+    groups = "" if found.plans is None else found.plans.grid.in_words(found.workers)
+    if groups:
+        say(f"ranks: {groups}")
     batch = _sure_batch(found.plan)
     if batch:
         say(
@@ -127,15 +132,23 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
     device = None if device is None else device // each
     if device is None:
         check_before(source, settings, settings.early_stopping is not None, shards, threads, budget)
-    plan = upper_bound_plan(source, settings, shards, threads, budget, device, wide=wide)
+    plans = None
+    if device is None and ranks > 1 and each == 1:  # the only choice between workers of a kind is that of groups
+        alike = [WorkerResources(threads, budget, None, 0)] * ranks
+        plans = Divider(upper_bound_summary(source, settings, wide=wide), source, settings, alike).plans()
+    if plans is not None and plans.groups > 1:
+        plan = plans.tightest
+    else:
+        plan = upper_bound_plan(source, settings, shards, threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Expectation(ranks, _rank_label(settings, ranks), plan, None, "")
     assert plan.sizes is not None
     room = disk_room(settings, ranks) // each
     rates = calibrate(source, settings, plan.sizes, ranks * each, with_disk=not plan.kept)
-    return _Expectation(
-        ranks, _rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine"
-    )
+    plan = with_blocks(plan, settings, room, rates)
+    if plans is not None:
+        plans = replace(plans, tightest=plan)
+    return _Expectation(ranks, _rank_label(settings, ranks), plan, rates, "this machine", plans)
 
 
 def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:
@@ -147,8 +160,7 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     resources = resources_of(client, settings, names[:ranks], None)
     check_resources(source, settings, settings.early_stopping is not None, resources)
     summary = upper_bound_summary(source, settings, wide=wide)
-    speeds = speeds_of(client, summary, source, settings, names[:ranks], resources)
-    plans = Divider(summary, source, settings, resources, speeds).plans()
+    plans = divider_of(client, summary, source, settings, names[:ranks], resources).plans()
     plan, label = plans.tightest, _rank_label(settings, ranks, plans)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Expectation(ranks, label, plan, None, "", plans)

@@ -68,6 +68,7 @@ class KernelEstimator(ModelEstimator):
             max_seconds=self.max_seconds,
             virtual_shards=self.virtual_shards,
             reading=self.reading,
+            groups=self.groups,
             scale=self.scale,
             class_intercept=bool(self.fit_intercept),
             learn_features=parse_feature_learning(self.learn_features),

@@ -46,37 +46,35 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     alpha : float or "auto"
         Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. "auto" is that of the lowest leave-one-out error
         of ridge regression on sampled rows, if that costs little compared with the fit.
-    max_epochs : int
-        Passes over the rows.
-    batch_size : int or "auto"
+    max_epochs, batch_size : int
+        Passes over the rows, and rows of a batch or "auto".
     early_stopping : bool
-        Stop when validation rows no longer improve (see `monitor`), and return the best epoch's model.
+        Stop when validation rows no longer improve (see `monitor`); the model is that of the best epoch.
     random_state : int, RandomState or None
         With an int, the same data give the same model, whatever the number of workers, up to rounding.
     client : distributed.Client, str, path, cluster or None
-        The cluster to fit on: a client, also an asynchronous one, the address of a scheduler, its scheduler file, or a
-        cluster object such as LocalCluster. None takes the active client, and without one this process.
+        The cluster: a client, also an asynchronous one, the address of a scheduler, its scheduler file, or a cluster
+        such as LocalCluster. None takes the active client, and without one this process.
     class_weight : dict, "balanced" or None
     validation_fraction, n_iter_no_change, tol
-        For early stopping: the share of rows held out where no validation rows are passed, the patience in epochs, and
-        the least improvement.
+        For early stopping: the share of rows held out where none are passed, patience in epochs, least improvement.
     dtype : "float32" or "float64"
     device : "auto", "cpu" or "gpu"
+    verbose : bool
     memory_budget : int or None
         Bytes that one rank may use; a fit that needs more is refused before it starts.
-    verbose : bool
     keep_blocks : "auto", "memory", "disk" or "never"
         Where kernel blocks are cached from the first epoch on.
     precision : "float32", "float64", "tf32", "float16" or None
         What features are rounded to in training, for a GPU's tensor cores; None rounds nothing.
     warm_start : bool
-        Continue from the checkpoint, or without one from this estimator's last fit, with the same data and settings;
-        `max_epochs` may be larger. The result is that of one run, bitwise with the same number of workers.
+        Continue from the checkpoint, or this estimator's last fit, with the same data and settings; `max_epochs` may be
+        larger. The result is that of one run, bitwise with the same number of workers.
     checkpoint : str or None
         Zarr location for the progress of the fit, which all workers must reach. A fit without `warm_start` replaces it.
     sampling : "uniform", "weighted" or "balanced"
-        How rows are drawn for batches: once an epoch, in proportion to their weights, or every class equally often.
-        Rows drawn more often count less, so that the objective is unchanged. Needs landmarks.
+        How batches draw rows: once an epoch, in proportion to weights, or every class equally often. Rows drawn more
+        often count less, so that the objective is unchanged. Needs landmarks.
     max_seconds : float or None
         Time after which the fit stops, with the model so far.
     virtual_shards : int or None
@@ -84,8 +82,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     callbacks : sequence of callables or None
         Called with every event of a fit, such as the loggers of :mod:`daskkern.monitor.loggers`.
     monitor : "auto", "loss" or "score"
-        What early stopping monitors on the validation rows: the mean loss, or accuracy. "auto" is the loss for
-        "logistic" and "multinomial_logistic", and accuracy otherwise.
+        What early stopping monitors: the mean loss ("auto" for the logistic losses), or accuracy ("auto" otherwise).
     scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ... or None
         How features are scaled; the model stores the scaling, and applies it to all rows that it predicts. "auto" is
         "standard" with these exceptions: features with many values get logarithmic tails, unless that predicts sampled
@@ -96,8 +93,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         logarithmic tails, "arcsinh", which always has, and "ranks", which maps features with many values to ranks.
         "robust", "minmax", "maxabs" and "unit_variance" are the usual ones; None leaves features unscaled.
     fit_intercept : bool
-        Add the constant scores that minimise the loss, an intercept that the penalty does not shrink, and train the
-        columns on the rest. Hinge losses have none: their best constant does not depend on the class frequencies.
+        Add the constant scores of least loss, which the penalty does not shrink, and train the columns on the rest.
+        Hinge losses have none: their best constant does not depend on the class frequencies.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
         Learn the kernel's metric from sampled rows: weights of features ("diagonal"), directions too ("full"), or what
         suits ("auto", True); it is used where held-out rows gain by it. See ``docs/feature-learning.md``.
@@ -106,7 +103,9 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         on leave-one-out scores, and for more on a twentieth of the rows, at most 2,000, which are set aside. A share,
         such as 0.1, sets that many aside instead, at most 2,000. See ``docs/probabilities.md``.
     reading : "auto", "once" or "each"
-        Whether each rank reads all rows, or every window is read once and sent to the others; see ``docs/clusters.md``.
+        Whether each rank reads all rows, or every window is read once and sent on; see ``docs/clusters.md``.
+    groups : int or "auto"
+        The most groups of workers that each hold the whole model and divide every batch; see ``docs/scaling.md``.
 
     Attributes
     ----------
@@ -165,6 +164,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         learn_features: Any = None,
         calibrate: bool | float = True,
         reading: str = "auto",
+        groups: int | str = "auto",
     ) -> None:
         self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
         self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
@@ -176,7 +176,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         self.memory_budget, self.keep_blocks, self.reading = memory_budget, keep_blocks, reading
         self.warm_start, self.checkpoint = warm_start, checkpoint
         self.verbose, self.callbacks = verbose, callbacks
-        self.learn_features, self.calibrate = learn_features, calibrate
+        self.learn_features, self.calibrate, self.groups = learn_features, calibrate, groups
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -34,7 +34,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
     Parameters
     ----------
     kernel, basis, solver, alpha, max_epochs, batch_size, random_state, client, dtype, device, memory_budget, verbose,
-    keep_blocks, precision, warm_start, checkpoint, reading
+    keep_blocks, precision, warm_start, checkpoint, reading, groups
         As in :class:`daskkern.KernelClassifier`.
     loss : str or Loss
         "squared", "huber", "absolute", "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive". A parameter
@@ -106,6 +106,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         learn_features: Any = None,
         calibrate: bool | float = True,
         reading: str = "auto",
+        groups: int | str = "auto",
     ) -> None:
         self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
         self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
@@ -117,7 +118,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         self.memory_budget, self.keep_blocks, self.reading = memory_budget, keep_blocks, reading
         self.warm_start, self.checkpoint = warm_start, checkpoint
         self.verbose, self.callbacks = verbose, callbacks
-        self.learn_features, self.calibrate = learn_features, calibrate
+        self.learn_features, self.calibrate, self.groups = learn_features, calibrate, groups
 
     def fit(
         self,

@@ -23,6 +23,11 @@ _MOSTLY = 0.9
 """The time breakdown gets a line if computing took less than this share."""
 
 
+def ranks_in_words(size: int, groups: int) -> str:
+    """Return how many ranks there are, and in how many groups if these are several."""
+    return f"{size:,} rank{_s(size)}" + (f" in {groups} groups" if groups > 1 else "")
+
+
 def line_of(event: Event, max_epochs: int) -> str | None:
     """Return one line for `event`, or None if it is too minor for one. `max_epochs` 0 means unknown."""
     match event:
@@ -31,7 +36,7 @@ def line_of(event: Event, max_epochs: int) -> str | None:
         case FitStarted():
             return (
                 f"{event.solver}: {event.n_samples:,} rows x {event.n_features} features, {event.n_columns:,} columns, "
-                f"{event.n_outputs} output{_s(event.n_outputs)}, on {event.size} rank{_s(event.size)}"
+                f"{event.n_outputs} output{_s(event.n_outputs)}, on {ranks_in_words(event.size, event.groups)}"
             )
         case StageFinished():
             return f"  {event.stage:<12} {event.seconds:6.1f} s   {event.detail}".rstrip()
@@ -43,7 +48,8 @@ def line_of(event: Event, max_epochs: int) -> str | None:
             end = f", to end at {event.tol:.3g}" if event.tol > 0 else ""
             return f"            {event.measure} {event.value:.3g}{end}{event.note and f': {event.note}'}"
         case FitResumed():
-            return f"  going on after batch {event.batch} of epoch {event.epoch}, on {event.size} rank{_s(event.size)}"
+            where = f"batch {event.batch} of epoch {event.epoch}"
+            return f"  going on after {where}, on {ranks_in_words(event.size, event.groups)}"
         case WorkersLost():
             return f"  {event.reason}; re-forming the gang (attempt {event.attempt})"
         case WorkersJoined():

@@ -130,7 +130,7 @@ class RunLogger(ABC):
 
 def _same(event: FitStarted, started: FitStarted | None) -> bool:
     """Return whether two starts belong to one fit, whose gang may have changed its size."""
-    return started is not None and replace(event, size=started.size) == started
+    return started is not None and replace(event, size=started.size, groups=started.groups) == started
 
 
 def _epoch_values(event: EpochFinished, rate: float, memory: Mapping[int, int]) -> Values:

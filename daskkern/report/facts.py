@@ -176,7 +176,9 @@ def run_of(model: KernelModel, history: History) -> Facts:
     if model.provenance.get("finished_at"):
         found.append(("finished", str(model.provenance["finished_at"]).replace("T", " ").replace("+00:00", " UTC")))
     if history.started is not None:
-        found.append(("ranks", f"{history.started.size:,}"))
+        started = history.started
+        in_groups = f", in {started.groups} groups that divide each batch" if started.groups > 1 else ""
+        found.append(("ranks", f"{started.size:,}{in_groups}"))
     if history.checkpoints:
         found.append(("checkpoints", f"{history.checkpoints:,}, {duration(history.checkpoint_seconds)} of writing"))
     sent = int(history["bytes_sent"].sum())

@@ -30,7 +30,7 @@ from daskkern.solvers.local_ridge import LocalRidge
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.nytro import NYTRO
 from daskkern.solvers.preparation import SpectrumRequest
-from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem
+from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem, WholeBatch
 from daskkern.solvers.setup import RankInputs, RankSetup, TrainingRows
 from daskkern.solvers.snapshot import Shard, Snapshot
 
@@ -131,6 +131,7 @@ __all__ = [
     "Solver",
     "SpectrumRequest",
     "TrainingRows",
+    "WholeBatch",
     "check_fit",
     "parse_solver",
 ]

@@ -53,6 +53,10 @@ class Solver(ABC, Generic[State]):
     so that the kernel "auto" may become one; else it is the Laplacian."""
     learns_centres: ClassVar[bool] = False
     """Whether the solver learns the points of its columns: see :meth:`points`. Such a solver runs on one rank."""
+    divides_batches: ClassVar[bool] = False
+    """Whether the rows of a batch may be divided between groups of ranks that each have all columns: steps then take
+    nothing from rows but scores and sums over rows, which are added over the groups; see
+    :mod:`daskkern.solvers.groups`."""
     preparation: ClassVar[str] = "statistics"
     """What is found once for all ranks before the first step, of :data:`daskkern.solvers.preparation.PREPARATIONS`."""
     descends: ClassVar[bool] = True

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from daskkern.arrays import Array, HostArray
+from daskkern.backend.communicator import Communicator
 from daskkern.basis import KernelPart
 from daskkern.kernels.points import Left
 from daskkern.losses import Loss
@@ -13,8 +14,25 @@ Setup = TypeVar("Setup", bound=RankSetup, covariant=True)
 
 
 @dataclass(frozen=True)
+class WholeBatch:
+    """The rows of a batch that is divided between groups of ranks, those of all groups.
+
+    Attributes
+    ----------
+    positions : (m,) int64
+        Row numbers.
+    X : (m, d) array or None
+        Rows; None where no steps need those of other groups.
+    """
+
+    positions: HostArray
+    X: Array | None = None
+
+
+@dataclass(frozen=True)
 class Batch:
-    """One mini-batch: all of it on every rank, or only the rank's rows for a solver that distributes rows.
+    """One mini-batch: all of it on every rank, or only some of its rows: the rank's for a solver that distributes rows,
+    and those of the rank's group in a grid of ranks.
 
     Attributes
     ----------
@@ -33,12 +51,14 @@ class Batch:
     parts : tuple of slices
         Where rows are distributed: the pieces of the rank's rows over which sums are taken, the same on any rank.
     total_size : int
-        Where rows are distributed: rows of the batch on all ranks together; else 0.
+        Where this is a part of a batch: rows of the batch on all ranks, or in all groups, together; else 0.
     excess : float
         Excess squared norm of the rows beyond those that step sizes were measured on, defined in
         :mod:`daskkern.training.setup.row_sizes`.
     left : Left or None
         The rows as they were prepared for `phi`, where steps need them again.
+    whole : WholeBatch or None
+        The rows of all groups, where ranks are in groups; else None.
     """
 
     X: Array | None
@@ -51,11 +71,22 @@ class Batch:
     total_size: int = 0
     excess: float = 0.0
     left: Left | None = None
+    whole: WholeBatch | None = None
 
     @property
     def size(self) -> int:
         """Rows m, those on other ranks included."""
         return self.total_size or int(self.y.shape[0])
+
+    @property
+    def all_positions(self) -> HostArray:
+        """The row numbers (m,) of the batch, those of other groups included."""
+        return self.positions if self.whole is None else self.whole.positions
+
+    @property
+    def all_features(self) -> Array | None:
+        """The rows (m, d) of the batch, those of other groups included, where steps need them."""
+        return self.X if self.whole is None else self.whole.X
 
 
 @dataclass(frozen=True)
@@ -77,6 +108,9 @@ class Problem(Generic[Setup]):
         What :meth:`Solver.rank_setup` made for this rank (its preconditioner's part, its projector).
     averaged_from : int or None
         The step from which iterates are averaged, in a run that continues one on other rows: the mean continues, too.
+    groups : Communicator or None
+        Between the ranks of equal place in each group of a grid, in the order of the groups; None where all ranks are
+        one group. See :mod:`daskkern.solvers.groups`.
     """
 
     part: KernelPart
@@ -88,6 +122,7 @@ class Problem(Generic[Setup]):
     dtype: str
     extra: Setup
     averaged_from: int | None = None
+    groups: Communicator | None = None
 
     @property
     def n_steps(self) -> int:

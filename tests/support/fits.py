@@ -79,11 +79,12 @@ class Fit:
         listen: Callable[[Event], None] = silent,
         stop: Callable[[], bool] = _never,
         shares: Shares = (),
+        groups: int = 1,
     ) -> list[FitRankResult]:
         memory = MemoryPlan(items=(), kept=kept, kept_wanted=kept, keeps_rows=keeps_rows, budget=1 << 40)
 
         def work(comm: Communicator) -> FitRankResult:
-            job, plans = FitJob(self.source, self.settings), RankPlans(memory, shares)
+            job, plans = FitJob(self.source, self.settings), RankPlans(memory, shares, groups=groups)
             task = RankTask(job, self.prepared, memory, 1, self.features, ranks=plans)
             result = run_rank(comm, task, RankContext(listen if comm.rank == 0 else silent, stop))
             assert isinstance(result, FitRankResult)
@@ -110,7 +111,12 @@ class Runs:
     events: list[Event] = field(default_factory=list)
 
     def run(
-        self, ranks: int, until: int | None = None, lost: tuple[int, ...] = (), shares: Shares = ()
+        self,
+        ranks: int,
+        until: int | None = None,
+        lost: tuple[int, ...] = (),
+        shares: Shares = (),
+        groups: int = 1,
     ) -> list[FitRankResult | Regroup]:
         """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
         for rank in lost:
@@ -136,8 +142,8 @@ class Runs:
             fit = self.fit
             job = FitJob(fit.source, fit.settings, policy=policy)
             task = RankTask(job, fit.prepared, memory, 1, fit.features)
-            if shares:
-                task = replace(task, ranks=RankPlans(memory, shares))
+            if shares or groups > 1:
+                task = replace(task, ranks=RankPlans(memory, shares, groups=groups))
             return run_rank(comm, task, context)
 
         return run_threads(ranks, work, channels=self.fit.settings.reading == "once")

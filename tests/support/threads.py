@@ -27,6 +27,12 @@ class _Board:
         self._gate = threading.Barrier(size)
         self.messages: defaultdict[tuple[int, int], deque[HostArray]] = defaultdict(deque)  # by channel and rank
         self.changed = threading.Condition()
+        self._parts: dict[tuple[int, tuple[int, ...]], _Board] = {}
+
+    def of_ranks(self, number: int, ranks: Sequence[int]) -> "_Board":
+        """Return the board of some of the threads, the same for all of them; it ends with this one."""
+        with self.changed:
+            return self._parts.setdefault((number, tuple(ranks)), _Board(len(ranks), self.timeout_s))
 
     def exchange(self, rank: int, array: Array) -> list[Array]:
         """Put `array` in this rank's slot and return what all ranks put in theirs."""
@@ -46,6 +52,8 @@ class _Board:
     def stop(self, reason: str) -> None:
         self.reason = self.reason or reason
         self._gate.abort()
+        for part in list(self._parts.values()):
+            part.stop(reason)
         with self.changed:
             self.changed.notify_all()
 
@@ -87,6 +95,7 @@ class ThreadedCommunicator(Communicator):
         self._channels = 0 if channels else None
         self.timeout_s = board.timeout_s
         self._board = board
+        self._n_parts = 0
         self._bytes_sent = 0
         self.sent: list[type] = []
         """What arrays were sent."""
@@ -106,6 +115,14 @@ class ThreadedCommunicator(Communicator):
             return None
         self._channels += 1
         return ThreadedChannel(self.rank, self.size, self._board, self._channels)
+
+    def of_ranks(self, ranks: Sequence[int]) -> Communicator:
+        self._n_parts += 1
+        if list(ranks) == [self.rank]:
+            return SerialCommunicator()
+        part = ThreadedCommunicator(ranks.index(self.rank), len(ranks), self._board.of_ranks(self._n_parts, ranks))
+        part.sent = self.sent
+        return part
 
     def allreduce(self, array: Array) -> Array:
         return add_in_order(self._exchange(array))

@@ -42,7 +42,7 @@ OPTIONS = (
     *("multilabel", "solver", "alpha"),
     *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
     *("learn_features", "calibrate", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch"),
-    *("virtual_shards", "reading"),
+    *("virtual_shards", "reading", "groups"),
 )
 """Names of the options of a fit."""
 
@@ -64,9 +64,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--feature-kind", help=f"Kind of random features: {', '.join(KINDS)}.  [default: auto]"),
         click.option("--selector", help=f"How landmarks are chosen: {', '.join(SELECTORS)}.  [default: uniform]"),
-        click.option(
-            "--leaf-rows", type=int, help="Rows of a leaf, within which local_rows has its models.  [default: 2000]"
-        ),
+        click.option("--leaf-rows", type=int, help="Rows of a leaf, each with a model of local_rows.  [default: 2000]"),
         click.option("--trees", type=int, help="Trees whose models in leaves local_rows averages.  [default: 1]"),
         click.option(
             "--multilabel",
@@ -110,6 +108,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--reading",
             help="Who reads rows: 'each' worker all, or one of them 'once' for all.  [default: auto, as measured]",
         ),
+        click.option("--groups", help="Most groups of workers, each with the whole model, that divide every batch."),
         click.option("--max-seconds", type=float, help="Stop after this time, with the model so far."),
         click.option(
             "--memory",
@@ -191,6 +190,7 @@ class FitRequest:
             calibrate=as_calibrate(get("calibrate", "auto")),
             virtual_shards=None if get("virtual_shards") is None else as_whole("virtual_shards", get("virtual_shards")),
             reading=str(get("reading", "auto")),
+            groups="auto" if get("groups", "auto") == "auto" else as_whole("groups", get("groups")),
         )
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:

@@ -11,7 +11,7 @@ import numpy as np
 from distributed.comm.addressing import get_address_host
 
 from daskkern.arrays import Array
-from daskkern.backend.communicator import Channel, Communicator
+from daskkern.backend.communicator import Channel, Communicator, SerialCommunicator
 from daskkern.backend.concurrency import cpu_count
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
@@ -54,10 +54,11 @@ class DaskCommunicator(Communicator):
         self.way = way
         self._transport = transport
         self._mailbox = transport.mailbox
-        self._n_hosts = len({get_address_host(address) for address in self._mailbox.membership.addresses})
+        self._n_hosts = len({get_address_host(address) for address in transport.addresses})
         self._cores = self.size
         self._ways: Counter[str] = Counter()
         self._channels: list[PeerTransport] = []
+        self._n_parts = 0
 
     @property
     def bytes_sent(self) -> int:
@@ -68,6 +69,14 @@ class DaskCommunicator(Communicator):
             return None
         self._channels.append(self._transport.of_channel(len(self._channels) + 1))
         return PeerChannel(self._channels[-1])
+
+    def of_ranks(self, ranks: Sequence[int]) -> Communicator:
+        self._n_parts += 1
+        if list(ranks) == [self.rank]:
+            return SerialCommunicator()
+        part = DaskCommunicator(self._transport.of_ranks(-self._n_parts, ranks), self.way)
+        part._cores = max(1, self._cores * part.size // self.size)
+        return part
 
     @property
     def messages_sent(self) -> int:

@@ -1,8 +1,9 @@
 """Mailboxes for the messages of a fit on a worker: filled by the event loop, emptied by the rank's thread.
 
 Every message carries a fencing token, (fit, generation, channel, sequence, operation). Channel 0 is that of the
-collectives. The supervisor opens a generation on every member before any rank starts, so a message for a fit or a
-generation that is not open here is stale and is dropped.
+collectives of all ranks, and those below 0 of the collectives of some of them. The supervisor opens a generation on
+every member before any rank starts, so a message for a fit or a generation that is not open here is stale and is
+dropped.
 """
 
 import threading
@@ -73,7 +74,8 @@ class Mailbox:
     @property
     def waits_for(self) -> tuple[int, ...]:
         """The ranks that this one waits for, when it began to wait; empty while it computes."""
-        return self._waits.get(0) or (() if self.starving is None else self._waits.get(self.starving, ()))
+        own = next((ranks for channel, ranks in list(self._waits.items()) if channel <= 0 and ranks), ())
+        return own or (() if self.starving is None else self._waits.get(self.starving, ()))
 
     def put(self, sequence: int, source: int, parcel: Parcel, channel: int = 0) -> None:
         with self._changed:
@@ -118,7 +120,7 @@ class Mailbox:
         with self._changed:
             self.check(channel)
             parcels, self._waits[channel] = [self._parcels.pop(key) for key in wanted], ()
-            self.n_taken += channel == 0
+            self.n_taken += channel <= 0
         for source, parcel in zip(sources, parcels, strict=True):
             if parcel.operation != operation:
                 raise CommunicatorClosedError(

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from daskkern.backend.summation import n_pairs
 from daskkern.cluster.collectives.allreduce import Way
 
-_LATENCY_S = 2e-4
-_MESSAGE_S = 1.5e-4
+LATENCY_S = 2e-4
+MESSAGE_S = 1.5e-4
 """Time of an event loop for one message, to send it or to receive it."""
-_RATE_HOST, _RATE_LINK = 2e9, 1e9
+RATE_HOST, RATE_LINK = 2e9, 1e9
 """Bytes per second that a rank sends and receives, within a host and between hosts (10 Gb/s, less what it takes to
 copy)."""
 
@@ -46,9 +46,9 @@ class SumCost:
 
     def seconds(self, n_hosts: int, cores: int) -> float:
         """Return the time of the sum by the model, where the ranks have `cores` cores together."""
-        rate = _RATE_HOST if n_hosts == 1 else _RATE_LINK
+        rate = RATE_HOST if n_hosts == 1 else RATE_LINK
         messages, n_bytes = max(self.messages, 2 * self.all_messages / cores), max(self.n_bytes, self.all_bytes / cores)
-        return self.crossings * _LATENCY_S + messages * _MESSAGE_S + n_bytes / rate
+        return self.crossings * LATENCY_S + messages * MESSAGE_S + n_bytes / rate
 
 
 def cost_of_sum(way: Way, size: int, nbytes: int) -> SumCost:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.communicator import Channel, Communicator
+from daskkern.backend.communicator import Channel, Communicator, SerialCommunicator
 from daskkern.backend.namespace import settle
 
 Result = TypeVar("Result")
@@ -59,25 +59,51 @@ class TimedCommunicator(Communicator):
     inner : Communicator
     fold : int
         Collectives after which the recorded times are summed over the ranks; the same on all ranks.
+    whole, across : Communicator or None
+        Where `inner` is that of one group in a grid of ranks: the communicator of all ranks, and that of the ranks of
+        equal place, in the order of their groups.
     """
 
-    def __init__(self, inner: Communicator, fold: int = 65_536) -> None:
-        self.rank, self.size, self.timeout_s = inner.rank, inner.size, inner.timeout_s
-        self.sends_ahead = inner.sends_ahead
-        self._inner, self._most = inner, fold
+    def __init__(
+        self,
+        inner: Communicator,
+        fold: int = 65_536,
+        whole: Communicator | None = None,
+        across: Communicator | None = None,
+    ) -> None:
+        self._adopt(inner)
+        self._most, self._everyone = fold, whole or inner
+        self._whole = None if whole is None else _TimedPart(whole, self)
+        self._across = _TimedPart(across or SerialCommunicator(), self)
         self.begin()
+
+    def _adopt(self, inner: Communicator) -> None:
+        self.rank, self.size, self.timeout_s = inner.rank, inner.size, inner.timeout_s
+        self.sends_ahead, self._inner = inner.sends_ahead, inner
+
+    @property
+    def whole(self) -> "TimedCommunicator":
+        """The communicator of all ranks of the fit, timed together with this one."""
+        return self._whole or self
+
+    @property
+    def across(self) -> "TimedCommunicator":
+        """The communicator of the ranks of equal place in all groups, timed with this one; its ranks are the groups."""
+        return self._across
 
     @property
     def bytes_sent(self) -> int:
-        return self._inner.bytes_sent
+        parts = () if self._whole is None else (self._everyone, self._across)
+        return self._inner.bytes_sent + sum(part.bytes_sent for part in parts)
 
     @property
     def ways(self) -> Mapping[str, int]:
-        return self._inner.ways
+        return self._inner.ways if self._whole is None else {**self._inner.ways, **self._across.ways}
 
     def begin(self) -> None:
         """Restart the clock."""
-        self._sums = np.zeros((6, self.size))  # per rank: work, waiting, the next three; and the number of collectives
+        # Per rank: work, waiting, the next three; and the number of collectives.
+        self._sums = np.zeros((6, self._everyone.size))
         self._blocked, self._reading, self._checkpointing = 0.0, 0.0, 0.0
         self._work, self._apart = packed("d"), False
         self._left = time.perf_counter()
@@ -145,16 +171,16 @@ class TimedCommunicator(Communicator):
         self._timed(self._inner.barrier)
 
     def channel(self) -> Channel | None:
-        return self._inner.channel()
+        return self._everyone.channel()
 
     def check(self) -> None:
-        self._inner.check()
+        self._everyone.check()
 
     def abort(self, reason: str) -> None:
-        self._inner.abort(reason)
+        self._everyone.abort(reason)
 
     def close(self) -> None:
-        self._inner.close()
+        self._everyone.close()
 
     def _timed(self, collective: Callable[[], Result], array: Array = None) -> Result:
         if self._apart:
@@ -177,10 +203,53 @@ class TimedCommunicator(Communicator):
 
     def _fold(self) -> None:
         """Add the intervals so far to the sums. All ranks call this after the same collective."""
-        parts = self._inner.allgather(np.array([self._blocked, self._reading, self._checkpointing, *self._work]))
+        parts = self._everyone.allgather(np.array([self._blocked, self._reading, self._checkpointing, *self._work]))
         table = np.stack([np.asarray(part) for part in parts])
         work = table[:, 3:]
         waiting = work.max(axis=0) - work
-        number = np.full(self.size, work.shape[1])
+        number = np.full(len(table), work.shape[1])
         self._sums += [work.sum(axis=1), waiting.sum(axis=1), *table[:, :3].T, number]
         self._work, self._blocked, self._reading, self._checkpointing = packed("d"), 0.0, 0.0, 0.0
+
+
+class _TimedPart(TimedCommunicator):
+    """A communicator whose collectives count together with those of another one."""
+
+    def __init__(self, inner: Communicator, clock: TimedCommunicator) -> None:
+        self._adopt(inner)
+        self._clock, self._everyone = clock, inner
+
+    @property
+    def whole(self) -> TimedCommunicator:
+        return self._clock.whole
+
+    @property
+    def across(self) -> TimedCommunicator:
+        return self._clock.across
+
+    @property
+    def bytes_sent(self) -> int:
+        return self._inner.bytes_sent
+
+    @property
+    def ways(self) -> Mapping[str, int]:
+        return self._inner.ways
+
+    def begin(self) -> None:
+        self._clock.begin()
+
+    def times(self) -> Times:
+        return self._clock.times()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._clock.reading():
+            yield
+
+    @contextmanager
+    def checkpointing(self) -> Iterator[None]:
+        with self._clock.checkpointing():
+            yield
+
+    def _timed(self, collective: Callable[[], Result], array: Array = None) -> Result:
+        return self._clock._timed(collective, array)

@@ -36,12 +36,18 @@ class PeerTransport:
         How long a collective waits for its peers before it asks their workers whether they are still at work. A peer
         in a long step is waited for; one that is silent, has ended, or waits in a circle is given up.
     channel
-        0 for the collectives. Others carry bytes, and each has a thread of its own on every rank.
+        0 for the collectives of all ranks, below 0 for those of some ranks. Others carry bytes, and each has a thread
+        of its own on every rank.
+    ranks
+        The ranks of the gang that take part, which are numbered from 0 here; () for all of them.
     """
 
-    def __init__(self, worker: Worker, mailbox: Mailbox, timeout_s: float, channel: int = 0) -> None:
-        self.rank = mailbox.membership.rank
-        self.size = mailbox.membership.size
+    def __init__(
+        self, worker: Worker, mailbox: Mailbox, timeout_s: float, channel: int = 0, ranks: Sequence[int] = ()
+    ) -> None:
+        self._ranks = tuple(ranks) or tuple(range(mailbox.membership.size))
+        self.rank = self._ranks.index(mailbox.membership.rank)
+        self.size = len(self._ranks)
         self.peers = [rank for rank in range(self.size) if rank != self.rank]
         self.timeout_s = timeout_s
         self.bytes_sent = self.messages_sent = 0
@@ -49,12 +55,21 @@ class PeerTransport:
         self.channel = channel
         self._worker = worker
         self._sequence = 0
-        self._dtypes = BYTES if channel else DTYPES
+        self._dtypes = BYTES if channel > 0 else DTYPES
         self._n_taken = -1  # at the last question
 
     def of_channel(self, channel: int) -> "PeerTransport":
         """Return the transport of another channel of this rank."""
         return PeerTransport(self._worker, self.mailbox, self.timeout_s, channel)
+
+    def of_ranks(self, channel: int, ranks: Sequence[int]) -> "PeerTransport":
+        """Return the transport of the collectives of some ranks, this one among them; `channel` is below 0."""
+        return PeerTransport(self._worker, self.mailbox, self.timeout_s, channel, ranks)
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of the workers of all ranks that take part."""
+        return [self.mailbox.membership.addresses[rank] for rank in self._ranks]
 
     def begin(self) -> None:
         """Begin the next round: messages pushed and taken from now on belong to the same collective on all ranks."""
@@ -71,12 +86,12 @@ class PeerTransport:
             "channel": self.channel,
             "sequence": self._sequence,
             "operation": operation,
-            "source": self.rank,
+            "source": self.mailbox.membership.rank,
             "array": pack(host, self._dtypes),
         }
         self.bytes_sent += host.nbytes * len(destinations)
         self.messages_sent += len(destinations)
-        self._worker.loop.add_callback(_begin, self._deliver, destinations, message)
+        self._worker.loop.add_callback(_begin, self._deliver, [self._ranks[rank] for rank in destinations], message)
 
     def take(
         self,
@@ -101,7 +116,8 @@ class PeerTransport:
         wait = self.timeout_s if timeout_s is None else timeout_s
         wait += patience * min(1.0, wait / 2)
         patient = self.still_at_work if setting == _COLLECTIVE else None  # the supervisor watches the start
-        return self.mailbox.take(self._sequence, operation, sources, wait, setting, patient, self.channel)
+        senders = [self._ranks[rank] for rank in sources]
+        return self.mailbox.take(self._sequence, operation, senders, wait, setting, patient, self.channel)
 
     def exchange(self, operation: str, host: HostArray) -> list[HostArray]:
         """Push `host` to every peer and return the arrays of all ranks, in rank order, in a round of its own."""
@@ -119,8 +135,9 @@ class PeerTransport:
     def refuse(self, operation: str, source: int, theirs: HostArray, mine: HostArray) -> None:
         """Raise CommunicatorClosedError for arrays of different shape or dtype."""
         raise CommunicatorClosedError(
-            f"{operation} was called with {mine.dtype} {mine.shape} by rank {self.rank} and with "
-            f"{theirs.dtype} {theirs.shape} by rank {source}; every rank must pass the same shape and dtype"
+            f"{operation} was called with {mine.dtype} {mine.shape} by rank {self._ranks[self.rank]} and with "
+            f"{theirs.dtype} {theirs.shape} by rank {self._ranks[source]}; every rank must pass the same shape and "
+            "dtype"
         )
 
     def abort(self, reason: str) -> None:
@@ -139,14 +156,14 @@ class PeerTransport:
         loop: Any = self._worker.loop
         question = asyncio.run_coroutine_threadsafe(self._somebody_computes(missing), loop.asyncio_loop)
         try:
-            return question.result(_ANSWER_S * (self.size + 1)) or going_on
+            return question.result(_ANSWER_S * (self.mailbox.membership.size + 1)) or going_on
         except TimeoutError:
             question.cancel()
             return False
 
     async def _somebody_computes(self, missing: Sequence[int]) -> bool:
         # A thread that waits in the channel of the collectives is the rank's own: others do not say what it does.
-        queried, asking = set() if self.channel else {self.rank}, set(missing)
+        queried, asking = set() if self.channel > 0 else {self.mailbox.membership.rank}, set(missing)
         while asking:
             answers = await asyncio.gather(*(self._waits_for(rank) for rank in sorted(asking)))
             if any(answer is None for answer in answers):
@@ -160,7 +177,7 @@ class PeerTransport:
     async def _waits_for(self, rank: int) -> list[int] | None:
         """Return the ranks that `rank` waits for, [] if it computes; None if it has ended, or its worker is silent."""
         member = self.mailbox.membership
-        if rank == self.rank:
+        if rank == member.rank:
             return list(self.mailbox.waits_for)
         call = getattr(self._worker.rpc(member.addresses[rank]), handler("waits_for"))
         try:
@@ -183,7 +200,7 @@ class PeerTransport:
         member = self.mailbox.membership
         fence = {"fit": member.fit, "generation": member.generation}
         message = {"op": handler("abort"), "reply": False, **fence, "reason": reason}
-        writes = (self._write(member.addresses[rank], message) for rank in self.peers)
+        writes = (self._write(address, message) for rank, address in enumerate(member.addresses) if rank != member.rank)
         await asyncio.gather(*writes, return_exceptions=True)  # a dead peer needs no message
 
     async def _write(self, address: str, message: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from daskkern.monitor.event_text import ranks_in_words
 from daskkern.monitor.formatting import clock, format_bytes, number, ran, seconds
 
 _ACTIVE = ("submitted", "queued", "preparing", "running", "recovering", "preempted")
@@ -202,7 +203,7 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
     m = message
     match m["event"]:
         case "FitStarted":
-            return "good", "started", f"on {int(m['size'])} rank{_s(m['size'])}"
+            return "good", "started", f"on {ranks_in_words(int(m['size']), int(m.get('groups', 1)))}"
         case "StageFinished":
             took = f" ({seconds(m['seconds'])})" if m["seconds"] else ""
             return "plain", "set-up", f"{escape(str(m['stage']))}{took}: {escape(str(m['detail']))}"
@@ -221,12 +222,9 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
         case "FitPreempted":
             return "plain", "preempted", f"{escape(str(m['reason']))}; it has committed, and waits for workers"
         case "FitResumed":
-            where = f"batch {int(m['batch'])} of epoch {int(m['epoch'])}"
-            return (
-                "good",
-                "window redone",
-                f"continues after {where} on {int(m['size'])} rank{_s(m['size'])}; later work is repeated",
-            )
+            where = f"after batch {int(m['batch'])} of epoch {int(m['epoch'])}"
+            ranks = ranks_in_words(int(m["size"]), int(m.get("groups", 1)))
+            return "good", "window redone", f"continues {where} on {ranks}; later work is repeated"
         case "CheckpointWritten":
             where = (
                 f"after batch {int(m['batch'])} of epoch {int(m['epoch'])}"

@@ -79,7 +79,8 @@ class ColumnCosts(MethodCosts):
         correction = 2.0 * z.own_s * z.q + (0 if z.all_rows else z.own * z.q)
         parts.append(correction_seconds(z, rates, correction))
         if z.window > 1:
-            parts.append(("temporary centres", z.n * (z.window - 1) / 2 * z.m * z.fraction * rates.matvec_ns * _NS))
+            met = z.n / z.groups * (z.window - 1) / 2 * z.m * z.fraction
+            parts.append(("temporary centres", met * rates.matvec_ns * _NS))
         projections = self.projections(z)
         if projections:
             once = z.p * z.own / 2 * rates.product_ns
@@ -99,7 +100,7 @@ def entry_ns(z: FitSizes, rates: ComputeRates) -> float:
 
 def products_seconds(z: FitSizes, rates: ComputeRates, *, fresh: bool) -> Seconds:
     """Return the values of the columns at all rows, where they are computed, and the products with them."""
-    entries, passes = z.n * z.own, 1.0 if not z.all_rows else 0.5
+    entries, passes = z.n / z.groups * z.own, 1.0 if not z.all_rows else 0.5
     products = entries * rates.product_ns * _NS * passes
     return [("kernel blocks", entries * entry_ns(z, rates) * _NS * fresh), ("products", products)]
 

@@ -168,6 +168,8 @@ class FitSizes:
         Bytes of a row that is sent.
     share : float or None
         The share of the rank in the columns, from 0 to 1, where ranks have different ones; None for equal shares.
+    groups : int
+        Groups of `ranks` ranks each, which divide the rows of every batch.
     prepares : bool
         What is found once for all ranks may be found in the process of this rank.
     """
@@ -207,6 +209,17 @@ class FitSizes:
     sent_row_bytes: int = 0
     share: float | None = None
     prepares: bool = True
+    groups: int = 1
+
+    @property
+    def all_ranks(self) -> int:
+        """The ranks of all groups together."""
+        return self.ranks * self.groups
+
+    @property
+    def group_m(self) -> int:
+        """Most rows of a batch that a group computes with."""
+        return -(-self.m // self.groups)
 
     @property
     def fraction(self) -> float:
@@ -232,7 +245,8 @@ class FitSizes:
     def batch_block_bytes(self) -> int:
         """Bytes of a rank's kernel block of one batch."""
         m = min(self.m, self.n)
-        return (-(-m // self.ranks) * self.p if self.costs.by_rows else m * self.own) * self.itemsize
+        rows = -(-m // self.groups)
+        return (-(-m // self.ranks) * self.p if self.costs.by_rows else rows * self.own) * self.itemsize
 
     @property
     def own(self) -> int:
@@ -247,7 +261,10 @@ class FitSizes:
     @property
     def blocks_bytes(self) -> int:
         """Bytes of all kernel blocks of a rank."""
-        return (self.own_rows * self.p if self.costs.by_rows else self.n * self.own) * self.itemsize
+        if self.costs.by_rows:
+            return self.own_rows * self.p * self.itemsize
+        rows = self.n if self.groups == 1 else self.n // self.groups + -(-self.n // self.m)  # of each batch a row more
+        return rows * self.own * self.itemsize
 
     def _own(self, count: int, shared: int) -> int:
         """Return the most of the first `count` columns that a rank has, of which it has its share of `shared`.

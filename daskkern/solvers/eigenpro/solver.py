@@ -96,6 +96,7 @@ class EigenPro(Solver[EigenProRun]):
     """
 
     name: ClassVar[str] = "eigenpro"
+    divides_batches: ClassVar[bool] = True
     preparation: ClassVar[str] = "spectrum"
     suits_smooth_kernels: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")

@@ -18,6 +18,7 @@ from daskkern.solvers.base import TailAverage
 from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, Projection
 from daskkern.solvers.eigenpro.temporary import Temporary
+from daskkern.solvers.groups import rows_of_all_groups, sum_over_groups
 from daskkern.solvers.problem import AnyProblem, Batch
 from daskkern.solvers.setup import RankSetup
 
@@ -131,16 +132,16 @@ def step_all_rows(
         head = batch.phi[:, :n_head]
         partial = multiply_blocks(batch.phi, state.working, problem.part.columns.blocks, xp)
     else:
-        head = xp.empty((m, n_head), problem.dtype)
+        head = xp.empty((batch.y.shape[0], n_head), problem.dtype)
         partial = problem.part.scores(batch.X, state.working, head)
     loss, g = pending_loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
-    pulled = multiply_transposed(head, g, xp, setup.head_blocks, 1 / m)
+    pulled = sum_over_groups(problem, multiply_transposed(head, g, xp, setup.head_blocks, 1 / m))
     residual = pulled + problem.alpha * state.at_S  # u, own rows of S
     projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink if problem.alpha else state.working.copy()
     here, rows = (xp.asarray(numbers) for numbers in _own_rows(setup, batch))
-    working[here] -= (eta / m) * g[rows]  # the rows of a batch are distinct
+    working[here] -= (eta / m) * rows_of_all_groups(problem, g)[rows]  # the rows of a batch are distinct
     setup.part.add_to(working[:n_head], projected, eta, setup.head_blocks)
     at_S = state.at_S
     if problem.alpha:
@@ -152,8 +153,9 @@ def _own_rows(setup: EigenProSetup, batch: Batch) -> tuple[HostArray, HostArray]
     """Return local columns and batch rows of the batch's rows that this rank holds as centres."""
     if setup.local is None or setup.rows is None:
         raise SpecError("all rows are centres, but the rank has no table of its rows")
-    at = np.minimum(np.searchsorted(setup.rows, batch.positions), max(setup.rows.size - 1, 0))
-    here = setup.rows[at] == batch.positions if setup.rows.size else np.zeros(batch.size, bool)
+    positions = batch.all_positions
+    at = np.minimum(np.searchsorted(setup.rows, positions), max(setup.rows.size - 1, 0))
+    here = setup.rows[at] == positions if setup.rows.size else np.zeros(batch.size, bool)
     found = here.nonzero()[0]
     return setup.local[at[found]], found
 
@@ -174,10 +176,11 @@ def step_window(
     own_blocks = problem.part.columns.blocks
     # K_ZB g / m; where there is something to send, of S first: its sum is under way while the rest is computed.
     unit = 1.0 if xp is np else eta  # of gradients: sums are then updated without a product
-    first = n_head if comm.size > 1 and xp is np else phi.shape[1]
+    first = n_head if comm.size > 1 and xp is np and problem.groups is None else phi.shape[1]
     pulled = multiply_transposed(
         phi[:, :first], g, xp, own_blocks[: len(own_blocks) - len(_after(own_blocks, first))], unit / m
     )
+    pulled = sum_over_groups(problem, pulled)
     residual = pulled[:n_head] + problem.alpha * unit * state.at_S if problem.alpha else pulled[:n_head]
     finish = comm.begin_allreduce(setup.part.project(residual, setup.head_blocks))
     if first < phi.shape[1]:
@@ -205,7 +208,8 @@ def step_window(
         temporary = temporary.shrunk(shrink)
     if not batch.last and in_window < setup.window:
         owners = setup.owners or tuple(range(comm.size))
-        temporary = temporary.with_batch(problem, batch, g * (-eta / m), owners, comm.rank, setup.window)
+        coefficients = rows_of_all_groups(problem, g * (-eta / m))
+        temporary = temporary.with_batch(problem, batch, coefficients, owners, comm.rank, setup.window)
     run = EigenProRun(
         state.a,
         state.scale * shrink,

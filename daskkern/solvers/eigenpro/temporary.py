@@ -127,9 +127,11 @@ class Temporary:
     ) -> "Temporary":
         """Return the temporary centres with the units of the batch's rows that are this rank's.
 
-        `owners` are the ranks of consecutive units, again and again; a window has `window` batches.
+        Rows and `coefficients` (m, c) are those of the whole batch, also where it is divided between groups. `owners`
+        are the ranks of consecutive units, again and again; a window has `window` batches.
         """
-        if batch.X is None:
+        X = batch.all_features
+        if X is None:
             raise SpecError("a window of more than one batch needs the rows of its batches")
         units = even_slices(batch.size, _UNIT)
         own = [unit for at, unit in enumerate(units, self.units) if owners[at % len(owners)] == rank]
@@ -139,7 +141,7 @@ class Temporary:
         xp = namespace_of(coefficients)
         edges = np.cumsum([0, *(unit.stop - unit.start for unit in own)]).tolist()
         blocks = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
-        like, X = problem.part.points, batch.X
+        like = problem.part.points
         if xp is np or len(own) < len(units):
             picked = xp.asarray(np.concatenate([np.arange(unit.start, unit.stop) for unit in own]))
             X, coefficients = X[picked], coefficients[picked]

@@ -73,6 +73,7 @@ class AdaGrad(Solver[AdaGradRun]):
     """
 
     name: ClassVar[str] = "adagrad"
+    divides_batches: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear")
     auto_batch: ClassVar[int | None] = 64
 

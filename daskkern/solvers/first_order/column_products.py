@@ -13,6 +13,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed
+from daskkern.solvers.groups import rows_of_all_groups, sum_over_groups
 from daskkern.solvers.problem import AnyProblem, Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 
@@ -29,11 +30,11 @@ def partial_scores(problem: AnyProblem, batch: Batch, w: Array) -> Array:
 
 
 def pull(problem: AnyProblem, batch: Batch, g: Array) -> Array:
-    """Return ``Phi_B^T g`` (p_r, c) for the rank's own columns, from g (m, c)."""
+    """Return ``Phi_B^T g`` (p_r, c) for the rank's own columns, from g (m, c) of its rows. A collective with groups."""
     g = g.astype(problem.dtype)
     if batch.phi is not None:
-        return multiply_transposed(batch.phi, g, namespace_of(g))
-    return problem.part.pullback(batch.X, g)
+        return sum_over_groups(problem, multiply_transposed(batch.phi, g, namespace_of(g)))
+    return sum_over_groups(problem, problem.part.pullback(batch.X, g))
 
 
 def descend(problem: ColumnProblem, batch: Batch, v: Array, change: Array) -> Array:
@@ -57,9 +58,10 @@ def changes(problem: ColumnProblem, batch: Batch, change: Array) -> tuple[IntArr
     setup: ColumnSetup = problem.extra
     if setup.all_rows:
         xp = namespace_of(change)
-        local, here = (xp.asarray(numbers) for numbers in setup.rows.find(batch.positions))
-        return local, change[here].astype(problem.dtype)  # the rows of a batch are distinct
-    entries = _entries(problem, batch)
+        local, here = (xp.asarray(numbers) for numbers in setup.rows.find(batch.all_positions))
+        every = rows_of_all_groups(problem, change)
+        return local, every[here].astype(problem.dtype)  # the rows of a batch are distinct
+    entries = _entries(problem, batch) if problem.groups is None else None  # other rows have other entries
     if entries is not None:
         where, values = entries
         return where, values.T @ change.astype(problem.dtype)

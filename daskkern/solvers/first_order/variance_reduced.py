@@ -59,6 +59,7 @@ class FullGradients(Solver[FullGradientRun]):
     ability: ClassVar[tuple[type[Any], str] | None] = (Smooth, "a smooth gradient")
     auto_batch: ClassVar[int | None] = 32
     each_row_once: ClassVar[bool] = True
+    divides_batches: ClassVar[bool] = True
 
     inner: int = 2
     theta: float = 0.5

@@ -35,6 +35,7 @@ from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, smoothne
 from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.eigenpro.spectrum import flattened
+from daskkern.solvers.groups import sum_over_groups
 from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts
 from daskkern.solvers.nystrom_sgd.setup import NystromSetup, nystrom_setup
 from daskkern.solvers.preparation import SpectrumRequest
@@ -78,6 +79,7 @@ class NystromSGD(Solver[NystromRun]):
     """
 
     name: ClassVar[str] = "nystrom_sgd"
+    divides_batches: ClassVar[bool] = True
     preparation: ClassVar[str] = "eigenbasis"
     bases: ClassVar[tuple[str, ...]] = ("landmarks",)
 
@@ -232,7 +234,7 @@ def _streamed(
     blocks = problem.part.columns.blocks
     scores = comm.allreduce(multiply_blocks(phi, state.A, blocks, xp)).astype(problem.dtype)
     loss, g = pending_loss_and_gradient(problem, scores, batch)
-    pulled = multiply_transposed(phi, g, xp) * (1 / batch.size)
+    pulled = sum_over_groups(problem, multiply_transposed(phi, g, xp)) * (1 / batch.size)
     u = comm.allreduce(multiply_transposed_blocks(setup.part.M, pulled, blocks, xp)).astype(problem.dtype)
     u += problem.alpha * state.w
     change = eta * (setup.part.preconditioner * u)
@@ -259,7 +261,7 @@ def _stored(
     xp = namespace_of(state.w)
     scores = comm.allreduce(multiply_blocks(batch.phi, state.w, setup.blocks, xp)).astype(problem.dtype)
     loss, g = pending_loss_and_gradient(problem, scores, batch)
-    u = multiply_transposed(batch.phi, g, xp) * (1 / batch.size) + problem.alpha * state.w
+    u = sum_over_groups(problem, multiply_transposed(batch.phi, g, xp)) * (1 / batch.size) + problem.alpha * state.w
     change = eta * (setup.part.preconditioner[setup.features] * u)
     if checked:
         own = xp.stack([(u * change).sum(axis=0), (change * change).sum(axis=0)])
@@ -284,6 +286,7 @@ def _safe_share(problem: Problem[NystromSetup], batch: Batch, moved: Array, desc
     """
     xp = namespace_of(moved)
     squares = moved * moved if batch.weight is None else moved * moved * batch.weight
-    curvature = smoothness_of(problem.loss) / batch.size * squares.sum() + problem.alpha * squared
+    total = sum_over_groups(problem, squares.sum().reshape(1))[0]
+    curvature = smoothness_of(problem.loss) / batch.size * total + problem.alpha * squared
     share = descent / xp.maximum(curvature, np.finfo(np.float64).tiny)
     return xp.where(2 * share < 1, share, 1.0).astype(problem.dtype)

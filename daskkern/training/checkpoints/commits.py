@@ -128,6 +128,12 @@ def holders_of(size: int) -> tuple[int, ...]:
     return tuple(sorted({0, size // 3, 2 * size // 3}))
 
 
+def holders_in_group(size: int, group_size: int, group: int) -> tuple[int, ...]:
+    """Return the places in a group of those holders of `size` ranks that are in it: each has all columns there is to
+    commit from the ranks of its own group."""
+    return tuple(rank % group_size for rank in holders_of(size) if rank // group_size == group)
+
+
 def latest_of_all(data: HostArray | None, steps: int, comm: Communicator) -> HostArray | None:
     """Return the latest commit of any rank, on all ranks; None without one. A collective.
 

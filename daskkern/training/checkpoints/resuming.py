@@ -23,7 +23,7 @@ from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import may_bend
 
-_CHANGEABLE = ("max_epochs", "max_seconds")  # a resumed run may be longer
+_CHANGEABLE = ("max_epochs", "max_seconds", "groups")  # a resumed run may be longer, and on other ranks
 
 
 def named(job: FitJob) -> FitJob:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, HostArray
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.batch_plan import BatchPlan
@@ -14,6 +14,7 @@ from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.events import Listener, StageFinished
 from daskkern.solvers import AnyProblem, Batch
 from daskkern.training.feeding.block_cache import keep_blocks
+from daskkern.training.feeding.group_rows import GroupRows
 from daskkern.training.feeding.row_cache import RowCache
 from daskkern.training.feeding.shared_reading import SharedReading
 from daskkern.training.feeding.stored_features import FeatureRows
@@ -74,6 +75,8 @@ class Feed:
         products = settings.solver.row_products and prepared.basis.all_rows
         self._needs_left = window_of(prepared, memory) > 1
         self._needs_rows = self._needs_left or settings.solver.needs_rows or products
+        groups = comm.across
+        self._group = None if groups.size == 1 else GroupRows(groups.rank, groups.size, whole=self._needs_left)
         self._solver, self._loss = settings.solver, settings.loss
         self._blocks = keep_blocks(memory, settings, xp)
         self._uploads = Uploads(xp)
@@ -107,7 +110,7 @@ class Feed:
         kept = self._batches
         if kept is not None and all(index in kept for index in order):
             for index, arrived in begun_ahead(((index, self._begin(kept[index])) for index in order), self._ahead):
-                batch = replace(kept[index], X=arrived()[0])
+                batch = self._with_rows(kept[index], arrived()[0])
                 yield replace(self._with_block(index, batch), last=index == order[-1])
                 del batch, arrived  # frees its rows before others arrive
         else:
@@ -119,7 +122,11 @@ class Feed:
 
     def _begin(self, kept: Batch) -> Arrived:
         """Begin the upload of the rows of a cached batch, where they are cached in host memory."""
-        return self._uploads.begin(kept.X) if self._on_host else lambda: (kept.X,)
+        rows = kept.X if self._group is None or not self._group.whole else kept.all_features
+        return self._uploads.begin(rows) if self._on_host else lambda: (rows,)
+
+    def _with_rows(self, batch: Batch, X: Array | None) -> Batch:
+        return replace(batch, X=X) if self._group is None else self._group.with_rows(batch, X)
 
     def close(self) -> None:
         """Release cached blocks, and their file."""
@@ -150,7 +157,7 @@ class Feed:
                 if keeping is not None:
                     keeping.add(item)
                 if self._batches is not None:
-                    self._batches[index] = replace(batch, X=item.block.X) if self._on_host else batch
+                    self._batches[index] = self._with_rows(batch, self._needed(item)) if self._on_host else batch
                 del item, arrived  # frees its window before the next one is read
                 yield self._with_block(index, batch)
                 del batch
@@ -178,11 +185,22 @@ class Feed:
         weight = targets.weight(block) if sampling is None else sampling.weight(block)
         rows = None if self._stored else block.X
         excess = self.extremes.observe(item.index, rows, weight, item.positions if sampling is None else None)
-        return (item, excess), self._uploads.begin(block.X, targets.encode(block.y), weight)
+        X, y = self._needed(item), block.y
+        if self._group is not None:
+            part = self._group.part(len(item.positions))
+            y, weight = y[part], None if weight is None else weight[part]
+        return (item, excess), self._uploads.begin(X, targets.encode(y), weight)
+
+    def _needed(self, item: RowBatch) -> HostArray | None:
+        """Return those of the rows as read that this rank needs."""
+        X = item.block.X
+        return X if self._group is None else self._group.needed(X, len(item.positions))
 
     def _batch(self, item: RowBatch, excess: float, arrived: Arrived, last: bool) -> Batch:
         """Return rows in the form of the solver, without a kernel block."""
         X, y, weight = arrived()
+        if self._group is not None:
+            return replace(self._group.batch(X, y, weight, item.positions, excess), last=last)
         return Batch(X=X, y=y, weight=weight, positions=item.positions, phi=None, last=last, excess=excess)
 
     def _with_block(self, index: int, batch: Batch) -> Batch:
@@ -193,7 +211,7 @@ class Feed:
             with self._reading():
                 return replace(batch, phi=self._blocks.get(index))
         part = self._problem.part
-        shape = batch.size, part.points.size
+        shape = batch.y.shape[0], part.points.size
         out = self._blocks.place(shape)
         if out is None and not self._whole:
             return batch

@@ -55,6 +55,7 @@ class SharedReading:
     """
 
     def __init__(self, comm: TimedCommunicator, settings: FitSettings, blocks_differ: bool, emit: Listener) -> None:
+        comm = comm.whole
         self._comm, self._way, self._blocks_differ, self._emit = comm, settings.reading, blocks_differ, emit
         self._once: bool | None = False if comm.size == 1 or settings.reading == "each" else None
 

@@ -52,12 +52,18 @@ class Validation:
         return cls(held_out(source, prepared.validation, settings.dtype), prepared.targets)
 
     def score(self, problem: AnyProblem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> ValidationResult:
-        """Return mean loss and score of the model with these coefficients; one allreduce for each block of rows."""
+        """Return mean loss and score of the model with these coefficients; one allreduce for each block of rows.
+
+        Groups of ranks divide each block. All ranks get the same bits.
+        """
         loss, right, weights = 0.0, 0.0, 0.0
         errors, first, second = 0.0, np.zeros(self.targets.n_outputs), np.zeros(self.targets.n_outputs)
-        for part in slices(self.rows.n_rows, _BLOCK):
+        group, count = comm.across.rank, comm.across.size
+        for part in slices(self.rows.n_rows, _BLOCK * count):
+            size = part.stop - part.start
+            start, stop = part.start + size * group // count, part.start + size * (group + 1) // count
             with comm.reading():
-                block = self.rows.read(part.start, part.stop, row_fields(self.rows))
+                block = self.rows.read(start, stop, row_fields(self.rows))
             assert block.y is not None
             f = to_host(comm.allreduce(problem.part.scores(to_device(block.X, xp), coef)))
             f = best_of(f, f.shape[1] // self.targets.n_outputs)
@@ -71,6 +77,10 @@ class Validation:
             else:
                 errors += float((w[:, None] * (f - y) ** 2.0).sum())
                 first, second = first + w @ y.astype(np.float64), second + w @ y.astype(np.float64) ** 2
+        if count > 1:
+            own = np.concatenate([[loss, right, weights, errors], first, second])
+            loss, right, weights, errors, *moments = comm.whole.broadcast(comm.across.allreduce(own), 0).tolist()
+            first, second = np.split(np.array(moments), 2)
         if not weights > 0:
             raise DataError("the validation rows all have weight 0; give other rows for validation")
         if self.targets.n_classes:

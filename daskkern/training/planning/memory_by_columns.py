@@ -74,7 +74,7 @@ def _read_ahead(z: FitSizes) -> int:
     """Return the bytes of rows on their way: read by this rank, and sent or received where one reads for all."""
     window, chunk = min(z.window_rows, z.n), min(z.chunk_rows, z.n)
     each = read_bytes(window, chunk, z.d, z.itemsize)
-    if z.ranks == 1 or z.reading == "each":
+    if z.all_ranks == 1 or z.reading == "each":
         return each
     windows = (2 + (z.entries > 0)) * window + 3 * chunk  # sparse rows are put in order once more
     messages = (AHEAD + 2) * max(z.m * z.d * z.itemsize, MESSAGE_BYTES)  # as the solver takes them
@@ -96,26 +96,26 @@ def _steps(z: FitSizes, own: MethodMemory) -> dict[str, int]:
 def _tiles(z: FitSizes) -> int:
     tiles = workspace_bytes(z.threads, z.d, z.within)
     if z.device == "gpu":
-        tiles = z.m * (z.own * z.itemsize + _WIDE_TILES * BLOCK_COLUMNS * 8 * z.wide)
-        sums = z.m * padded(z.c) * z.itemsize
+        tiles = z.group_m * (z.own * z.itemsize + _WIDE_TILES * BLOCK_COLUMNS * 8 * z.wide)
+        sums = z.group_m * padded(z.c) * z.itemsize
         tiles += max(sums, min(cuda.PARTIAL_BYTES, -(-z.own // z.block_columns) * sums))
         if z.itemsize == 4 and z.d > cuda.FEW_FEATURES and not z.entries:
-            tiles += cuda.terms_bytes(z.m, z.own, z.d)
+            tiles += cuda.terms_bytes(z.group_m, z.own, z.d)
     return tiles + z.threads * _SPREAD * _SPREAD * z.entries * z.itemsize
 
 
 def _batch(z: FitSizes) -> int:
     """Return what a step holds of any method: rows, the values of the columns, and scores."""
-    b, w, own = z.itemsize, z.within, z.own
-    rows = left_bytes(z.m, z.d, w) + 8 * z.m * padded(z.c) * 8 + 2 * z.m * z.d * b * (z.device == "gpu")
+    b, w, own, m = z.itemsize, z.within, z.own, z.group_m
+    rows = left_bytes(m, z.d, w) + 8 * m * padded(z.c) * 8 + 2 * z.m * z.d * b * (z.device == "gpu")
+    if z.groups > 1:  # rows of other groups, residuals and positions of all; the gradient on its way
+        rows += 2 * z.m * z.d * b + 2 * z.m * padded(z.c) * 8 + 3 * own * padded(z.c) * 8
     if z.all_rows:
-        return (
-            rows + matvec_bytes(z.m, own, z.d, padded(z.c), w, 0, distributed=True) + z.m * z.own_s * (b + 8 * z.wide)
-        )
+        return rows + matvec_bytes(m, own, z.d, padded(z.c), w, 0, distributed=True) + m * z.own_s * (b + 8 * z.wide)
     if z.drawn:
         features = 4 * z.drawn * z.d * 8 + points_bytes(z.drawn, z.d, b)
-        return rows + matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, distributed=True) + features + 16 * own
-    rows += z.m * (own + z.p * z.mapped) * b + (own + z.m) * padded(z.c) * 8 * z.wide
+        return rows + matvec_bytes(m, z.drawn, z.d, padded(z.c), b, 0, distributed=True) + features + 16 * own
+    rows += m * (own + z.p * z.mapped) * b + (own + m) * padded(z.c) * 8 * z.wide
     if z.device == "gpu":  # the parts of a product, which are added in the end
-        rows += (2 * -(-own // z.block_columns) + 2) * min(z.m * padded(z.c), SHORT) * b
+        rows += (2 * -(-own // z.block_columns) + 2) * min(m * padded(z.c), SHORT) * b
     return rows

@@ -179,9 +179,10 @@ def plan_for(
     threads: int,
     budget: int,
     device_budget: int | None = None,
+    groups: int = 1,
 ) -> MemoryPlan:
     """Return the memory plan of one rank; `device_budget` is None where the fit runs on the CPU."""
-    sizes = sizes_of(summary, source, settings, ranks, threads, on_device=device_budget is not None)
+    sizes = sizes_of(summary, source, settings, ranks, threads, on_device=device_budget is not None, groups=groups)
     sizes = with_factor(sizes, settings.solver, budget, device_budget or 0)
     return plan_of(sizes, settings, budget, device_budget, stored=summary.stored)
 

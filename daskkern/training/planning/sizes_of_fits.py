@@ -33,9 +33,19 @@ class PreparedSummary:
 
 
 def sizes_of(
-    summary: PreparedSummary, source: RowSource, settings: FitSettings, ranks: int, threads: int, *, on_device: bool
+    summary: PreparedSummary,
+    source: RowSource,
+    settings: FitSettings,
+    ranks: int,
+    threads: int,
+    *,
+    on_device: bool,
+    groups: int = 1,
 ) -> FitSizes:
-    """Return the sizes of one of `ranks` ranks with equal shares, with a factor for projections where there are any."""
+    """Return the sizes of one of `ranks` ranks with equal shares, with a factor for projections where there are any.
+
+    The ranks are in so many `groups`, which divides them.
+    """
     solver = settings.solver
     return FitSizes(
         n=summary.n,
@@ -47,7 +57,8 @@ def sizes_of(
         q=summary.q,
         m=summary.m,
         window=summary.window,
-        ranks=1 if solver.is_serial else ranks,
+        ranks=1 if solver.is_serial else ranks // groups,
+        groups=groups,
         threads=threads,
         itemsize=np.dtype(settings.dtype).itemsize,
         all_rows=settings.basis.all_rows,

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 
+from daskkern.cluster.collectives.probe import MessageTimes
 from daskkern.feature_learning.costs import LearningCosts
 from daskkern.linalg import group_count
 from daskkern.solvers.costs.columns import entry_ns
 from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.disk_rates import DiskRates
+from daskkern.training.planning.grids import LEAST_RANKS, sum_seconds
 from daskkern.training.planning.memory_plan import MemoryPlan
 
 Parts = tuple[tuple[str, float], ...]
@@ -74,8 +76,8 @@ def learning_stage(z: FitSizes, rates: Rates, learning: LearningCosts, candidate
     parts = [("trials on sampled rows", candidates * trials), ("reading the sample", rates.sample_s(z, learning.m))]
     rows = 0.0
     if learning.learning.of_all_rows:
-        parts.append(("gradients at all rows", gradients / z.ranks))
-        rows = z.n / z.ranks * rates.row_s
+        parts.append(("gradients at all rows", gradients / z.all_ranks))
+        rows = z.n / z.all_ranks * rates.row_s
     return _stage("learned features", parts, rows, 0.0, z.threads)
 
 
@@ -161,16 +163,19 @@ def _epoch(name: str, z: FitSizes, rates: Rates, *, fresh: bool, rows: bool, dis
     parts = z.costs.sweep_seconds(z, rates, fresh=fresh, stored=stored)
     disk = 0.0 if stored else disk
     parts.append(("calls", steps * _CALLS * rates.call_s))
-    if z.ranks > 1:
-        parts.append(("collectives", (2 * steps + (4 * group_count(z.p) - 3) * projections) * _COLLECTIVE_S))
+    if z.all_ranks > 1:
+        each = _COLLECTIVE_S if z.all_ranks < LEAST_RANKS else max(_COLLECTIVE_S, sum_seconds(z, MessageTimes()) / 2)
+        if z.groups > 1:
+            each = sum_seconds(z, MessageTimes()) / 2
+        parts.append(("collectives", 2 * steps * each + (4 * group_count(z.p) - 3) * projections * _COLLECTIVE_S))
     row_s, reading = _reading(z, rates)
     return _stage(name, parts, z.n * row_s * rows, disk, z.threads, reading)
 
 
 def _reading(z: FitSizes, rates: Rates) -> tuple[float, str]:
     """Return the seconds of a row in one thread of a rank, and what they are spent on."""
-    once = rates.row_s / z.ranks + z.sent_row_bytes * _SENT_S
-    if z.ranks == 1 or z.reading == "each" or (z.reading == "auto" and rates.row_s <= once):
+    once = rates.row_s / z.all_ranks + z.sent_row_bytes * _SENT_S
+    if z.all_ranks == 1 or z.reading == "each" or (z.reading == "auto" and rates.row_s <= once):
         return rates.row_s, "reading"
     return once, "reading and sending"
 

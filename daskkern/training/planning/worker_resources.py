@@ -8,16 +8,19 @@ from distributed import Client
 from daskkern.backend.namespace import namespace_for
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.collectives.gpus import device_name
+from daskkern.cluster.collectives.probe import MessageTimes, message_times
 from daskkern.cluster.connect.membership import live_workers, run_on
 from daskkern.errors import ClusterError, MemoryBudgetError
 from daskkern.monitor.environment import environment
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate_workers, product_rate, worst
+from daskkern.training.planning.divider import Divider
 from daskkern.training.planning.dividing import relative_speeds
+from daskkern.training.planning.grids import StepRates
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, available_memory, device_memory
 from daskkern.training.planning.planner import least_settings, upper_bound_summary
-from daskkern.training.planning.rank_plans import Divider, RankPlans, with_blocks_of_all
+from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
 from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.planning.sizes_of_fits import PreparedSummary
 from daskkern.training.run.settings import FitSettings
@@ -106,13 +109,50 @@ def rank_plans(
     settings: FitSettings,
     workers: Sequence[str],
     resources: Sequence[WorkerResources],
+    step_rates: StepRates | None = None,
 ) -> RankPlans:
     """Return the plans of all ranks, with columns divided by memory and measured speed where their workers differ.
 
-    Blocks are not decided yet.
+    Blocks are not decided yet. `step_rates` were measured before, for the choice of groups.
+    """
+    return _checked(divider_of(client, summary, source, settings, workers, resources, step_rates))
+
+
+def divider_of(
+    client: Client,
+    summary: PreparedSummary,
+    source: RowSource,
+    settings: FitSettings,
+    workers: Sequence[str],
+    resources: Sequence[WorkerResources],
+    step_rates: StepRates | None = None,
+) -> Divider:
+    """Return what divides the columns between these workers, with the measurements that are worth their time.
+
+    Speeds of workers are measured where they differ; kernel values and messages, unless `step_rates` have them, where
+    what is usual says that groups of ranks are faster.
     """
     speeds = speeds_of(client, summary, source, settings, workers, resources)
-    return _checked(Divider(summary, source, settings, resources, speeds))
+    divider = Divider(summary, source, settings, resources, speeds, step_rates)
+    expected = divider.grid()
+    work = float(summary.n) * summary.p * settings.passes
+    if step_rates is not None or not expected.chosen or expected.groups == 1 or work < MEASURE_FROM_VALUES:
+        return divider
+    rates = worst(rates_of(client, divider.plans(), source, settings, workers))
+    messages = _messages_of(client, workers)
+    measured = StepRates(1e-9 * rates.block_ns, 1e-9 * rates.product_ns, messages).rounded()
+    return Divider(summary, source, settings, resources, speeds, measured)
+
+
+def _messages_of(client: Client, workers: Sequence[str]) -> MessageTimes:
+    """Measure messages between the first worker and the last: ranks of a host follow each other."""
+    name, first = task_name("measure_messages"), workers[0]
+    call = client.submit(message_times, workers[-1], key=name, workers=[first], pure=False, retries=0, priority=10)
+    try:
+        found: MessageTimes = call.result()
+        return found
+    finally:
+        call.release()
 
 
 def cluster_plan(

@@ -1,11 +1,15 @@
 """The model of the best epoch so far, kept in addition to the current one."""
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
+from daskkern.backend.namespace import is_sparse, to_device
+from daskkern.solvers import AnyProblem
 
 Model = tuple[Array, HostArray | None]
 """A rank's coefficients (p_r, c), and the points of its columns where the solver learns them."""
@@ -81,3 +85,14 @@ class LeastLoss(BestEpoch):
     def begin(self, model: Callable[[], Model]) -> None:
         """Record the model that the next epoch begins with."""
         self._before = model()
+
+
+def with_points(problem: AnyProblem, points: HostArray | None, xp: ModuleType) -> AnyProblem:
+    """Return the problem whose columns have these points; None for its own."""
+    return problem if points is None else replace(problem, part=problem.part.moved(to_device(points, xp)))
+
+
+def dense(points: Any) -> HostArray:
+    """Return points (p, d), dense or CSR, as a dense array."""
+    found: HostArray = points.toarray() if is_sparse(points) else points
+    return found

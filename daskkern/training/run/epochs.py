@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
-from daskkern.backend.namespace import is_sparse, to_device
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
 from daskkern.solvers import AnyProblem, Shard, Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Checkpointing
-from daskkern.training.checkpoints.commits import Commit, Position, holders_of
-from daskkern.training.checkpoints.running_loss import check_loss, is_known, with_known_loss
+from daskkern.training.checkpoints.commits import Commit, Position, holders_in_group
+from daskkern.training.checkpoints.running_loss import check_loss, is_known, of_group, with_known_loss
 from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Patience, Validation, ValidationResult
-from daskkern.training.run.best_epoch import BestEpoch, LeastLoss, Model
+from daskkern.training.run.best_epoch import BestEpoch, LeastLoss, Model, dense, with_points
 from daskkern.training.run.control_signals import ControlSignals, agree
 from daskkern.training.run.rank_state import RankReporter
 from daskkern.training.run.settings import FitSettings
@@ -126,7 +125,7 @@ class Epochs:
         if position.reason in ("", "max_epochs"):  # the number of epochs may have been changed
             over = position.epoch > self.settings.max_epochs
             position = replace(position, reason="max_epochs" if over else "")
-        self.context.emit(FitResumed(position.epoch, position.batch, self.comm.size))
+        self.context.emit(FitResumed(position.epoch, position.batch, self.comm.whole.size, self.comm.across.size))
         state = self._solver.restore(self.problem, saved.snapshot)
         if saved.position.reason and not position.reason and position.epochs:
             self._go_on_from(state)  # the last epoch then, now followed by others
@@ -139,7 +138,7 @@ class Epochs:
         state, position = self._batches(state, position, begun)
         if self._regroup:
             return state, position
-        position = with_known_loss(position)
+        position = self._known(position)
         watched = ValidationResult(float("nan"), float("nan"))
         if self.validation is not None and not self._signals.stop:
             coef, points = self._model(state)
@@ -165,7 +164,7 @@ class Epochs:
             if self._best.exhausted(watched, position.epoch, coef, points):
                 reason = "early_stopping"
         elif isinstance(self._best, LeastLoss) and position.seen:
-            loss = float(self.comm.broadcast(np.array([epoch.loss]))[0])  # all ranks keep the same epoch
+            loss = float(self.comm.whole.broadcast(np.array([epoch.loss]))[0])  # all ranks keep the same epoch
             self._best.passed(loss, position.epoch)
             if not reason:
                 self._go_on_from(state)
@@ -211,13 +210,15 @@ class Epochs:
         try:
             for batch in stream:
                 if position.batch % self.checkpointing.signal_batches == 0:
-                    position = with_known_loss(position)
+                    position = self._known(position)
                     self.checkpointing.tell()
-                    self._signals = agree(self.comm, self.context, self.checkpointing, self._taken(), self.limit_s)
+                    everyone = self.comm.whole
+                    self._signals = agree(everyone, self.context, self.checkpointing, self._taken(), self.limit_s)
                     self._epoch_at = self._epoch_at if position.batch else self._signals.seconds
                 if self._signals.stop:
                     return state, position
                 state, loss = self._solver.step(self.problem, state, batch, self.comm)
+                loss = of_group(loss, self.comm.across)
                 position = replace(
                     position,
                     steps=position.steps + 1,
@@ -230,7 +231,7 @@ class Epochs:
                 del batch  # frees its block before the next one is made
                 due = position.batch % self.checkpointing.signal_batches == 0 or position.batch == n_batches
                 if is_known(loss) or due:
-                    position = with_known_loss(position)
+                    position = self._known(position)
                     rate = (position.seen - earlier) / (time.perf_counter() - begun)
                     mean = position.loss / position.seen
                     self.context.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
@@ -240,6 +241,10 @@ class Epochs:
         finally:
             close(stream)
         return state, position
+
+    def _known(self, position: Position) -> Position:
+        """Return the position with its loss as a number, that of all rows. A collective of groups."""
+        return with_known_loss(position, self.comm.across)
 
     def _passed(self, state: Any, position: Position) -> bool:
         """Record a state between windows, commit it when due, and return whether the ranks regroup here."""
@@ -265,7 +270,7 @@ class Epochs:
 
     def _keep(self) -> None:
         begun = time.perf_counter()
-        state, position = self._whole[0], with_known_loss(self._whole[1])
+        state, position = self._whole[0], self._known(self._whole[1])
         seconds = self._signals.seconds
         into_epoch = max(0.0, seconds - self._epoch_at) if position.batch else 0.0
         position = replace(position, seconds=seconds, epoch_seconds=into_epoch)
@@ -276,8 +281,9 @@ class Epochs:
         for name, (coef, points) in ({} if self._best is None else self._best.models).items():
             shards[name] = Shard(self.problem.part.columns.ids, coef)
             if points is not None:
-                arrays[name + _POINTS] = _dense(points)
-        whole = Snapshot(shards, arrays, snapshot.numbers).gather_to(self.comm, holders_of(self.comm.size))
+                arrays[name + _POINTS] = dense(points)
+        holders = holders_in_group(self.comm.whole.size, self.comm.size, self.comm.across.rank)
+        whole = Snapshot(shards, arrays, snapshot.numbers).gather_to(self.comm, holders)
         last = self._signals.stop or self._signals.regroup or bool(position.reason)
         commit = None if whole is None else Commit(whole, position)
         self.checkpointing.keep(commit, time.perf_counter() - begun, last=last)
@@ -288,13 +294,3 @@ class Epochs:
         A collective.
         """
         return self._solver.finish(self.problem, state, self.comm), self._solver.points(self.problem, state)
-
-
-def with_points(problem: AnyProblem, points: HostArray | None, xp: ModuleType) -> AnyProblem:
-    """Return the problem whose columns have these points; None for its own."""
-    return problem if points is None else replace(problem, part=problem.part.moved(to_device(points, xp)))
-
-
-def _dense(points: Any) -> HostArray:
-    dense: HostArray = points.toarray() if is_sparse(points) else points
-    return dense

@@ -14,6 +14,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
 from daskkern.cluster.collectives.gpus import gpu_collectives
+from daskkern.cluster.collectives.grid import groups_that_divide, rank_grid
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.collectives.virtual import run_virtual, virtual_ranks
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
@@ -71,8 +72,9 @@ def run_rank(comm: Communicator, task: RankTask, context: RankContext) -> FitRan
             context.emit(StageFinished("collectives", 0.0, note))
         if task.settings.virtual_shards is None:
             d = task.job.source.info.n_features
-            with chosen_products(comm, xp, task.settings, d):
-                return _run(TimedCommunicator(exchange), task, context, xp)
+            groups = groups_that_divide(comm.size, task.groups)
+            with chosen_products(comm, xp, task.settings, d), rank_grid(comm, exchange, groups, xp) as mine:
+                return _run(mine, task, context, xp)
         return _run_shards(exchange, task.settings.virtual_shards, task, context, xp)
 
 
@@ -114,11 +116,11 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     job, settings = task.job, task.settings
     rows = training_rows(job.source.open(settings.dtype), prepared.validation)
     started = time.perf_counter()
-    saved = _last_commit(comm, task, context)
+    saved = _last_commit(comm.whole, task, context)
     if not context.commit_cache.contributed:
         _announce(task, prepared, rows, comm, context)
     columns = prepared.basis.split(comm.rank, comm.size).ids.size
-    report = RankReporter(context, comm.rank, task.memory, task.threads, xp, columns)
+    report = RankReporter(context, comm.whole.rank, task.memory, task.threads, xp, columns)
     report()
     problem, points = _problem(task, prepared, rows, saved, comm, xp)
     context.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, task, comm)))
@@ -161,12 +163,13 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     if not settings.behind:
         note = judged.note or closing_note(problem, ended, prepared, rows, reference, settings, judged.scores)
     context.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
-    saved_bytes = checkpointing.last if comm.rank == 0 else None
-    history = ended.history if comm.rank == 0 else ()
+    saved_bytes = checkpointing.last if comm.whole.rank == 0 else None
+    history = ended.history if comm.whole.rank == 0 else ()
     points = points if ended.points is None else ended.points
-    coef = to_host(ended.coef)
+    own = slice(0, 0) if comm.across.rank else slice(None)  # all groups have the same model: the first gives it
+    ids, coef = problem.part.columns.ids[own], to_host(ended.coef)[own]
     return FitRankResult(
-        problem.part.columns.ids, points, coef, ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch, note
+        ids, points[own], coef, ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch, note
     )
 
 
@@ -190,6 +193,7 @@ def _problem(
         settings.dtype,
         settings.solver.rank_setup(inputs),
         _averaged_from(settings, saved),
+        comm.across if comm.across.size > 1 else None,
     )
     return problem, points
 
@@ -236,11 +240,13 @@ def _last_commit(comm: Communicator, task: RankTask, context: RankContext) -> Co
     return None if data is None else Commit.from_bytes(data)
 
 
-def _shared(prepared: Prepared, task: RankTask, comm: Communicator) -> str:
+def _shared(prepared: Prepared, task: RankTask, comm: TimedCommunicator) -> str:
     """Return how the work is shared, in a few words."""
     settings = task.settings
     virtual = "" if settings.virtual_shards is None else "virtual "
     ranks = f"{comm.size} {virtual}rank{'s' * (comm.size > 1)}"
+    if comm.across.size > 1:
+        ranks += f" in each of {comm.across.size} groups, which divide each batch"
     if settings.solver.parallelism == "rows":
         return f"rows distributed to {ranks}, all columns on each"
     if settings.solver.is_serial:
@@ -266,7 +272,7 @@ def _counts(counts: Sequence[int]) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, context: RankContext) -> None:
+def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: TimedCommunicator, context: RankContext) -> None:
     context.emit(
         FitStarted(
             task.settings.solver.name,
@@ -274,8 +280,9 @@ def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator
             rows.n_features,
             prepared.targets.n_outputs,
             prepared.basis.n_columns,
-            comm.size,
+            comm.whole.size,
             task.settings.max_epochs,
+            comm.across.size,
         )
     )
     for stage in prepared.stages:

@@ -63,6 +63,11 @@ class RankTask:
         """The shares of the ranks in the columns, or () where they are equal."""
         return () if self.ranks is None else self.ranks.shares
 
+    @property
+    def groups(self) -> int:
+        """How many groups of ranks divide the batches, as planned."""
+        return 1 if self.ranks is None else self.ranks.groups
+
     def of_rank(self, rank: int) -> "RankTask":
         """Return the task with the memory plan of a rank."""
         return self if self.ranks is None else replace(self, memory=self.ranks.of(rank))
@@ -96,7 +101,8 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
     if task.ranks is not None and still_fit(task.ranks, task.settings, resources):
         return task
     source, settings = task.job.source, task.settings
-    plans = rank_plans(client, task.summary, source, settings, workers, resources)
+    measured = None if task.ranks is None else task.ranks.step_rates
+    plans = rank_plans(client, task.summary, source, settings, workers, resources, measured)
     plans = with_blocks_of_all(plans, settings, rank_disks(plans, settings, resources), None)
     plans.check()
     return replace(task, memory=plans.tightest, ranks=plans)

@@ -17,6 +17,7 @@ from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, s
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
 from daskkern.training.run.early_stopping import EarlyStopping
+from daskkern.training.run.rank_settings import check_groups, check_shards
 from daskkern.training.run.set_aside import check_calibrate
 
 BATCH_ELEMENTS = 1 << 26
@@ -95,6 +96,11 @@ class FitSettings:
         others. "auto" measures both at the beginning of the first epoch that reads several windows. The results do not
         depend on it. Nothing changes with one rank, where ranks have rows of their own, and with stored eigenfeatures,
         of which each rank reads its own columns; virtual ranks each read for themselves.
+    groups : int or "auto"
+        How many groups of ranks hold the whole model each, divided over the ranks of the group, and compute with a part
+        of the rows of every batch; sums over the columns are then those of fewer ranks and rows. The largest number up
+        to it that divides the number of ranks is used, which may change when workers do. "auto" is what the plan
+        expects to be fastest, 1 for solvers that cannot divide batches. The results differ by rounding.
     behind : int
         Number of the `max_epochs` epochs that were run before, on other rows.
     rows_follow : bool
@@ -132,6 +138,7 @@ class FitSettings:
     calibrate: bool | float = False
     multilabel: bool = False
     reading: str = "auto"
+    groups: int | str = "auto"
 
     def __post_init__(self) -> None:
         set_python_numbers(self)
@@ -186,28 +193,9 @@ class FitSettings:
         check_calibrate(self.calibrate)
         if self.disk_budget is not None and self.disk_budget < 1:
             raise SpecError(f"got a disk budget of {self.disk_budget} bytes; expected a positive number")
-        if self.virtual_shards is not None:
-            self._check_shards(self.virtual_shards)
-
-    def _check_shards(self, shards: int) -> None:
-        if not _is_whole(shards) or shards < 1:
-            raise SpecError(f"got virtual_shards={shards!r}; expected a whole number of at least 1, or None")
-        if self.solver.is_serial:
-            raise SpecError(
-                f"got virtual_shards={shards} with solver {self.solver.name}, which runs on one rank and "
-                "gives the same bits anyway; leave it out"
-            )
-        if self.reading == "once":
-            raise SpecError(
-                f"got reading='once' with virtual_shards={shards}, of which each reads all rows for itself; choose "
-                "'each', or leave one of them out"
-            )
-        if self.basis.all_rows:
-            if self.keep_blocks not in ("auto", "never"):
-                raise SpecError(
-                    f"got virtual_shards={shards} with all rows as centres and keep_blocks={self.keep_blocks!r}, "
-                    "whose rounding depends on the memory of the workers; choose 'never'"
-                )
+        check_shards(self.virtual_shards, self.solver, self.basis, self.reading, self.keep_blocks)
+        check_groups(self.groups, self.solver, self.virtual_shards)
+        if self.virtual_shards is not None and self.basis.all_rows:
             object.__setattr__(self, "keep_blocks", "never")
 
     def shards(self, n_ranks: int) -> int:
@@ -272,6 +260,7 @@ class FitSettings:
             "sampling": self.sampling,
             "max_seconds": None if self.max_seconds is None else float(self.max_seconds),
             **({} if self.virtual_shards is None else {"virtual_shards": int(self.virtual_shards)}),
+            **({} if isinstance(self.groups, str) else {"groups": int(self.groups)}),
         }
 
 

@@ -12,9 +12,10 @@ from daskkern.errors import MemoryBudgetError
 from daskkern.linalg import column_blocks
 from daskkern.solvers import EigenPro, Falkon
 from daskkern.solvers.costs.primitives import factor_bytes
+from daskkern.training.planning.divider import Divider
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import upper_bound_summary
-from daskkern.training.planning.rank_plans import Divider, RankPlans, in_common, with_blocks_of_all
+from daskkern.training.planning.rank_plans import RankPlans, in_common, with_blocks_of_all
 from daskkern.training.planning.resources import WorkerResources, is_mixed
 from daskkern.training.planning.worker_resources import check_resources
 from daskkern.training.run.settings import FitSettings
