@@ -25,6 +25,7 @@ from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.partial_fit import PartialFitState, why_not
+from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.jobs.detached import submit
@@ -193,7 +194,7 @@ class KernelEstimator(ModelEstimator):
 
     def _named(self, source: RowSource) -> RowSource:
         """Return `source` with the names of the columns of a data frame; those of an earlier fit are forgotten."""
-        if not isinstance(source, ArraySource):
+        if not isinstance(source, ArraySource) and not (isinstance(source, BlockSource) and source.info.feature_names):
             self.__dict__.pop("feature_names_in_", None)
         return named(source, getattr(self, "feature_names_in_", None))
 
@@ -206,7 +207,8 @@ class KernelEstimator(ModelEstimator):
         self.landmarks_ = result.model.points
         self.landmark_indices_ = result.indices
         self.alpha_ = float(result.model.provenance["settings"]["alpha"])
-        self.n_features_in_ = result.model.n_features
+        names = getattr(self, "feature_names_in_", None)  # of a frame, of whose columns some are several features
+        self.n_features_in_ = result.model.n_features if names is None else len(names)
         self.n_iter_ = result.finished.epochs
         self.best_epoch_ = result.finished.best_epoch or result.finished.epochs
         self.history_ = result.history

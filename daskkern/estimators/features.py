@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 import zarr
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
@@ -18,8 +18,11 @@ from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.rows.rows import Rows
+from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
+from daskkern.estimators.checked_rows import checked_rows
+from daskkern.estimators.frame_codes import frame_encoding
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.estimators.parameters import as_kernel, as_seed
 from daskkern.kernels import Kernel
@@ -105,7 +108,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             lazy = X.rechunk({1: -1})
             width = self._n_features_out
             return da.map_blocks(self._block, lazy, dtype=self.dtype, chunks=(lazy.chunks[0], (width,)))
-        return self._block(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
+        return self._block(checked_rows(self, X, self._encoding, reset=False, accept_sparse="csr", dtype="numeric"))
 
     def _block(self, X: Any) -> HostArray:
         out = np.empty((X.shape[0], self._n_features_out), self.dtype)
@@ -116,12 +119,17 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return out
 
     def _rows(self, X: Any) -> tuple[Rows, Scaling, tuple[int, ...]]:
+        self._encoding: Encoding | None = None
         if is_store(X):
             source = StoreSource.at(X if isinstance(X, zarr.Group) else os.fspath(X))
             self.n_features_in_ = source.info.n_features
             return source.open(self._working.name), source.info.scaling or Scaling(), source.info.categories
         if is_lazy(X):
             raise DataError("got a dask array for fit; give a store, or a sample of its rows as a NumPy array")
-        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
+        self._encoding = frame_encoding(X)
+        X = checked_rows(
+            self, X, self._encoding, reset=True, accept_sparse="csr", dtype="numeric", ensure_min_samples=2
+        )
         check_finite(X)
-        return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working), Scaling(), ()
+        rows = ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working)
+        return rows, Scaling(), code_columns(self._encoding)

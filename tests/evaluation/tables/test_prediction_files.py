@@ -107,7 +107,9 @@ def test_the_ending_of_out_decides_the_file(
     assert found["id"].tolist() == rows["id"].tolist()
     assert pd.to_datetime(found["day"]).tolist() == rows["day"].tolist()
     assert found["prediction"].tolist() == labels.tolist()
-    np.testing.assert_allclose(found[["probability_no", "probability_yes"]], probabilities, atol=1e-3)  # of features in float64
+    np.testing.assert_allclose(
+        found[["probability_no", "probability_yes"]], probabilities, atol=1e-3
+    )  # of features in float64
 
 
 def test_rows_of_csv_and_of_a_store_are_predicted_alike(place: Path, tmp_path: Path) -> None:

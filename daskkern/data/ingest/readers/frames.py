@@ -34,7 +34,7 @@ def arrow_table(frame: Any) -> pa.Table:
         if hasattr(frame, "iloc"):
             other = next((name for name in frame.columns if not isinstance(name, str)), None)
             if other is not None:
-                raise DataError(f"the data frame has a column named {other!r}, which is not text; rename it")
+                raise DataError(f"the rows have names of columns that are not text, such as {other!r}; rename these")
             return pa.Table.from_pandas(frame, preserve_index=False)
         return frame if isinstance(frame, pa.Table) else pa.table(frame)
     except (pa.ArrowException, TypeError) as error:
