@@ -10,12 +10,12 @@ from typing import Any
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
-from daskkern.basis import BasisSpec
+from daskkern.basis import BasisSpec, is_basis
 from daskkern.cluster.connect.clients import client_of
 from daskkern.errors import SpecError
 from daskkern.estimators.frames import named
 from daskkern.estimators.model_estimator import ModelEstimator
-from daskkern.estimators.parameters import active_client, as_kernel, as_seed
+from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed
 from daskkern.events import Listener, silent
 from daskkern.feature_learning import parse_feature_learning
 from daskkern.losses import parse_loss
@@ -78,11 +78,14 @@ class KernelEstimator(ModelEstimator):
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
         """Return the basis of a fit to `n_rows` rows, or, with None, of a fit that may continue on other rows."""
-        basis: BasisSpec | str = self.basis
-        if not isinstance(basis, str):
+        basis: BasisSpec | str = as_basis(self.basis)
+        if is_basis(basis):
             return basis
         if basis != "auto":
-            raise SpecError(f"got basis={basis!r}; give 'auto', or a basis of daskkern.basis such as Landmarks(n)")
+            raise SpecError(
+                f"got basis={basis!r}; give 'auto', a number of landmarks, or a basis of daskkern.basis such as "
+                "Landmarks(n)"
+            )
         drawn = self.sampling != "uniform" or self.virtual_shards is not None
         return usual_basis(None if drawn else n_rows, parse_solver(self.solver))
 

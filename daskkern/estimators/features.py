@@ -7,7 +7,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import zarr
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from daskkern.arrays import HostArray
@@ -24,7 +24,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.frame_codes import frame_encoding
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import as_kernel, as_seed
+from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
@@ -36,16 +36,16 @@ from daskkern.training.setup.shared import some_rows
 _BLOCK = 2048
 
 
-class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEstimator):
     """A feature map whose inner products equal or approximate a kernel's values, for pipelines with linear models.
 
     Parameters
     ----------
     kernel : Kernel, str or function of two tables of rows
         Such as ``Gaussian(5.0)`` or ``"gaussian:median"``.
-    basis : RandomFeatures, NystromFeatures, Landmarks or None
+    basis : RandomFeatures, NystromFeatures, Landmarks, int or None
         Random features, the span of landmarks in orthonormal coordinates (Nystrom features), or the kernel values at
-        landmarks. None is ``RandomFeatures(1000)``.
+        landmarks. A number is ``RandomFeatures(n)``, and None ``RandomFeatures(1000)``.
     random_state : int, RandomState or None
     dtype : "float32" or "float64"
         The dtype of the features; Nystrom features are computed in float64.
@@ -61,6 +61,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     `fit` takes arrays, sparse matrices and stores. It reads only the rows of a store that it needs, and `transform`
     applies the scaling that the store records. `transform` of a dask array is lazy.
     """
+
+    _columns_of_numbers = RandomFeatures
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def fit(self, X: Any, y: Any = None) -> "KernelFeatures":
         """Draw the features for rows `X`: an array, a sparse matrix, or a store by path or group. `y` is not used."""
-        basis = RandomFeatures(1000) if self.basis is None else self.basis
+        basis = RandomFeatures(1000) if self.basis is None else as_basis(self.basis, RandomFeatures)
         if not is_basis(basis) or basis.of_one_fit:
             raise SpecError(
                 f"got basis={basis!r} for KernelFeatures; give RandomFeatures(n), NystromFeatures(n) or Landmarks(n)"

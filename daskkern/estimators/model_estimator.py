@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import dask.array as da
 import numpy as np
 from dask.delayed import delayed
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -21,6 +21,7 @@ from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import is_lazy_frame, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
+from daskkern.estimators.parameters import NestedEstimator
 from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.models import KernelModel, save_model
 
@@ -33,7 +34,7 @@ RowFunction = Callable[[KernelModel, Any, int | None], HostArray]
 """A function of a model, checked rows (m, d), and the number of threads, with one value or row of values a row."""
 
 
-class ModelEstimator(BaseEstimator):
+class ModelEstimator(NestedEstimator):
     """Base class of estimators with a ``model_``; it is not used by itself."""
 
     _shared_parameters: ClassVar[tuple[str, ...]] = ("client",)

@@ -22,7 +22,7 @@ from daskkern.estimators.frame_codes import frame_encoding, is_lazy_frame
 from daskkern.estimators.frames import check_raw, named
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, unlabelled_lazy_source
 from daskkern.estimators.model_estimator import ModelEstimator
-from daskkern.estimators.parameters import active_client, as_kernel, as_seed
+from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed
 from daskkern.losses import Squared
 from daskkern.models import KernelModel
 from daskkern.monitor.environment import environment
@@ -85,7 +85,7 @@ class UnsupervisedEstimator(ModelEstimator):
         )
 
     def _basis(self, n_rows: int) -> BasisSpec:
-        basis: Any = self.basis
+        basis: Any = as_basis(self.basis)
         if isinstance(basis, str) and basis == "auto":
             return AllRows() if n_rows <= EXACT else self._usual_landmarks
         usable = is_basis(basis) and basis.has_blocks
