@@ -12,7 +12,7 @@ from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.predict import report_notes, write_predictions
 from daskkern.evaluation.tables.formats import format_of
 from daskkern.evaluation.tables.scoring import score_rows
-from daskkern.evaluation.tables.tasks import Placement
+from daskkern.evaluation.tables.tasks import ScoringPlace
 from daskkern.models import KernelModel, load_model
 
 _on_device = click.option(
@@ -129,15 +129,15 @@ def predict_command(
 @contextmanager
 def _placed(
     model: KernelModel, where: ClusterRequest, device: str, threads: int | None
-) -> Iterator[tuple[KernelModel, Placement]]:
+) -> Iterator[tuple[KernelModel, ScoringPlace]]:
     """Yield the model and where it computes: on the workers that were asked for, or in this process."""
     if not (where.named or where.workers or where.gpus or where.tls):
-        yield model.on(device), Placement(None, device, threads)
+        yield model.on(device), ScoringPlace(None, device, threads)
         return
     if threads is not None:
         raise SpecError("got --threads with a cluster, whose tasks use one thread each; give one of them")
     with where.client() as client:
-        yield model, Placement(client, device)
+        yield model, ScoringPlace(client, device)
 
 
 def _names(option: str | None) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from daskkern.evaluation.tables.columns import Wanted
 from daskkern.evaluation.tables.folder import KIND as FORMAT
 from daskkern.evaluation.tables.opening import open_rows
 from daskkern.evaluation.tables.rows import BLOCK_ROWS
-from daskkern.evaluation.tables.tasks import BlockTask, Placement, in_order, scoring_jobs
+from daskkern.evaluation.tables.tasks import BlockTask, ScoringPlace, in_order, scoring_jobs
 from daskkern.evaluation.tables.writing import Division, PredictionJob, PredictionReport, RowProgress, same_file
 from daskkern.models import KernelModel
 
@@ -41,7 +41,7 @@ def predict_table(
     """
     wanted = Wanted(scores, std, confidence)
     wanted.check(model)
-    where = Placement(client)
+    where = ScoringPlace(client)
     opened = open_rows(model, rows, keep=tuple(keep)).rows
     with model.threads(None, opened.n_rows or 1 << 30):
         jobs = scoring_jobs(opened, model, (BLOCK_ROWS,), client)
@@ -120,7 +120,7 @@ def write_predictions(
         opened.key,
         overwrite,
     )
-    return job.run(Placement(client, device, threads), progress)
+    return job.run(ScoringPlace(client, device, threads), progress)
 
 
 def predict_store(

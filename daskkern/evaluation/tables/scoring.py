@@ -10,13 +10,13 @@ from daskkern.evaluation.metrics import MetricAccumulator, Score
 from daskkern.evaluation.tables.blocks import coded_columns, score_block
 from daskkern.evaluation.tables.opening import open_rows
 from daskkern.evaluation.tables.rows import BLOCK_ROWS
-from daskkern.evaluation.tables.tasks import BlockTask, Placement, in_order, scoring_jobs
+from daskkern.evaluation.tables.tasks import BlockTask, ScoringPlace, in_order, scoring_jobs
 from daskkern.evaluation.tables.writing import RowProgress
 from daskkern.models import KernelModel
 
 
 def score_rows(
-    model: KernelModel, source: Any, where: Placement, progress: RowProgress | None = None
+    model: KernelModel, source: Any, where: ScoringPlace, progress: RowProgress | None = None
 ) -> tuple[Score, tuple[str, ...]]:
     """Score `model` on all rows of `source`, and return notes on columns with categories that the training data lack.
 

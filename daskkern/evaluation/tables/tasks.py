@@ -31,7 +31,7 @@ _AHEAD = 2  # tasks under way for each thread of the workers
 
 
 @dataclass(frozen=True)
-class Placement:
+class ScoringPlace:
     """Where scores are computed: by the workers of `client` or in this process, and there on `device`.
 
     `threads` is that of :meth:`daskkern.models.KernelModel.decision_function`.
@@ -99,7 +99,7 @@ def are_shared(rows: InputRows, client: Client) -> bool:
 
 
 def in_order(
-    work: Callable[[KernelModel, Job], Value], jobs: Iterable[Job], model: KernelModel, where: Placement
+    work: Callable[[KernelModel, Job], Value], jobs: Iterable[Job], model: KernelModel, where: ScoringPlace
 ) -> Iterator[Value]:
     """Yield ``work(model, job)`` for each job, in order; the first error ends all."""
     if where.client is None:

@@ -20,7 +20,7 @@ from daskkern.evaluation.tables.columns import Wanted
 from daskkern.evaluation.tables.folder import KIND, MANIFEST, FolderLayout, PartWriter, check_partition
 from daskkern.evaluation.tables.formats import TableFormat, batch_writer, format_of
 from daskkern.evaluation.tables.rows import BLOCK_ROWS, Cuts, InputBlock, InputRows
-from daskkern.evaluation.tables.tasks import BlockTask, Placement, ScoringJob, are_shared, in_order, scoring_jobs
+from daskkern.evaluation.tables.tasks import BlockTask, ScoringJob, ScoringPlace, are_shared, in_order, scoring_jobs
 from daskkern.evaluation.tables.zarr_groups import GroupWriter
 from daskkern.models import KernelModel
 
@@ -89,7 +89,7 @@ class PredictionJob:
         """The format of the files: that of the ending, without one Parquet in a folder, and else Zarr."""
         return format_of(self.out) or ("parquet" if self.division.is_folder else "zarr")
 
-    def run(self, where: Placement, progress: RowProgress | None = None) -> PredictionReport:
+    def run(self, where: ScoringPlace, progress: RowProgress | None = None) -> PredictionReport:
         """Predict and write all rows.
 
         Raises
@@ -110,14 +110,14 @@ class PredictionJob:
         return PredictionReport(watch.done, what, watch.found())
 
     def _results(
-        self, where: Placement, cuts: Cuts = (BLOCK_ROWS,), rows: InputRows | None = None
+        self, where: ScoringPlace, cuts: Cuts = (BLOCK_ROWS,), rows: InputRows | None = None
     ) -> Iterator[BlockResult]:
         task = BlockTask(PredictBlock(self.wanted, as_arrays=self.kind == "zarr"))
         jobs = scoring_jobs(rows or self.rows, self.model, cuts, where.client)
         for results in in_order(task, jobs, self.model, where):
             yield from results
 
-    def _group(self, where: Placement, watch: "_Watch") -> str:
+    def _group(self, where: ScoringPlace, watch: "_Watch") -> str:
         with atomic_group(self.out, kind=KIND, overwrite=self.overwrite) as group:
             writer = GroupWriter(group, self.model, self.rows.n_rows)
             for result in self._results(where):
@@ -126,7 +126,7 @@ class PredictionJob:
             watch.refuse_none()
             return writer.finish()
 
-    def _file(self, where: Placement, watch: "_Watch") -> str:
+    def _file(self, where: ScoringPlace, watch: "_Watch") -> str:
         folder, name = split_place(self.out)
         if not is_url(self.out):
             sweep_file(self.out)
@@ -144,7 +144,7 @@ class PredictionJob:
             watch.refuse_none()
         return f"columns {_listed(names)}"
 
-    def _folder(self, where: Placement, watch: "_Watch") -> str:
+    def _folder(self, where: ScoringPlace, watch: "_Watch") -> str:
         rows_per_file = self.division.rows_per_file or _file_rows(self.model)
         place = self.out if is_url(self.out) else os.path.abspath(self.out)
         layout = FolderLayout(place, self.kind, rows_per_file, self.division.partition_by)
@@ -169,7 +169,7 @@ class PredictionJob:
         total, n_files = layout.finish(key, n_parts)
         return f"{n_files:,} files, {total:,} rows"
 
-    def _parts_in_order(self, layout: FolderLayout, present: set[int], where: Placement, watch: "_Watch") -> int:
+    def _parts_in_order(self, layout: FolderLayout, present: set[int], where: ScoringPlace, watch: "_Watch") -> int:
         """Write the parts from this process, where workers cannot read rows on their own; return their number."""
         N = layout.rows_per_file
         rows = _Absent(self.rows, N, present, watch)

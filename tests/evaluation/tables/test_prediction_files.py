@@ -21,7 +21,7 @@ from daskkern.errors import DaskkernError, DataError, SpecError, StoreError
 from daskkern.evaluation.predict import predict_table, write_predictions
 from daskkern.evaluation.tables import writing
 from daskkern.evaluation.tables.scoring import score_rows
-from daskkern.evaluation.tables.tasks import Placement
+from daskkern.evaluation.tables.tasks import ScoringPlace
 from daskkern.models import KernelModel, load_model
 from tests.support.object_server import ObjectServer
 
@@ -284,7 +284,7 @@ def test_workers_give_what_one_process_gives(client2: Client, place: Path, tmp_p
         for mine, yours in zip(ours, theirs, strict=True):
             assert pq.read_table(mine).equals(pq.read_table(yours))
     rows = str(place / "rows.parquet")
-    assert score_rows(model, rows, Placement(client2))[0] == score_rows(model, rows, Placement())[0]
+    assert score_rows(model, rows, ScoringPlace(client2))[0] == score_rows(model, rows, ScoringPlace())[0]
 
 
 @pytest.mark.timeout(120)
