@@ -56,7 +56,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for target, others, estimator in kinds:
         store = folder / f"{target}.zarr"
         ingest(folder / "train.parquet", store, target=target, drop=[*others, "id", "number", "day"], scale="standard")
-        estimator.set_params(kernel="gaussian:1.5", basis=daskkern.Landmarks(50), max_epochs=3, random_state=0)
+        estimator.set_params(kernel="gaussian:1.5", basis=daskkern.Landmarks(50), max_epochs=1, random_state=0)
         estimator.fit(store).save(folder / f"{target}.model")
     ingest(folder / "rows.parquet", folder / "rows.zarr", target="label", like=folder / "label.zarr", shuffle=False)
     return folder
@@ -287,6 +287,7 @@ def test_workers_give_what_one_process_gives(client2: Client, place: Path, tmp_p
     assert score_rows(model, rows, ScoringPlace(client2))[0] == score_rows(model, rows, ScoringPlace())[0]
 
 
+@pytest.mark.repeated
 @pytest.mark.timeout(120)
 def test_predictions_in_a_bucket_are_those_on_disk(objects: ObjectServer, place: Path, tmp_path: Path) -> None:
     model, rows = model_of(place), str(place / "rows.parquet")
