@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         KernelFeatures,
         KernelRegressor,
     )
+    from daskkern.evaluation.predict import predict_table, write_predictions
     from daskkern.feature_learning import FeatureLearning
     from daskkern.inspection import gradient_importance, interactions, permutation_importance, score_gradients
     from daskkern.models import KernelModel
@@ -73,9 +74,11 @@ _PUBLIC = {
     "load": ("daskkern.models", "load_model"),
     "permutation_importance": ("daskkern.inspection", "permutation_importance"),
     "plot": ("daskkern.plot", ""),  # a package, too
+    "predict_table": ("daskkern.evaluation.predict", "predict_table"),
     "score_gradients": ("daskkern.inspection", "score_gradients"),
     "sweep": ("daskkern.systems", "sweep"),
     "systems": ("daskkern.systems", ""),  # the package itself, which is read like a mapping
+    "write_predictions": ("daskkern.evaluation.predict", "write_predictions"),
 }
 
 __all__ = [
@@ -109,9 +112,11 @@ __all__ = [
     "mmd_test",
     "permutation_importance",
     "plot",
+    "predict_table",
     "score_gradients",
     "sweep",
     "systems",
+    "write_predictions",
 ]
 
 

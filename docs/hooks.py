@@ -35,7 +35,7 @@ REFERENCE = {
     "landmarks": ("daskkern.landmarks",),
     "solvers": ("daskkern.solvers",),
     "systems": ("daskkern.systems",),
-    "models": ("daskkern.models",),
+    "models": ("daskkern.models", "daskkern.evaluation.predict"),
     "inspection": ("daskkern.inspection",),
     "data": ("daskkern.data.ingest", "daskkern.data.storage.writer", "daskkern.data.storage.store"),
     "training": ("daskkern.training.run.fit", "daskkern.training.run.settings", "daskkern.cluster.gang.gang"),

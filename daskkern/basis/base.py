@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.nested_parameters import NestedParameters
 from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
 from daskkern.landmarks import LandmarkSelector, LandmarkSet
@@ -59,7 +60,7 @@ class ColumnSet:
 
 
 @dataclass(frozen=True, eq=False)
-class BasisSpec(ABC):
+class BasisSpec(NestedParameters, ABC):
     """A function space. Class attributes and properties answer what depends on which one it is."""
 
     name: ClassVar[str]

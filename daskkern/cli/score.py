@@ -1,15 +1,19 @@
 """``daskkern score`` and ``daskkern predict``: apply a model to a store or table."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
 import click
 
-from daskkern.cli.console import progress_bar, say, say_json, show_notes, table
-from daskkern.data.storage.unseen import unseen_notes
-from daskkern.data.transactions.atomic import check_destination
+from daskkern.cli.console import InterruptedJobError, aside, progress_bar, say, say_json, show_notes, table
+from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
+from daskkern.errors import SpecError
 from daskkern.evaluation.metrics import Score
-from daskkern.evaluation.predict import FORMAT, predict_store
-from daskkern.evaluation.raw_tables import rows_of
-from daskkern.evaluation.score import score_store
-from daskkern.models import load_model
+from daskkern.evaluation.predict import report_notes, write_predictions
+from daskkern.evaluation.tables.formats import format_of
+from daskkern.evaluation.tables.scoring import score_rows
+from daskkern.evaluation.tables.tasks import ScoringPlace
+from daskkern.models import KernelModel, load_model
 
 _on_device = click.option(
     "--device",
@@ -29,18 +33,21 @@ _on_threads = click.option(
 @click.option("--details", is_flag=True, help="Add the confusion matrix and the calibration of probabilities.")
 @_on_device
 @_on_threads
-def score_command(model: str, store: str, as_json: bool, details: bool, device: str, threads: int | None) -> None:
+@cluster_options
+def score_command(
+    model: str, store: str, as_json: bool, details: bool, device: str, threads: int | None, where: ClusterRequest
+) -> None:
     """Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2.
 
     STORE may also be a table with the columns of the training table, such as a .csv file.
     """
-    fitted = load_model(model).on(device)
-    with rows_of(fitted, store) as rows, progress_bar() as bar:
-        line = bar.add_task("scoring", total=rows.info.n_rows)
-        score = score_store(
-            fitted, rows, lambda done, total: bar.update(line, completed=done, total=total), threads=threads
+    fitted = load_model(model)
+    quiet = aside() if as_json else nullcontext()
+    with quiet, _placed(fitted, where, device, threads) as (placed, place), progress_bar() as bar:
+        line = bar.add_task("scoring", total=None)
+        score, notes = score_rows(
+            placed, store, place, lambda done, total: bar.update(line, completed=done, total=total)
         )
-        notes = () if as_json else unseen_notes(rows)
     if as_json:
         say_json(score.as_dict())
     else:
@@ -53,30 +60,88 @@ def score_command(model: str, store: str, as_json: bool, details: bool, device: 
 @click.command("predict")
 @click.argument("model")
 @click.argument("store")
-@click.option("--out", required=True, metavar="STORE", help="Where to write the predictions.")
+@click.option(
+    "--out", required=True, metavar="PLACE",
+    help="Where to write: a path or URL that ends in .parquet, .csv, .csv.gz, .arrow or .zarr (also without ending).",
+)  # fmt: skip
+@click.option("--keep", metavar="NAMES", help="Columns to carry through, such as id,day.")
+@click.option("--partition-by", metavar="NAMES", help="Make PLACE a folder, with a folder for each value of columns.")
+@click.option("--rows-per-file", type=click.IntRange(1), metavar="N", help="Make PLACE a folder of files of N rows.")
+@click.option("--scores", is_flag=True, help="Add the scores.")
+@click.option("--std", is_flag=True, help="Add standard deviations, of a calibrated regression.")
+@click.option(
+    "--confidence", type=float, metavar="P",
+    help="Add intervals, or sets of labels, that hold the true value with probability P, of a calibrated model.",
+)  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace predictions that exist.")
 @_on_device
 @_on_threads
-def predict_command(model: str, store: str, out: str, overwrite: bool, device: str, threads: int | None) -> None:
+@cluster_options
+def predict_command(
+    model: str,
+    store: str,
+    out: str,
+    keep: str | None,
+    partition_by: str | None,
+    rows_per_file: int | None,
+    scores: bool,
+    std: bool,
+    confidence: float | None,
+    overwrite: bool,
+    device: str,
+    threads: int | None,
+    where: ClusterRequest,
+) -> None:
     """Predict every row of STORE and write the predictions, in bounded memory.
 
-    STORE may also be a table with the columns of the training table, such as a .csv file.
+    STORE may also be a table with the columns of the training table, such as a .csv file. After a kill, the same
+    command continues in a folder of files, and otherwise starts again; no row is written twice.
     """
-    fitted = load_model(model).on(device)
-    check_destination(out, kind=FORMAT, overwrite=overwrite)
-    with rows_of(fitted, store, out, targets=False) as rows, progress_bar() as bar:
-        line = bar.add_task("predicting", total=rows.info.n_rows)
-        note = predict_store(
-            fitted,
-            rows,
-            out,
-            overwrite=overwrite,
-            progress=lambda done, total: bar.update(line, completed=done, total=total),
-            threads=threads,
-        )
-        n_rows, notes = rows.info.n_rows, unseen_notes(rows)
-    say(f"{n_rows:,} predictions are in {out} ({note})")
-    show_notes(notes)
+    fitted = load_model(model)
+    format_of(out)
+    with _placed(fitted, where, device, threads) as (placed, place), progress_bar() as bar:
+        line = bar.add_task("predicting", total=None)
+        try:
+            report = write_predictions(
+                placed,
+                store,
+                out,
+                keep=_names(keep),
+                partition_by=_names(partition_by),
+                rows_per_file=rows_per_file,
+                scores=scores,
+                std=std,
+                confidence=confidence,
+                overwrite=overwrite,
+                progress=lambda done, total: bar.update(line, completed=done, total=total),
+                client=place.client,
+                device=device,
+                threads=threads,
+            )
+        except KeyboardInterrupt:
+            if partition_by is None and rows_per_file is None:
+                raise
+            raise InterruptedJobError(f"interrupted; the same command continues the predictions in {out}") from None
+    say(f"{report.n_rows:,} predictions are in {out} ({report.what})")
+    show_notes(report_notes(report))
+
+
+@contextmanager
+def _placed(
+    model: KernelModel, where: ClusterRequest, device: str, threads: int | None
+) -> Iterator[tuple[KernelModel, ScoringPlace]]:
+    """Yield the model and where it computes: on the workers that were asked for, or in this process."""
+    if not (where.named or where.workers or where.gpus or where.tls):
+        yield model.on(device), ScoringPlace(None, device, threads)
+        return
+    if threads is not None:
+        raise SpecError("got --threads with a cluster, whose tasks use one thread each; give one of them")
+    with where.client() as client:
+        yield model, ScoringPlace(client, device)
+
+
+def _names(option: str | None) -> tuple[str, ...]:
+    return () if option is None else tuple(name.strip() for name in option.split(",") if name.strip())
 
 
 def describe(score: Score, n_labels: int = 0) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite, validate_data
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite
 
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import as_csr, is_sparse
@@ -14,7 +14,8 @@ from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
-from daskkern.estimators.frame_codes import encoded, frame_encoding
+from daskkern.estimators.checked_rows import checked_rows
+from daskkern.estimators.frame_codes import encoded, frame_encoding, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.labels import codes_of, plain_labels
 from daskkern.training.feeding.row_source import SourceInfo
@@ -29,7 +30,7 @@ def labelled_arrays(
     The estimator's ``n_features_in_`` is set, or, without `reset`, compared.
     """
     encoding = _encoding(estimator, X, reset)
-    X, y, weight = _checked(estimator, encoded(X, encoding), y, sample_weight, reset)
+    X, y, weight = _checked(estimator, X, encoding, y, sample_weight, reset)
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True) if known is None else (known, codes_of(y, known))
@@ -41,8 +42,7 @@ def labelled_arrays(
 def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> ArraySource:
     """Return rows with numbers as targets as a source; see :func:`labelled_arrays`."""
     encoding = _encoding(estimator, X, reset)
-    rows = encoded(X, encoding)
-    X, y, weight = _checked(estimator, rows, y, sample_weight, reset, multi_output=True, y_numeric=True)
+    X, y, weight = _checked(estimator, X, encoding, y, sample_weight, reset, multi_output=True, y_numeric=True)
     check_finite(np.asarray(y), name="y")
     return _as_encoded(array_source(X, np.asarray(y, np.float64), weight, None), encoding)
 
@@ -53,7 +53,7 @@ def multilabel_arrays(
     """Return rows with several labels, a dense or sparse table of 0 and 1, as a source; see :func:`labelled_arrays`."""
     y = y.toarray() if is_sparse(y) else y
     encoding = _encoding(estimator, X, reset)
-    X, y, weight = _checked(estimator, encoded(X, encoding), y, sample_weight, reset, multi_output=True)
+    X, y, weight = _checked(estimator, X, encoding, y, sample_weight, reset, multi_output=True)
     labels = np.asarray(y)
     if labels.dtype.kind not in "fiub" or not np.isin(labels, (0, 1)).all():
         raise DataError(
@@ -74,12 +74,19 @@ def _as_encoded(source: ArraySource, encoding: Encoding | None) -> ArraySource:
 
 
 def _checked(
-    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, reset: bool, **targets: bool
+    estimator: BaseEstimator,
+    X: Any,
+    encoding: Encoding | None,
+    y: Any,
+    sample_weight: Any,
+    reset: bool,
+    **targets: bool,
 ) -> tuple[Any, Any, HostArray | None]:
-    check_raw(X, y)
-    X, y = validate_data(
+    check_raw(None if needs_encoding(X, encoding) else X, y)
+    X, y = checked_rows(
         estimator,
         X,
+        encoding,
         y,
         reset=reset,
         dtype="numeric",
@@ -94,16 +101,17 @@ def _checked(
     return X, y, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
-def labelled_rows(X: Any, y: Any, classes: HostArray) -> ArraySource:
-    """Return validation rows as a source, with labels encoded by the classes of the training rows."""
-    return array_source(table(X), codes_of(y, classes, "y of the validation rows"), None, classes)
+def labelled_rows(X: Any, y: Any, classes: HostArray, encoding: Encoding | None = None) -> ArraySource:
+    """Return validation rows as a source, with features and labels encoded as those of the training rows."""
+    rows = array_source(table(X, encoding), codes_of(y, classes, "y of the validation rows"), None, classes)
+    return _as_encoded(rows, encoding if needs_encoding(X, encoding) else None)
 
 
-def numeric_rows(X: Any, y: Any) -> ArraySource:
-    """Return validation rows with numbers as targets as a source."""
-    rows, y = table(X), np.asarray(y, np.float64)
+def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None) -> ArraySource:
+    """Return validation rows with numbers as targets as a source, with features encoded as the training rows."""
+    rows, y = table(X, encoding), np.asarray(y, np.float64)
     check_finite(y, name="the validation targets")
-    return array_source(rows, y, None, None)
+    return _as_encoded(array_source(rows, y, None, None), encoding if needs_encoding(X, encoding) else None)
 
 
 def array_source(X: Any, y: HostArray, weight: HostArray | None, classes: HostArray | None) -> ArraySource:
@@ -125,8 +133,10 @@ def array_source(X: Any, y: HostArray, weight: HostArray | None, classes: HostAr
     return ArraySource(as_csr(X) if is_sparse(X) else X, y, weight, info)
 
 
-def table(X: Any) -> HostArray:
-    """Return validation rows as a 2-d array of numbers, or raise DataError."""
+def table(X: Any, encoding: Encoding | None = None) -> HostArray:
+    """Return validation rows as a 2-d array of numbers, frames encoded by `encoding`, or raise DataError."""
+    if encoding is not None and needs_encoding(X, encoding):
+        return encoded(X, encoding)
     array = as_csr(X) if is_sparse(X) else np.asarray(X)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise DataError(f"got validation rows of shape {array.shape} and {array.dtype}; expected a table of numbers")

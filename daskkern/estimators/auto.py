@@ -69,7 +69,7 @@ class AutoKernelEstimator(BaseEstimator):
         best._take(result)
         best._basis = found.settings.basis
         self.best_estimator_, self.model_ = best, result.model
-        self.n_features_in_ = result.model.n_features
+        self.n_features_in_ = best.n_features_in_
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_

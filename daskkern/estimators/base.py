@@ -10,12 +10,12 @@ from typing import Any
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
-from daskkern.basis import BasisSpec
+from daskkern.basis import BasisSpec, is_basis
 from daskkern.cluster.connect.clients import client_of
 from daskkern.errors import SpecError
 from daskkern.estimators.frames import named
 from daskkern.estimators.model_estimator import ModelEstimator
-from daskkern.estimators.parameters import active_client, as_kernel, as_seed
+from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed
 from daskkern.events import Listener, silent
 from daskkern.feature_learning import parse_feature_learning
 from daskkern.losses import parse_loss
@@ -25,6 +25,7 @@ from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.partial_fit import PartialFitState, why_not
+from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.jobs.detached import submit
@@ -78,11 +79,14 @@ class KernelEstimator(ModelEstimator):
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
         """Return the basis of a fit to `n_rows` rows, or, with None, of a fit that may continue on other rows."""
-        basis: BasisSpec | str = self.basis
-        if not isinstance(basis, str):
+        basis: BasisSpec | str = as_basis(self.basis)
+        if is_basis(basis):
             return basis
         if basis != "auto":
-            raise SpecError(f"got basis={basis!r}; give 'auto', or a basis of daskkern.basis such as Landmarks(n)")
+            raise SpecError(
+                f"got basis={basis!r}; give 'auto', a number of landmarks, or a basis of daskkern.basis such as "
+                "Landmarks(n)"
+            )
         drawn = self.sampling != "uniform" or self.virtual_shards is not None
         return usual_basis(None if drawn else n_rows, parse_solver(self.solver))
 
@@ -194,7 +198,7 @@ class KernelEstimator(ModelEstimator):
 
     def _named(self, source: RowSource) -> RowSource:
         """Return `source` with the names of the columns of a data frame; those of an earlier fit are forgotten."""
-        if not isinstance(source, ArraySource):
+        if not isinstance(source, ArraySource) and not (isinstance(source, BlockSource) and source.info.feature_names):
             self.__dict__.pop("feature_names_in_", None)
         return named(source, getattr(self, "feature_names_in_", None))
 
@@ -207,7 +211,8 @@ class KernelEstimator(ModelEstimator):
         self.landmarks_ = result.model.points
         self.landmark_indices_ = result.indices
         self.alpha_ = float(result.model.provenance["settings"]["alpha"])
-        self.n_features_in_ = result.model.n_features
+        names = getattr(self, "feature_names_in_", None)  # of a frame, of whose columns some are several features
+        self.n_features_in_ = result.model.n_features if names is None else len(names)
         self.n_iter_ = result.finished.epochs
         self.best_epoch_ = result.finished.best_epoch or result.finished.epochs
         self.history_ = result.history

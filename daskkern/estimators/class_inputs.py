@@ -9,7 +9,10 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import is_sparse
 from daskkern.errors import DataError
 from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, multilabel_arrays, numeric_rows
+from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
+from daskkern.estimators.frame_codes import is_lazy_frame
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
+from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource
 
@@ -23,23 +26,28 @@ def class_source(
     """
     if is_store(X):
         return _store(X, y, sample_weight, known)
+    if is_lazy_frame(X):
+        features, encoding = fit_blocks(estimator, X, reset=reset)
+        named, classes = class_source(estimator, features, lazy_column(y), lazy_column(sample_weight), known)
+        assert isinstance(named, BlockSource)
+        return named_blocks(named, encoding), classes
     if _is_table(y):
         several = np.arange(int(np.shape(y)[1]))
         if is_lazy(X):
             return lazy_source(X, y, sample_weight, "regression")[0], several
         return multilabel_arrays(estimator, X, y, sample_weight, reset=reset), several
     if is_lazy(X):
-        blocks, classes = lazy_source(X, y, sample_weight, "classification", known)
-        assert classes is not None
-        return blocks, classes
+        blocks, found = lazy_source(X, y, sample_weight, "classification", known)
+        assert found is not None
+        return blocks, found
     return labelled_arrays(estimator, X, y, sample_weight, known, reset=reset)
 
 
 def validation_rows(X: Any, y: Any, source: RowSource, classes: HostArray) -> RowSource:
     """Return validation rows as a source for a fit to `source`."""
     if source.info.task != "regression":
-        return labelled_rows(X, y, classes)
-    return numeric_rows(X, y.toarray() if is_sparse(y) else y)
+        return labelled_rows(X, y, classes, source.info.encoding)
+    return numeric_rows(X, y.toarray() if is_sparse(y) else y, source.info.encoding)
 
 
 def _store(X: Any, y: Any, sample_weight: Any, known: HostArray | None) -> tuple[RowSource, HostArray]:

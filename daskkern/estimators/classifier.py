@@ -38,7 +38,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     loss : str or Loss
         "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or "multiclass_hinge".
         All but the last two are one-vs-rest for several classes. A parameter follows the name: "smoothed_hinge:0.5".
-    basis : Landmarks, AllRows, LocalRows, RandomFeatures, NystromFeatures, DoublyStochastic, Linear or "auto"
+    basis : Landmarks, AllRows, LocalRows, RandomFeatures, NystromFeatures, DoublyStochastic, Linear, int or "auto"
         The columns of the model. "auto" takes all rows as centres up to 10,000 rows, and 10,000 landmarks for more
         rows, for `partial_fit`, and where solver, `sampling` or `virtual_shards` require landmarks.
     solver : str or Solver

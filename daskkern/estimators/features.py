@@ -7,8 +7,8 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import zarr
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
@@ -18,10 +18,13 @@ from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.rows.rows import Rows
+from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
+from daskkern.estimators.checked_rows import checked_rows
+from daskkern.estimators.frame_codes import frame_encoding
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import as_kernel, as_seed
+from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
@@ -33,16 +36,16 @@ from daskkern.training.setup.shared import some_rows
 _BLOCK = 2048
 
 
-class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEstimator):
     """A feature map whose inner products equal or approximate a kernel's values, for pipelines with linear models.
 
     Parameters
     ----------
     kernel : Kernel, str or function of two tables of rows
         Such as ``Gaussian(5.0)`` or ``"gaussian:median"``.
-    basis : RandomFeatures, NystromFeatures, Landmarks or None
+    basis : RandomFeatures, NystromFeatures, Landmarks, int or None
         Random features, the span of landmarks in orthonormal coordinates (Nystrom features), or the kernel values at
-        landmarks. None is ``RandomFeatures(1000)``.
+        landmarks. A number is ``RandomFeatures(n)``, and None ``RandomFeatures(1000)``.
     random_state : int, RandomState or None
     dtype : "float32" or "float64"
         The dtype of the features; Nystrom features are computed in float64.
@@ -58,6 +61,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     `fit` takes arrays, sparse matrices and stores. It reads only the rows of a store that it needs, and `transform`
     applies the scaling that the store records. `transform` of a dask array is lazy.
     """
+
+    _columns_of_numbers = RandomFeatures
 
     def __init__(
         self,
@@ -79,7 +84,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def fit(self, X: Any, y: Any = None) -> "KernelFeatures":
         """Draw the features for rows `X`: an array, a sparse matrix, or a store by path or group. `y` is not used."""
-        basis = RandomFeatures(1000) if self.basis is None else self.basis
+        basis = RandomFeatures(1000) if self.basis is None else as_basis(self.basis, RandomFeatures)
         if not is_basis(basis) or basis.of_one_fit:
             raise SpecError(
                 f"got basis={basis!r} for KernelFeatures; give RandomFeatures(n), NystromFeatures(n) or Landmarks(n)"
@@ -105,7 +110,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             lazy = X.rechunk({1: -1})
             width = self._n_features_out
             return da.map_blocks(self._block, lazy, dtype=self.dtype, chunks=(lazy.chunks[0], (width,)))
-        return self._block(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
+        return self._block(checked_rows(self, X, self._encoding, reset=False, accept_sparse="csr", dtype="numeric"))
 
     def _block(self, X: Any) -> HostArray:
         out = np.empty((X.shape[0], self._n_features_out), self.dtype)
@@ -116,12 +121,17 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return out
 
     def _rows(self, X: Any) -> tuple[Rows, Scaling, tuple[int, ...]]:
+        self._encoding: Encoding | None = None
         if is_store(X):
             source = StoreSource.at(X if isinstance(X, zarr.Group) else os.fspath(X))
             self.n_features_in_ = source.info.n_features
             return source.open(self._working.name), source.info.scaling or Scaling(), source.info.categories
         if is_lazy(X):
             raise DataError("got a dask array for fit; give a store, or a sample of its rows as a NumPy array")
-        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
+        self._encoding = frame_encoding(X)
+        X = checked_rows(
+            self, X, self._encoding, reset=True, accept_sparse="csr", dtype="numeric", ensure_min_samples=2
+        )
         check_finite(X)
-        return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working), Scaling(), ()
+        rows = ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working)
+        return rows, Scaling(), code_columns(self._encoding)

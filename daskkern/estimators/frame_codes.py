@@ -1,72 +1,231 @@
-"""Columns of text categories in data frames as codes: recorded by a fit, and the same for rows that are predicted."""
+"""Columns of data frames as features: encoded as the command line encodes tables, recorded by a fit, and kept later.
 
-from typing import Any
+Texts become one feature for each category, columns of the dtype ``category`` codes, dates days since 1970-01-01, and
+missing numbers the mean of their column. A frame of numbers without gaps has no encoding and stays as it is.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from dask.base import is_dask_collection
 
-from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, code_columns
+from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.categories import Encoder, missing_like, survey_categories
+from daskkern.data.ingest.readers.arrow import is_number, is_text, to_numpy
+from daskkern.data.ingest.readers.frames import arrow_table, is_frame
+from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, feature_names_of
 from daskkern.errors import DataError
+
+_NO_TEXT = ("",)
+_BATCH_ROWS = 1 << 16
+_DAY = {"s": 86400.0, "ms": 86400e3, "us": 86400e6, "ns": 86400e9}
+Chunks: TypeAlias = Callable[[], Iterator[pa.Table]]
+
+
+def is_lazy_frame(X: Any) -> bool:
+    """Return whether `X` is a dask dataframe."""
+    return is_dask_collection(X) and hasattr(X, "partitions") and hasattr(X, "columns")
 
 
 def frame_encoding(X: Any) -> Encoding | None:
-    """Return the encoding of a pandas frame with columns of the dtype ``category`` that hold texts; None without any.
+    """Return the encoding of a data frame of pandas, polars, Arrow or dask; None where all columns are plain numbers.
 
-    Categories are those that occur, in ascending order.
+    Categories are those that occur, in ascending order. A dask dataframe is computed partition by partition, twice.
 
     Raises
     ------
     DataError
-        For column names that are not text.
+        For column names that are not text, and for columns that hold neither numbers, dates nor categories.
     """
-    if not _is_frame(X):
+    if is_lazy_frame(X):
+
+        def chunks() -> Iterator[pa.Table]:
+            for number in range(X.npartitions):
+                yield _table(X.partitions[number].compute())
+
+    elif is_frame(X) and (not hasattr(X, "iloc") or _is_mixed(X)):
+        whole = _table(X)
+
+        def chunks() -> Iterator[pa.Table]:
+            yield whole
+
+    else:
         return None
-    texts = [position for position, dtype in enumerate(X.dtypes) if _holds_texts(dtype)]
-    if not texts:
-        return None
-    if not all(isinstance(name, str) for name in X.columns):
-        raise DataError("X has columns of categories, and names of columns that are not text; rename these")
-    return tuple(
-        _learned(name, X.iloc[:, position]) if position in texts else ColumnEncoding(name)
-        for position, name in enumerate(X.columns)
-    )
+    try:
+        found = _survey(chunks)
+    except DataError as error:
+        raise DataError(_in_python(str(error))) from None
+    plain = all(column.is_plain for column in found) and not is_lazy_frame(X)
+    return None if plain and all(is_number(kind) for kind in arrow_table(X).schema.types) else found
 
 
-def encoded(X: Any, encoding: Encoding | None) -> Any:
-    """Return a pandas frame with codes in place of categories; other rows, and without codes to make, as they are.
+def needs_encoding(X: Any, encoding: Encoding | None) -> bool:
+    """Return whether `X` is a frame whose columns `encoding` describes, rather than features made from them."""
+    if encoding is None or not is_frame(X) or is_dask_collection(X):
+        return False
+    names = set(map(str, X.columns if not isinstance(X, pa.Table | pa.RecordBatch) else X.schema.names))
+    made = [name for column in encoding if column.kind == "onehot" for name in column.feature_names]
+    return not any(name in names for name in made) or any(c.name in names for c in encoding if c.kind == "onehot")
 
-    Texts that are not among the categories get their number as code.
+
+def encoded(X: Any, encoding: Encoding) -> HostArray:
+    """Return the features (n, d) float64 of a frame, columns by name; columns of codes may hold codes already.
+
+    Raises
+    ------
+    DataError
+        For a missing column, a missing value where the training rows had none, and a text that they did not have in a
+        column of one feature for each category. In a column of codes such texts differ from all others.
     """
-    if not code_columns(encoding) or not _is_frame(X):
-        return X
-    changed = {}
-    for column in encoding or ():
-        if column.kind == "code" and column.name in X.columns and not _is_numeric(X[column.name].dtype):
-            changed[column.name] = _codes(X[column.name], column)
-    return X.assign(**changed) if changed else X
+    table = _table(X)
+    features = np.empty((table.num_rows, len(feature_names_of(encoding))))
+    at = 0
+    for column in encoding:
+        if column.name not in table.schema.names:
+            raise DataError(f"X has no column {column.name!r}, which the model was trained with; add it")
+        width = len(column.feature_names)
+        try:
+            features[:, at : at + width] = _features(table.column(column.name), column)
+        except DataError as error:
+            raise DataError(_in_python(str(error))) from None
+        at += width
+    return features
 
 
-def _learned(name: str, column: Any) -> ColumnEncoding:
-    found = set(column.dropna().unique().tolist())
-    fill = ABSENT if column.isna().any() else None
-    return ColumnEncoding(name, "code", tuple(sorted(found | ({ABSENT} if fill else set()))), fill)
+def check_columns(expected: tuple[str, ...], X: Any) -> None:
+    """Raise DataError unless the columns of a frame are those of the training rows, in their order."""
+    names = tuple(map(str, X.schema.names if isinstance(X, pa.Table | pa.RecordBatch) else X.columns))
+    if names == expected:
+        return
+    missing = [name for name in expected if name not in names]
+    other = [name for name in names if name not in expected]
+    if missing:
+        raise DataError(f"X has no column {missing[0]!r}, which the model was trained with; add it")
+    if other:
+        raise DataError(f"X has a column {other[0]!r}, which the training rows did not have; leave it out")
+    first = next(pair for pair in zip(expected, names, strict=False) if pair[0] != pair[1])
+    raise DataError(f"X has column {first[1]!r} where the training rows had {first[0]!r}; keep the order of columns")
 
 
-def _codes(column: Any, known: ColumnEncoding) -> Any:
-    positions = {text: code for code, text in enumerate(known.categories)}
-    beyond = len(positions)
-    absent = beyond if known.fill is None else positions[str(known.fill)]
-    codes = column.astype(object).map(lambda text: positions.get(text, beyond), na_action="ignore")
-    return codes.fillna(absent).astype(np.float64)
+def _is_mixed(frame: Any) -> bool:
+    """Return whether a pandas frame has other columns than complete numbers, which need no second look.
+
+    Without names that are texts, only columns of categories count.
+    """
+    if not all(isinstance(name, str) for name in frame.columns):
+        return any(isinstance(text, str) for dtype in frame.dtypes for text in getattr(dtype, "categories", ()))
+    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        numbers = getattr(getattr(dtype, "categories", None), "dtype", dtype)
+        if getattr(numbers, "kind", "O") not in "iufb":
+            return True
+        if frame.columns.is_unique and frame[name].isna().any():
+            return True
+    return False
 
 
-def _is_frame(X: Any) -> bool:
-    return hasattr(X, "iloc") and hasattr(X, "assign") and hasattr(X, "dtypes")
+def _table(X: Any) -> pa.Table:
+    """Return a frame as a table of numbers, booleans, and texts, plain or as dictionaries."""
+    if hasattr(X, "iloc") and not X.columns.is_unique:
+        raise DataError(f"X has more than one column {X.columns[X.columns.duplicated()][0]!r}; give each its own name")
+    table = arrow_table(X)
+    columns = [_plain(table.column(at).combine_chunks(), name) for at, name in enumerate(table.schema.names)]
+    return pa.table(columns, names=table.schema.names)
 
 
-def _holds_texts(dtype: Any) -> bool:
-    categories = getattr(dtype, "categories", None)
-    return categories is not None and len(categories) > 0 and all(isinstance(text, str) for text in categories)
+def _plain(column: Any, name: str) -> pa.Array:
+    column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    kind = column.type
+    if pa.types.is_date(kind):
+        column, kind = column.cast(pa.timestamp("s" if pa.types.is_date32(kind) else "ms")), pa.timestamp("ms")
+    if pa.types.is_timestamp(column.type):
+        return pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), _DAY[column.type.unit])
+    if pa.types.is_dictionary(kind) and not is_text(kind):
+        return column.dictionary_decode()
+    if is_text(kind) and not pa.types.is_dictionary(kind):
+        try:
+            return column.cast(pa.float64())  # numbers that are written as texts
+        except pa.ArrowInvalid:
+            return column
+    if pa.types.is_null(kind):
+        return column.cast(pa.float64())
+    if not is_number(kind) and not is_text(kind):
+        raise DataError(f"column {name!r} of X holds {kind} values; convert it to numbers or texts, or drop it")
+    return column
 
 
-def _is_numeric(dtype: Any) -> bool:
-    return getattr(dtype, "kind", "O") in "iufb"
+def _survey(chunks: Chunks) -> Encoding:
+    """Return the encodings of all columns."""
+    counts: defaultdict[str, int] = defaultdict(int)
+    sums: defaultdict[str, float] = defaultdict(float)
+    gaps: defaultdict[str, int] = defaultdict(int)
+    coded: dict[str, set[str]] = {}
+    texts: dict[str, None] = {}
+    names: list[str] = []
+    for table in chunks():
+        names = table.schema.names
+        for name, column in zip(names, table.columns, strict=True):
+            if pa.types.is_dictionary(column.type):
+                coded.setdefault(name, set()).update(pc.unique(column.cast(pa.string())).drop_null().to_pylist())
+                gaps[name] += column.null_count
+            elif is_text(column.type):
+                texts[name] = None
+            else:
+                values = to_numpy(column.combine_chunks()).astype(np.float64)
+                present = values[~np.isnan(values)]
+                counts[name] += present.size
+                gaps[name] += values.size - present.size
+                sums[name] += float(present.sum())
+    plain = [name for name in texts if name not in coded]
+    known = survey_categories(_batches(chunks, plain), plain, "auto", "auto", _NO_TEXT, "X") if plain else {}
+    numbers = [name for name in names if name not in coded and name not in texts]
+    fills = any(gaps[name] for name in numbers)
+    for name in numbers:
+        if counts[name] == 0:
+            raise DataError(f"column {name!r} of X has no values at all; drop it")
+        known[name] = ColumnEncoding(name, fill=sums[name] / counts[name] if fills else None)
+    for name, found in coded.items():
+        fill = ABSENT if gaps[name] else None
+        known[name] = ColumnEncoding(name, "code", tuple(sorted(found | ({ABSENT} if fill else set()))), fill)
+    return tuple(known[name] for name in names)
+
+
+def _batches(chunks: Chunks, names: list[str]) -> Iterator[pa.RecordBatch]:
+    for table in chunks():
+        columns = [table.column(name).cast(pa.string()) for name in names]
+        yield from pa.table(columns, names=names).to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _features(column: pa.ChunkedArray, known: ColumnEncoding) -> HostArray:
+    """Return the features (n, width) of one column."""
+    values = column.combine_chunks()
+    values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
+    if known.kind == "number" or (known.kind in ("code", "ordinal") and is_number(values.type)):
+        if not is_number(values.type):
+            raise DataError(f"column {known.name!r} of X holds texts where the training rows had numbers; convert them")
+        numbers = to_numpy(values).astype(np.float64)
+        gaps = np.isnan(numbers)
+        if gaps.any():
+            if known.kind != "number" or known.fill is None:
+                row = int(np.argmax(gaps))
+                raise DataError(
+                    f"X has no value in row {row}, column {known.name!r}, where no training row missed one; remove or "
+                    "fill such rows first"
+                )
+            numbers[gaps] = float(known.fill)
+        return numbers[:, None]
+    batch = pa.RecordBatch.from_arrays([values if is_text(values.type) else values.cast(pa.string())], [known.name])
+    return Encoder((known,), missing_like((known,)), _NO_TEXT).features(batch, np.dtype(np.float64), "X", 0)
+
+
+def _in_python(message: str) -> str:
+    """Return a message about a table with what to do here, in place of options of the command line."""
+    name = re.search(r"column '([^']*)'", message)
+    made = "" if name is None else f", or make it a column of categories with X.astype({{{name[1]!r}: 'category'}})"
+    way = f"drop it{made}"
+    message = re.sub(r"leave it out with --drop.*$", way, message)
+    return re.sub(r"; 'daskkern ingest.*$", "", message)

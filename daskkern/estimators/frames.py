@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.data.schema.encoding import feature_names_of
 from daskkern.errors import DataError
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import ArraySource
@@ -44,6 +45,7 @@ def named(source: RowSource, names: Sequence[str] | None) -> RowSource:
     """Return the source with these names of its features, where it is of arrays, which do not know them."""
     if names is None or not isinstance(source, ArraySource):
         return source
+    names = names if source.info.encoding is None else feature_names_of(source.info.encoding)
     return replace(source, info=replace(source.info, feature_names=tuple(names)))
 
 

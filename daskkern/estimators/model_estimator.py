@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import dask.array as da
 import numpy as np
 from dask.delayed import delayed
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -16,9 +16,12 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
-from daskkern.estimators.frame_codes import encoded
+from daskkern.estimators.checked_rows import checked_rows
+from daskkern.estimators.frame_blocks import lazy_features
+from daskkern.estimators.frame_codes import is_lazy_frame, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
+from daskkern.estimators.parameters import NestedEstimator
 from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.models import KernelModel, save_model
 
@@ -31,7 +34,7 @@ RowFunction = Callable[[KernelModel, Any, int | None], HostArray]
 """A function of a model, checked rows (m, d), and the number of threads, with one value or row of values a row."""
 
 
-class ModelEstimator(BaseEstimator):
+class ModelEstimator(NestedEstimator):
     """Base class of estimators with a ``model_``; it is not used by itself."""
 
     _shared_parameters: ClassVar[tuple[str, ...]] = ("client",)
@@ -60,6 +63,8 @@ class ModelEstimator(BaseEstimator):
     def _apply_rows(self, X: Any, function: RowFunction, like: HostArray) -> Any:
         """Apply `function` to the model and rows `X`; see :meth:`_apply`."""
         check_is_fitted(self, "model_")
+        if is_lazy_frame(X):
+            X = lazy_features(X, self.model_.encoding)
         if is_lazy(X):
             return self._apply_lazily(X, function, like)
         if is_store(X):
@@ -68,7 +73,10 @@ class ModelEstimator(BaseEstimator):
             with self.model_.threads(None, store.info.n_rows):
                 parts = [function(self.model_, self.model_.check(block), None) for block in raw_blocks(store)]
             return np.concatenate(parts)
-        X = encoded(X, self.model_.encoding)
+        encoding = self.model_.encoding
+        if needs_encoding(X, encoding):
+            X = checked_rows(self, X, encoding, reset=False, **_ROWS)
+            return function(self.model_, self.model_.check(X), None)
         check_raw(X)
         if self.model_.feature_names is None or hasattr(self, "feature_names_in_"):
             X = validate_data(self, X, reset=False, **_ROWS)

@@ -1,13 +1,18 @@
 """Parameters of the estimators as settings take them."""
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from distributed import default_client
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from daskkern.backend.nested_parameters import NestedParameters, split_names
+from daskkern.basis import BasisSpec, Landmarks
 from daskkern.errors import SpecError
 from daskkern.kernels import CallableKernel, Kernel, parse_kernel
+from daskkern.losses import parse_loss
+from daskkern.solvers import parse_solver
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -22,6 +27,48 @@ def as_kernel(kernel: Any) -> Kernel:
             "of two tables of rows"
         )
     return kernel
+
+
+def as_basis(basis: Any, columns: type[BasisSpec] = Landmarks) -> Any:
+    """Return a basis for a number of columns, that many landmarks or other `columns`; anything else as it is."""
+    if isinstance(basis, int | np.integer) and not isinstance(basis, bool):
+        return columns(int(basis))  # type: ignore[call-arg]
+    return basis
+
+
+class NestedEstimator(BaseEstimator):
+    """An estimator whose kernel, basis, loss and solver have parameters that searches set: ``kernel__length_scale``."""
+
+    _columns_of_numbers: ClassVar[type[BasisSpec]] = Landmarks
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; ``basis__n`` and such replace the basis, and leave the old one as it was.
+
+        A kernel that is given as a string has the parameters of the kernel that it means, and ``basis="auto"`` those
+        of ``Landmarks``.
+        """
+        plain, nested = split_names(params)
+        super().set_params(**plain)
+        for name, inner in nested.items():
+            value = self._valued(name)
+            if isinstance(value, NestedParameters):
+                setattr(self, name, value.set_params(**inner))
+            else:
+                super().set_params(**{f"{name}__{each}": found for each, found in inner.items()})
+        return self
+
+    def _valued(self, name: str) -> Any:
+        """Return the object that a parameter, which may be a string or a number, means."""
+        value = self.get_params(deep=False).get(name)
+        if name == "basis":
+            return self._columns_of_numbers() if value in (None, "auto") else as_basis(value, self._columns_of_numbers)
+        if isinstance(value, str) and name == "kernel":
+            return parse_kernel(value)
+        if isinstance(value, str) and name == "loss":
+            return parse_loss(value)
+        if isinstance(value, str) and name == "solver":
+            return parse_solver(value)
+        return value
 
 
 def as_seed(random_state: Any) -> int:

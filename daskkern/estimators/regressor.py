@@ -12,6 +12,8 @@ from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
+from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
+from daskkern.estimators.frame_codes import is_lazy_frame
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
 from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.lazy_scores import lazy_r2
@@ -150,7 +152,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
             With one sentence: what was given, what was expected, what to do.
         """
         source = self._source(X, y, sample_weight)
-        watched = validation_source(validation, numeric_rows)
+        watched = validation_source(validation, lambda X, y: numeric_rows(X, y, source.info.encoding))
         if detach:
             return self._submit(source, watched, out)
         self._fit_source(source, watched, out)
@@ -171,6 +173,10 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
             return store_source(X, y, sample_weight, "regression")
         if is_lazy(X):
             return lazy_source(X, y, sample_weight, "regression")[0]
+        if is_lazy_frame(X):
+            features, encoding = fit_blocks(self, X, reset=reset)
+            blocks, _ = lazy_source(features, lazy_column(y), lazy_column(sample_weight), "regression")
+            return named_blocks(blocks, encoding)
         return numeric_arrays(self, X, y, sample_weight, reset=reset)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

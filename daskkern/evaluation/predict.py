@@ -1,17 +1,126 @@
-"""Predictions from store to store, in bounded memory."""
+"""Predictions of stores, table files and data frames, in bounded memory, in one process or on a cluster."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import pyarrow as pa
+from distributed import Client
 
 from daskkern.data.storage.store import Store
-from daskkern.data.transactions.atomic import atomic_group, check_destination
-from daskkern.errors import ModelError
-from daskkern.evaluation.score import Progress, check_store, raw_blocks
+from daskkern.data.storage.unseen import notes_of
+from daskkern.errors import DataError, SpecError
+from daskkern.evaluation.score import Progress
+from daskkern.evaluation.tables.blocks import PredictBlock
+from daskkern.evaluation.tables.columns import Wanted
+from daskkern.evaluation.tables.folder import KIND as FORMAT
+from daskkern.evaluation.tables.opening import open_rows
+from daskkern.evaluation.tables.rows import BLOCK_ROWS
+from daskkern.evaluation.tables.tasks import BlockTask, ScoringPlace, in_order, scoring_jobs
+from daskkern.evaluation.tables.writing import Division, PredictionJob, PredictionReport, RowProgress, same_file
 from daskkern.models import KernelModel
 
-FORMAT = "daskkern-predictions"
-_CHUNK_ROWS = 4096
+__all__ = ["FORMAT", "PredictionReport", "predict_store", "predict_table", "write_predictions"]
+
+
+def predict_table(
+    model: KernelModel,
+    rows: Any,
+    *,
+    keep: Sequence[str] = (),
+    scores: bool = False,
+    std: bool = False,
+    confidence: float | None = None,
+    client: Client | None = None,
+) -> pa.Table:
+    """Return the predictions of `rows` as an Arrow table, in the order of the rows; it holds all of them in memory.
+
+    See :func:`write_predictions` for the parameters and the columns. ``.to_pandas()`` gives a pandas frame, and
+    ``polars.from_arrow`` a polars frame.
+    """
+    wanted = Wanted(scores, std, confidence)
+    wanted.check(model)
+    where = ScoringPlace(client)
+    opened = open_rows(model, rows, keep=tuple(keep)).rows
+    with model.threads(None, opened.n_rows or 1 << 30):
+        jobs = scoring_jobs(opened, model, (BLOCK_ROWS,), client)
+        blocks = (block for blocks in in_order(BlockTask(PredictBlock(wanted)), jobs, model, where) for block in blocks)
+        found = [block.batch for block in blocks if block.batch is not None]
+    if not found:
+        raise DataError(f"{opened.source} has no rows; at least one is needed")
+    return pa.Table.from_batches([batch.cast(found[0].schema) for batch in found])
+
+
+def write_predictions(
+    model: KernelModel,
+    rows: Any,
+    out: str | os.PathLike[str],
+    *,
+    keep: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    rows_per_file: int | None = None,
+    scores: bool = False,
+    std: bool = False,
+    confidence: float | None = None,
+    overwrite: bool = False,
+    progress: RowProgress | None = None,
+    client: Client | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+) -> PredictionReport:
+    """Write the predictions of `rows`, in their order and in bounded memory.
+
+    Parameters
+    ----------
+    model : KernelModel
+    rows : path, URL, Store, sequence of paths, data frame, or dask dataframe
+        A store, or a table with the columns of the training table, as :func:`daskkern.ingest` takes it.
+    out : path or URL
+        The ending decides the format: ``.parquet``, ``.csv``, ``.csv.gz``, ``.arrow``, or ``.zarr``, as without one. A
+        file, an object or a group appears when it is complete.
+    keep : sequence of str
+        Columns of the rows that come before the predictions, as they are.
+    partition_by : sequence of str
+        Columns of the rows, of whose values each has a folder ``day=2026-01-01`` in the folder `out`.
+    rows_per_file : int, optional
+        Rows of each of the files in the folder `out`. In a folder, a run with the same arguments continues after a
+        kill, and writes no row twice.
+    scores : bool
+        Add the scores, ``score`` or one column for each output. A Zarr group always has them.
+    std : bool
+        Add standard deviations, ``std``.
+    confidence : float, optional
+        Add intervals, ``lower`` and ``upper``, or whether labels may be the true one, ``in_set_<label>``.
+    overwrite : bool
+        Replace what is at `out`; in a folder, before anything is written.
+    progress : callable, optional
+        Called with rows done and rows in all, or None while unknown.
+    client : distributed.Client, optional
+        Workers that predict, and that read stores and Parquet files and write the files of a folder themselves. Results
+        and order are those of one process.
+    device, threads
+        See :meth:`daskkern.models.KernelModel.on` and :meth:`~daskkern.models.KernelModel.decision_function`.
+
+    Raises
+    ------
+    DaskkernError
+        When rows, model and settings do not fit together, or `out` is taken or cannot be written.
+    """
+    place = os.fspath(out)
+    if same_file(place, rows):
+        raise SpecError(f"got {place} both for the rows and for their predictions; give another name")
+    opened = open_rows(model, rows, keep=tuple(dict.fromkeys((*keep, *partition_by))))
+    job = PredictionJob(
+        model,
+        opened.rows,
+        place,
+        Wanted(scores, std, confidence),
+        Division(tuple(partition_by), rows_per_file),
+        opened.key,
+        overwrite,
+    )
+    return job.run(ScoringPlace(client, device, threads), progress)
 
 
 def predict_store(
@@ -23,49 +132,20 @@ def predict_store(
     progress: Progress | None = None,
     threads: int | None = None,
 ) -> str:
-    """Write predictions for every row of `store` to a new Zarr group at `out`, and return a short summary.
+    """Write predictions for every row of `store` to `out`, and return a short summary; see :func:`write_predictions`.
 
-    The group has ``prediction`` ((n,) class labels or (n,) or (n, t) target values), ``scores`` (n, c), and where the
-    model has them ``probability`` (n, n_classes). Labels that are strings are written as codes, whose meaning is in the
-    attribute ``classes``. On errors nothing remains. `threads` is that of
-    :meth:`daskkern.models.KernelModel.decision_function`.
+    A Zarr group has ``prediction`` ((n,) class labels or (n,) or (n, t) target values), ``scores`` (n, c), and where
+    the model has them ``probability`` (n, n_classes). Labels that are strings are written as codes, whose meaning is
+    in the attribute ``classes``.
     """
-    check_destination(out, kind=FORMAT, overwrite=overwrite)
-    check_store(model, store, targets=False)
-    n = store.info.n_rows
-    coded = model.classes is not None and isinstance(model.classes[0], str)
-    like = np.empty(0, np.int64) if coded else model.labels(model.coef[:0])
-    names = ["prediction", "scores"]
-    shapes = [(n, *like.shape[1:]), (n, model.coef.shape[1])]
-    dtypes = [like.dtype, model.coef.dtype]
-    probable = model.has_probabilities
-    if probable:
-        names.append("probability")
-        shapes.append((n, model.n_outputs if model.classes is None else len(model.classes)))
-        dtypes.append(model.coef.dtype)
-    if any(dtype.kind == "O" for dtype in dtypes):
-        raise ModelError("the model's classes are of several kinds, which cannot be written as one array")
-    with atomic_group(out, kind=FORMAT, overwrite=overwrite) as group, model.threads(threads, n):
-        arrays = [
-            group.create_array(
-                name, shape=shape, chunks=(min(_CHUNK_ROWS, n), *shape[1:]), dtype=dtype, compressors=None
-            )
-            for name, shape, dtype in zip(names, shapes, dtypes, strict=True)
-        ]
-        start = 0
-        for X in raw_blocks(store):
-            scores = model.scores(model.check(X))
-            values = [model.codes(scores) if coded else model.labels(scores), scores]
-            if probable:
-                values.append(model.probabilities(scores))
-            stop = start + X.shape[0]
-            for array, value in zip(arrays, values, strict=True):
-                array[start:stop] = value
-            start = stop
-            if progress is not None:
-                progress(start, n)
-        classes = None if model.classes is None else list(model.classes)
-        group.update_attributes({"version": 1, "task": model.task, "classes": classes, "coded": coded})
-    what = {"classification": "labels", "multilabel": "a label of 0 or 1 in each column"}.get(model.task, "values")
-    what = "codes of 'classes' in its attributes" if coded else what
-    return f"arrays {', '.join(names)}; prediction holds {what}"
+
+    def advance(done: int, total: int | None) -> None:
+        if progress is not None:
+            progress(done, total or done)
+
+    return write_predictions(model, store, out, overwrite=overwrite, progress=advance, threads=threads).what
+
+
+def report_notes(report: PredictionReport) -> tuple[str, ...]:
+    """Return a note for each column with categories that the training data lack."""
+    return notes_of(report.unseen)

@@ -13,6 +13,7 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import namespace_of
+from daskkern.backend.nested_parameters import NestedParameters
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.engines import tiled
 from daskkern.kernels.engines.dispatch import (
@@ -34,7 +35,7 @@ __all__ = ["Kernel", "Points", "Spec", "plain_products"]
 
 
 @dataclass(frozen=True)
-class Kernel(PairFunction):
+class Kernel(NestedParameters, PairFunction):
     """A positive definite function of two rows.
 
     Subclasses are frozen dataclasses that give :attr:`name`, :meth:`formula` and :meth:`spec`. Rows are float32 or

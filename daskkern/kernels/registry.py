@@ -87,6 +87,8 @@ COLUMN_FUNCTIONS: dict[str, Entry] = {
 }
 """Columns of models that are not kernels: read from a model, not from words."""
 
+_SCIKIT_LEARN = {"rbf": ("gaussian", "median"), "poly": ("polynomial", "3")}
+"""Names of kernels in scikit-learn: ours, and the parameter where none is given."""
 _PLUS = re.compile(r"(?<![0-9.][eE])\+")  # but not the one in 1e+5
 
 
@@ -94,6 +96,8 @@ def parse_kernel(text: str) -> Kernel:
     """Return the kernel that words such as ``"gaussian:5"``, ``"laplacian:median"`` or ``"2*cauchy:3+linear"`` mean.
 
     Other parameters follow the first one, or the colon, by their names: ``"rational_quadratic:median,alpha=0.5"``.
+
+    ``"rbf"`` is ``"gaussian:median"``, and ``"poly"`` is ``"polynomial:3"``.
 
     ``"auto"``, alone, is the one that the rows of a fit choose.
 
@@ -199,6 +203,9 @@ def _parse_word(text: str) -> Kernel:
     name, colon, value = text.partition(":")
     name = name.strip()
     name = name if name in KERNELS else name.lower()
+    if name in _SCIKIT_LEARN:
+        name, usual = _SCIKIT_LEARN[name]
+        colon, value = ":", value or usual
     entry = _entry(name)
     if not colon:
         return entry.kernel()

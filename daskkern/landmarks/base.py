@@ -8,6 +8,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse
+from daskkern.backend.nested_parameters import NestedParameters
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
@@ -31,7 +32,7 @@ class LandmarkSet:
     weights: HostArray | None
 
 
-class LandmarkSelector(ABC):
+class LandmarkSelector(NestedParameters, ABC):
     """A rule that chooses landmarks from rows that may not fit in memory."""
 
     name: ClassVar[str]

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.backend.nested_parameters import NestedParameters
 from daskkern.errors import SpecError
 
 
-class Loss(ABC):
+class Loss(NestedParameters, ABC):
     """A convex loss of scores f and targets y, both (m, c).
 
     Stateless: instances of one class are interchangeable. One with parameters is a frozen dataclass of them.

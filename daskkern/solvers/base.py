@@ -13,6 +13,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
+from daskkern.backend.nested_parameters import NestedParameters
 from daskkern.errors import SpecError
 from daskkern.events import SpectrumFound
 from daskkern.losses import Loss
@@ -28,7 +29,7 @@ State = TypeVar("State")
 
 
 @dataclass(frozen=True)
-class Solver(ABC, Generic[State]):
+class Solver(NestedParameters, ABC, Generic[State]):
     """Frozen hyper-parameters of one method. State is a value: :meth:`step` returns a new one."""
 
     name: ClassVar[str]

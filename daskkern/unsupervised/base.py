@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_for
@@ -16,10 +16,13 @@ from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
+from daskkern.estimators.checked_rows import checked_rows
+from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
+from daskkern.estimators.frame_codes import frame_encoding, is_lazy_frame
 from daskkern.estimators.frames import check_raw, named
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, unlabelled_lazy_source
 from daskkern.estimators.model_estimator import ModelEstimator
-from daskkern.estimators.parameters import active_client, as_kernel, as_seed
+from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed
 from daskkern.losses import Squared
 from daskkern.models import KernelModel
 from daskkern.monitor.environment import environment
@@ -82,7 +85,7 @@ class UnsupervisedEstimator(ModelEstimator):
         )
 
     def _basis(self, n_rows: int) -> BasisSpec:
-        basis: Any = self.basis
+        basis: Any = as_basis(self.basis)
         if isinstance(basis, str) and basis == "auto":
             return AllRows() if n_rows <= EXACT else self._usual_landmarks
         usable = is_basis(basis) and basis.has_blocks
@@ -111,26 +114,39 @@ class UnsupervisedEstimator(ModelEstimator):
             source = replace(opened, info=replace(opened.info, task=None, classes=None))
         elif is_lazy(X):
             source = unlabelled_lazy_source(X, sample_weight)
+        elif is_lazy_frame(X):
+            features, encoding = fit_blocks(self, X, reset=True)
+            source = named_blocks(unlabelled_lazy_source(features, lazy_column(sample_weight)), encoding)
         else:
             source = self._array_source(X, sample_weight, least)
-        if not isinstance(source, ArraySource):
+        if not isinstance(source, ArraySource) and not is_lazy_frame(X):
             self.__dict__.pop("feature_names_in_", None)
-        n, self.n_features_in_ = source.info.n_rows, source.info.n_features
+        n, names = source.info.n_rows, getattr(self, "feature_names_in_", None)
+        self.n_features_in_ = source.info.n_features if names is None else len(names)
         if n < least:
             raise DataError(f"got n_samples={n} rows for {type(self).__name__}; expected at least {least}")
         return named(source, getattr(self, "feature_names_in_", None))
 
     def _array_source(self, X: Any, sample_weight: Any, least: int) -> ArraySource:
-        check_raw(X)
-        X = validate_data(
-            self, X, dtype="numeric", order="C", accept_sparse="csr", ensure_all_finite=False, ensure_min_samples=least
+        encoding = frame_encoding(X)
+        check_raw(None if encoding is not None else X)
+        X = checked_rows(
+            self,
+            X,
+            encoding,
+            reset=True,
+            dtype="numeric",
+            order="C",
+            accept_sparse="csr",
+            ensure_all_finite=False,
+            ensure_min_samples=least,
         )
         check_finite(X)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         stored = int(X.nnz) if is_sparse(X) else None
-        info = SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True, stored)
+        info = SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True, stored, encoding=encoding)
         return ArraySource(as_csr(X) if is_sparse(X) else X, None, weight, info)
 
     def _model(

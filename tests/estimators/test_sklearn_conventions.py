@@ -197,7 +197,7 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(digits):
         ({"batch_size": 0}, "at least 1"),
         ({"dtype": "float16"}, "float32"),
         ({"device": "tpu"}, "'cpu', 'gpu' or 'auto'"),
-        ({"basis": 500}, "Landmarks"),
+        ({"basis": 500.5}, "Landmarks"),
         ({"class_weight": {"elephant": 2.0}}, "elephant"),
         ({"memory_budget": 1000}, "budget"),
         ({"solver": "nystrom_sgd", "basis": AllRows()}, "Landmarks"),

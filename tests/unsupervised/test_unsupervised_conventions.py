@@ -204,7 +204,7 @@ def test_the_same_seed_gives_the_same_and_another_seed_other_landmarks(estimator
     ("change", "words"),
     [
         ({"kernel": "gausian"}, "did you mean 'gaussian'"),
-        ({"basis": 30}, "give 'auto', AllRows"),
+        ({"basis": 30.5}, "give 'auto', AllRows"),
         ({"basis": Linear()}, "give 'auto', AllRows"),
         ({"basis": DoublyStochastic()}, "give 'auto', AllRows"),
         ({"basis": LocalRows()}, "give 'auto', AllRows"),

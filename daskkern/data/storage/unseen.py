@@ -1,5 +1,7 @@
 """Cells of a store with categories that the training data do not have: codes beyond all known ones."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from daskkern.backend.tiles import slices
@@ -29,8 +31,13 @@ def unseen_cells(store: Store) -> dict[str, int]:
 
 def unseen_notes(store: Store) -> tuple[str, ...]:
     """Return a note for each column with such cells."""
+    return notes_of(unseen_cells(store))
+
+
+def notes_of(unseen: Mapping[str, int]) -> tuple[str, ...]:
+    """Return a note for each column, by its number of such cells."""
     return tuple(
         f"column {name!r}: {count:,} {'cells have' if count > 1 else 'cell has'} a category that the training data "
         f"lack, and {'count' if count > 1 else 'counts'} as different from all of theirs"
-        for name, count in unseen_cells(store).items()
+        for name, count in unseen.items()
     )

@@ -18,11 +18,18 @@ class ColumnRoles:
     features: tuple[str, ...]
     targets: tuple[str, ...]
     weight: str | None
+    kept: tuple[str, ...] = ()
 
     @property
     def all(self) -> list[str]:
         """Return every column to read, features first."""
-        return [*self.features, *self.targets, *([self.weight] if self.weight else [])]
+        roles = (*self.features, *self.targets, *([self.weight] if self.weight else []))
+        return list(dict.fromkeys((*roles, *self.kept)))
+
+    @property
+    def only_kept(self) -> tuple[str, ...]:
+        """The columns that are kept and not used otherwise."""
+        return tuple(name for name in self.kept if name not in (*self.features, *self.targets, self.weight))
 
 
 def choose_columns(names: Sequence[str], request: Request, source: str) -> ColumnRoles:
@@ -36,6 +43,9 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     twice = sorted({name for name in names if list(names).count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise DataError(f"{source} has more than one column named {twice[0]!r}; give every column a name of its own")
+    for name in request.keep:
+        if name not in names:
+            raise DataError(f"{source} has no column {name!r} to keep{_meant(name, names)}")
     if request.like is not None:
         return _choose_like(names, request, request.like, source)
     if request.target is None:
@@ -51,7 +61,7 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     features = tuple(name for name in names if name not in roles)
     if not features:
         raise DataError(f"no column of {source} is left as a feature; drop fewer columns")
-    return ColumnRoles(features, request.target, request.weight)
+    return ColumnRoles(features, request.target, request.weight, request.keep)
 
 
 def source_columns(like: TableSchema) -> tuple[str, ...]:
@@ -77,7 +87,7 @@ def _choose_like(names: Sequence[str], request: Request, like: TableSchema, sour
             raise DataError(
                 f"{source} has no column {name!r}, which the --like store was made with{_meant(name, names)}"
             )
-    return ColumnRoles(features, target, request.weight)
+    return ColumnRoles(features, target, request.weight, request.keep)
 
 
 def check_same_columns(first: Sequence[str], names: Sequence[str], source: str, first_source: str) -> None:

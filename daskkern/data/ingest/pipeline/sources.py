@@ -54,6 +54,7 @@ def _check_options(request: Request, name: str) -> None:
     for option, is_given, formats in (
         ("--features", request.features is not None, ("hdf5", "zarr")),
         ("--index-base", request.index_base is not None, ("svmlight",)),
+        ("--keep", bool(request.keep), ("csv", "parquet", "arrow", "dask")),
         ("--categorical", request.categorical not in ("auto", "refuse"), ("csv", "parquet", "arrow", "dask")),
     ):
         if is_given and name not in formats:

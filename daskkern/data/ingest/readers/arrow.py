@@ -14,7 +14,7 @@ _LABEL_LENGTH = 256  # longer texts are not class labels, and NumPy would pad ev
 
 def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: str, first: int) -> Piece:
     """Return the rows of a batch, whose first row is row `first` of `source` and whose features `X` are (m, d)."""
-    for name in columns.all[len(columns.features) :]:
+    for name in (*columns.targets, *([columns.weight] if columns.weight else [])):
         refuse_missing(batch.column(name), name, source, first)
     targets = [to_numpy(batch.column(name), f"column {name!r} of {source}") for name in columns.targets]
     return Piece(
@@ -23,7 +23,14 @@ def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: 
         X=X,
         y=None if not targets else targets[0] if len(targets) == 1 else np.stack(targets, axis=1),
         weight=to_numpy(batch.column(columns.weight)) if columns.weight else None,
+        kept=pa.RecordBatch.from_pydict({name: _plain(batch.column(name)) for name in columns.kept})
+        if columns.kept
+        else None,
     )
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def to_numpy(array: pa.Array, name: str = "") -> HostArray:

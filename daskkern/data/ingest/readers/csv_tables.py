@@ -8,8 +8,8 @@ import codecs
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,6 +27,7 @@ from daskkern.data.ingest.columns.categories import (
     survey_categories,
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.kept import kept_types
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of
 from daskkern.data.ingest.readers.tables import (
@@ -66,6 +67,8 @@ def open_csv(paths: Sequence[Path], request: Request) -> Parts:
     files = [_File(path, tuple(others)) for path, others in zip(paths, names, strict=True)]
     kinds, counts = _survey(files, columns, request)
     encoder, notes = _encoder(files, columns, request)
+    kept = kept_types([file.batches for file in files], columns.only_kept)
+    files = [replace(file, kept=kept) for file in files]
     tables = [file.table(columns, kinds, encoder, n) for file, n in zip(files, counts, strict=True)]
     return Parts(concatenate(tables), notes=notes, missing=encoder.missing)
 
@@ -166,6 +169,7 @@ def _fits(values: pa.Array, kind: TargetKind) -> bool:
 class _File:
     path: Path
     names: tuple[str, ...]
+    kept: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def table(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder, n_rows: int | None) -> Table:
         return Table(
@@ -187,7 +191,7 @@ class _File:
     def _pieces(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder) -> Iterator[Piece]:
         types = dict.fromkeys(columns.all, pa.float64())
         types.update({column.name: pa.string() for column in encoder.encoding if column.kind != "number"})
-        types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)})
+        types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)} | {**self.kept})
         first = 0
         for batch in self.batches(types, columns.all):
             for part in _narrow(batch, len(encoder.feature_names)):

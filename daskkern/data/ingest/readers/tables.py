@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import FeatureRows
@@ -26,7 +27,8 @@ class Request:
     `target` is None when not given, and empty when the data has no targets. `scratch` is a folder for temporary
     files; with `count` the number of rows must be known before the first piece. `features` names the
     key of the features in files of named arrays. `index_base` is the number of the first feature in SVMLight files,
-    None to guess. `like` is the schema of a store whose columns, encoding and classes the rows must have.
+    None to guess. `like` is the schema of a store whose columns, encoding and classes the rows must have. `keep` names
+    columns that pieces carry unchanged in addition, features or not.
     """
 
     target: tuple[str, ...] | None
@@ -40,17 +42,22 @@ class Request:
     categorical: CategoricalChoice = "auto"
     missing: MissingChoice = "auto"
     like: TableSchema | None = None
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive rows of one file, from its row `first` on: X (m, d) dense or CSR, y (m,) or (m, t), weight (m,)."""
+    """Consecutive rows of one file, from its row `first` on: X (m, d) dense or CSR, y (m,) or (m, t), weight (m,).
+
+    `kept` holds the columns that were to be kept, as they are in the file.
+    """
 
     source: str
     first: int
     X: FeatureRows
     y: HostArray | None
     weight: HostArray | None
+    kept: pa.RecordBatch | None = None
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,8 @@ def _skipped(pieces: Iterator[Piece], start: int) -> Iterator[Piece]:
 def _rows_after(piece: Piece, start: int) -> Piece:
     y = None if piece.y is None else piece.y[start:]
     weight = None if piece.weight is None else piece.weight[start:]
-    return Piece(piece.source, piece.first + start, piece.X[start:], y, weight)
+    kept = None if piece.kept is None else piece.kept.slice(start)
+    return Piece(piece.source, piece.first + start, piece.X[start:], y, weight, kept)
 
 
 def _check_alike(first: Table, other: Table) -> None:

@@ -1,0 +1,52 @@
+"""Tables from data frames in memory: pandas, polars, Arrow, and all others that Arrow reads without a copy."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from daskkern.data.ingest.readers.tables import Parts, Request
+from daskkern.data.ingest.readers.typed_tables import TypedFile, after, open_typed
+from daskkern.errors import DataError
+
+_NAME = Path("the data frame")
+
+
+def is_frame(rows: Any) -> bool:
+    """Return whether `rows` is a data frame in memory, with named columns."""
+    if isinstance(rows, pa.Table | pa.RecordBatch):
+        return True
+    return hasattr(rows, "columns") and (hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "iloc"))
+
+
+def arrow_table(frame: Any) -> pa.Table:
+    """Return a data frame as an Arrow table, without the index of pandas.
+
+    Raises
+    ------
+    DataError
+        For columns that have names that are not text, or values that are of several kinds.
+    """
+    try:
+        if isinstance(frame, pa.RecordBatch):
+            return pa.Table.from_batches([frame])
+        if hasattr(frame, "iloc"):
+            other = next((name for name in frame.columns if not isinstance(name, str)), None)
+            if other is not None:
+                raise DataError(f"the rows have names of columns that are not text, such as {other!r}; rename these")
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        return frame if isinstance(frame, pa.Table) else pa.table(frame)
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(f"a column of the data frame has values of several kinds ({error}); make them one") from error
+
+
+def open_table(frame: Any, request: Request) -> Parts:
+    """Return the rows of a data frame, columns by name."""
+    table = arrow_table(frame)
+
+    def batches(names: Sequence[str], rows: int, start: int) -> Iterator[pa.RecordBatch]:
+        chosen = table.select(list(dict.fromkeys(names)))
+        yield from after(chosen.to_batches(max_chunksize=rows), start)
+
+    return open_typed([TypedFile(_NAME, table.num_rows, table.schema, batches)], request)

@@ -1,0 +1,50 @@
+"""Rows of a user, checked as estimators of scikit-learn check them; frames become features by a recorded encoding."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_X_y
+from sklearn.utils.validation import validate_data
+
+from daskkern.data.schema.encoding import Encoding
+from daskkern.estimators.frame_codes import check_columns, encoded, needs_encoding
+
+_NONE = "no_validation"
+
+
+def checked_rows(
+    estimator: BaseEstimator, X: Any, encoding: Encoding | None, y: Any = _NONE, *, reset: bool, **settings: Any
+) -> Any:
+    """Return checked rows, or rows and targets, and set or compare ``n_features_in_`` and ``feature_names_in_``.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+    X : array-like, sparse matrix or data frame (n, d)
+    encoding : Encoding or None
+        How columns of a frame become features.
+    y : array-like, optional
+    reset : bool
+        Whether the columns are those of a first fit, rather than compared with them.
+    **settings
+        Those of :func:`sklearn.utils.validation.validate_data`.
+
+    Raises
+    ------
+    DataError, ValueError
+        For rows that cannot be used; of an encoded frame in one sentence.
+    """
+    if not needs_encoding(X, encoding):
+        return validate_data(estimator, X, y, reset=reset, **settings)
+    assert encoding is not None
+    names = tuple(column.name for column in encoding)
+    if reset:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+        estimator.n_features_in_ = len(names)
+    elif hasattr(estimator, "feature_names_in_"):
+        check_columns(names, X)
+    features = encoded(X, encoding)
+    if isinstance(y, str) and y == _NONE:
+        return check_array(features, estimator=estimator, input_name="X", **settings)
+    return check_X_y(features, y, estimator=estimator, **settings)

@@ -1,0 +1,62 @@
+"""Dask dataframes as dask arrays of features: a block for each partition, encoded when it is computed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import is_dask_collection
+from dask.delayed import delayed
+from sklearn.base import BaseEstimator
+
+from daskkern.arrays import HostArray
+from daskkern.data.schema.encoding import ColumnEncoding, Encoding, feature_names_of
+from daskkern.estimators.frame_codes import encoded, frame_encoding
+from daskkern.training.feeding.cluster_blocks import BlockSource
+
+
+def fit_blocks(estimator: BaseEstimator, X: Any, *, reset: bool) -> tuple[da.Array, Encoding]:
+    """Return the features of a dask dataframe and their encoding, and set ``feature_names_in_``.
+
+    The encoding is that of the model of earlier rows, without `reset`; else all partitions are computed to find it.
+    """
+    model = None if reset else getattr(estimator, "model_", None)
+    encoding = frame_encoding(X) if model is None else model.encoding
+    assert encoding is not None
+    estimator.feature_names_in_ = np.array([column.name for column in encoding], dtype=object)
+    return lazy_features(X, encoding), encoding
+
+
+def lazy_features(X: Any, encoding: Encoding | None) -> da.Array:
+    """Return the features (n, d) float64 of a dask dataframe; partitions are computed once for their lengths."""
+    known = encoding or tuple(ColumnEncoding(name) for name in X.columns)
+    return _blocks(X, partial(encoded, encoding=known), (len(feature_names_of(known)),), np.dtype(np.float64))
+
+
+def lazy_column(y: Any) -> Any:
+    """Return the values of a dask series (n,) or dataframe (n, t) as a dask array; others as they are."""
+    if not is_dask_collection(y) or not hasattr(y, "partitions") or isinstance(y, da.Array):
+        return y
+    return _blocks(y, _values, (len(y.columns),) if y.ndim == 2 else (), np.asarray(y._meta).dtype)
+
+
+def _blocks(
+    frame: Any, function: Callable[[Any], HostArray], width: tuple[int, ...], dtype: np.dtype[np.generic]
+) -> da.Array:
+    """Return ``function(partition)`` of all partitions that have rows as one array."""
+    lengths, made = frame.map_partitions(len).compute(), delayed(function, pure=True)
+    parts = zip(frame.to_delayed(), lengths, strict=True)
+    return da.concatenate([da.from_delayed(made(part), shape=(int(n), *width), dtype=dtype) for part, n in parts if n])
+
+
+def _values(part: Any) -> HostArray:
+    values = np.asarray(part)
+    texts = values.dtype.kind == "O" and all(isinstance(value, str) for value in values.ravel())
+    return values.astype(str) if texts else values
+
+
+def named_blocks(source: BlockSource, encoding: Encoding) -> BlockSource:
+    """Return the source with the names and the encoding of its features."""
+    return replace(source, info=replace(source.info, feature_names=feature_names_of(encoding), encoding=encoding))

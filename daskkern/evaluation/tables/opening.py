@@ -1,0 +1,80 @@
+"""Opening rows to predict or to score: stores, table files and data frames, encoded as the training rows were."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dask.base import is_dask_collection
+
+from daskkern.data.ingest.columns.imputing import filled_as
+from daskkern.data.ingest.columns.match_schema import decide_like
+from daskkern.data.ingest.pipeline.sources import open_source
+from daskkern.data.ingest.readers.frames import is_frame, open_table
+from daskkern.data.ingest.readers.tables import Request, Table
+from daskkern.data.remote.stores import is_url
+from daskkern.data.schema.table_schema import TableSchema
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.transactions.resumable import work_key
+from daskkern.errors import DataError
+from daskkern.evaluation.raw_tables import is_table, trained_schema
+from daskkern.evaluation.score import check_store
+from daskkern.evaluation.tables.rows import InputRows, StoreInput, TableInput
+from daskkern.models import KernelModel
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedRows:
+    """Rows, and a digest that identifies them; None where that is not possible."""
+
+    rows: InputRows
+    key: str | None
+
+
+def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targets: bool = False) -> OpenedRows:
+    """Return the rows of `source`, with its targets if `targets`.
+
+    Parameters
+    ----------
+    model : KernelModel
+    source : path, URL, Store, sequence of paths, data frame, or dask dataframe
+        A store, or files and frames as :func:`daskkern.data.ingest.ingest` takes them.
+    keep : sequence of str
+        Columns to carry through.
+    targets : bool
+
+    Raises
+    ------
+    DaskkernError
+        When the rows do not match the model, or targets or columns to keep are missing.
+    """
+    if isinstance(source, Store) or (isinstance(source, str | os.PathLike) and _is_store(os.fspath(source))):
+        store = source if isinstance(source, Store) else open_store(source)
+        check_store(model, store, targets=targets)
+        found = StoreInput(store, tuple(keep))
+        found.check()
+        return OpenedRows(found, work_key([store.fingerprint(), list(keep)]))
+    schema = trained_schema(model)
+    scratch = Path(tempfile.gettempdir())
+    request = Request(None if targets else (), None, (), "auto", scratch, False, like=schema, keep=tuple(keep))
+    table, key, shared = _table(source, request, schema)
+    decision = decide_like(table, schema)
+    if targets and decision.task is None:
+        named = f"a column {model.target_names[0]!r} with" if model.target_names else "a column with"
+        raise DataError(f"{table.source} has no targets to score predictions against; add {named} the true values")
+    return OpenedRows(TableInput(table, decision, model.classes, shared), key)
+
+
+def _is_store(place: str) -> bool:
+    return is_url(place) or not is_table(place)
+
+
+def _table(source: Any, request: Request, schema: TableSchema) -> tuple[Table, str | None, bool]:
+    """Return a table, its digest, and whether it is of files."""
+    if is_frame(source) and not is_dask_collection(source):
+        table = open_table(source, request).train
+        return table if schema.encoding is None else filled_as(table, schema.encoding), None, False
+    found = open_source(source, request, ())
+    return found.parts.train, found.key, found.key is not None

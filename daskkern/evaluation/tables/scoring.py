@@ -1,0 +1,46 @@
+"""Scores of stores, table files and data frames in one pass, by this process or the workers of a cluster."""
+
+from typing import Any
+
+import numpy as np
+
+from daskkern.data.storage.unseen import notes_of
+from daskkern.errors import DataError
+from daskkern.evaluation.metrics import MetricAccumulator, Score
+from daskkern.evaluation.tables.blocks import coded_columns, score_block
+from daskkern.evaluation.tables.opening import open_rows
+from daskkern.evaluation.tables.rows import BLOCK_ROWS
+from daskkern.evaluation.tables.tasks import BlockTask, ScoringPlace, in_order, scoring_jobs
+from daskkern.evaluation.tables.writing import RowProgress
+from daskkern.models import KernelModel
+
+
+def score_rows(
+    model: KernelModel, source: Any, where: ScoringPlace, progress: RowProgress | None = None
+) -> tuple[Score, tuple[str, ...]]:
+    """Score `model` on all rows of `source`, and return notes on columns with categories that the training data lack.
+
+    Workers compute scores; sums are made here, in the order of the rows, so that they are those of one process.
+
+    Raises
+    ------
+    DaskkernError
+        When the rows do not match the model, or have no targets.
+    """
+    rows = open_rows(model, source, targets=True).rows
+    accumulator, done = MetricAccumulator(model, rows.classes), 0
+    names = list(coded_columns(model.encoding))
+    unseen = np.zeros(len(names), np.int64)
+    with model.threads(where.threads, rows.n_rows or 1 << 30):
+        jobs = scoring_jobs(rows, model, (BLOCK_ROWS,), where.client)
+        for blocks in in_order(BlockTask(score_block), jobs, model, where):
+            for block in blocks:
+                accumulator.add(block.scores, block.y)
+                unseen += block.unseen
+                done += len(block.y)
+            if progress is not None:
+                progress(done, rows.n_rows)
+    if done == 0:
+        raise DataError(f"{rows.source} has no rows; at least one is needed")
+    found = {name: int(count) for name, count in zip(names, unseen, strict=True) if count}
+    return accumulator.result(), notes_of(found)

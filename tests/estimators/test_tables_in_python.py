@@ -1,0 +1,134 @@
+"""Data frames of pandas, polars, Arrow and dask: encoded as the command line encodes tables, by a recorded rule."""
+
+import datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import daskkern
+from daskkern import AllRows, KernelClassifier, KernelFeatures, KernelKMeans, KernelPCA, KernelRegressor, Landmarks
+from daskkern.data.ingest import ingest
+from daskkern.errors import DataError
+from daskkern.estimators import frame_codes
+
+N = 120
+
+
+def _frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    towns = np.array(["Bonn", "Ulm", "Graz"])[np.arange(N) % 3]
+    frame = pd.DataFrame({"x": rng.normal(size=N), "town": towns, "ok": np.arange(N) % 2 == 0, "age": np.arange(N) / 9})
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[::11, "town"] = None
+    return frame
+
+
+FRAME = _frame()
+DATES = FRAME.assign(day=pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(N) % 9, unit="D"))
+Y = np.where((FRAME["town"] == "Ulm") | (FRAME["x"] > 0.5), "a", "b")
+X = np.column_stack([
+    FRAME["x"], *(FRAME["town"].fillna("missing") == town for town in ("Bonn", "Graz", "Ulm", "missing")), FRAME["ok"],
+    FRAME["age"].fillna(FRAME["age"].mean()), 20454.0 + np.arange(N) % 9,
+])  # fmt: skip
+
+
+def _classifier() -> KernelClassifier:
+    return KernelClassifier("gaussian:2", "squared", AllRows(), solver="direct", alpha=1e-3, device="cpu")
+
+
+def test_a_fit_to_a_frame_is_that_to_its_features() -> None:
+    model, by_hand = _classifier().fit(DATES, Y), _classifier().fit(X, Y)
+    np.testing.assert_allclose(model.decision_function(DATES), by_hand.decision_function(X), rtol=0, atol=1e-4)
+    assert model.feature_names_in_.tolist() == list(DATES)
+    assert model.n_features_in_ == 5
+    assert model.model_.feature_names is not None
+    assert model.model_.feature_names[1:5] == ("town=Bonn", "town=Graz", "town=Ulm", "town=missing")
+    assert model.score(DATES, Y) > 0.95
+
+
+def test_frames_of_all_kinds_are_equal() -> None:
+    model = _classifier().fit(DATES, Y)
+    arrow = pa.Table.from_pandas(DATES, preserve_index=False)
+    polars = pytest.importorskip("polars", reason="pip install polars to try its data frames")
+    days = arrow["day"].cast(pa.timestamp("s")).cast(pa.date32())
+    others = [arrow, polars.from_arrow(arrow), arrow.set_column(4, "day", days)]
+    for other in others:
+        np.testing.assert_array_equal(model.predict(other), model.predict(DATES))
+        again = _classifier().fit(other, Y)
+        assert again.model_.encoding == model.model_.encoding
+        assert again.feature_names_in_.tolist() == list(DATES)
+    plain = polars.DataFrame({"a": FRAME["x"].to_numpy(), "b": np.arange(N) / N})
+    numbers = _classifier().fit(plain, Y)
+    assert numbers.model_.encoding is None
+    np.testing.assert_array_equal(numbers.predict(plain.to_arrow()), numbers.predict(plain.to_pandas()))
+
+
+def test_the_encoding_is_that_of_the_command_line(tmp_path: Path) -> None:
+    FRAME.assign(label=Y).to_parquet(tmp_path / "t.parquet", index=False)
+    ingest(tmp_path / "t.parquet", tmp_path / "t.zarr", target="label", shuffle=False)
+    stored, model = _classifier().fit(tmp_path / "t.zarr"), _classifier().fit(FRAME, Y)
+    assert stored.model_.encoding == model.model_.encoding
+    np.testing.assert_array_equal(stored.predict(FRAME), model.predict(FRAME))
+    model.save(tmp_path / "m")
+    found = daskkern.predict_table(daskkern.load(tmp_path / "m"), str(tmp_path / "t.parquet"))
+    assert found["prediction"].to_pylist() == model.predict(FRAME).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"town": "Rome"}, "'Rome' in column 'town', a category that the training data do not have"),
+        ({"x": "q"}, "column 'x' of X holds texts where the training rows had numbers"),
+        ({"z": 1.0}, "X has a column 'z', which the training rows did not have; leave it out"),
+    ],
+)
+def test_other_columns_are_refused_in_a_sentence(change: dict[str, object], words: str) -> None:
+    model = _classifier().fit(FRAME, Y)
+    with pytest.raises(DataError, match=words):
+        model.predict(FRAME.assign(**change))
+    with pytest.raises(DataError, match="X has no column 'age', which the model was trained with; add it"):
+        model.predict(FRAME.drop(columns="age"))
+    with pytest.raises(DataError, match="X has column 'town' where the training rows had 'x'; keep the order"):
+        model.predict(FRAME[["town", "x", "ok", "age"]])
+
+
+def test_columns_that_are_no_categories_are_refused_with_what_to_do_here() -> None:
+    with pytest.raises(DataError, match=r"does not look like a category; drop it, or make it a column of categories"):
+        _classifier().fit(FRAME.assign(name=[f"n{i}" for i in range(N)]), Y)
+    model = _classifier().fit(DATES.dropna(), Y[DATES.notna().all(axis=1)])
+    with pytest.raises(DataError, match="X has no value in row 2, column 'x', where no training row missed one"):
+        model.predict(DATES.dropna().assign(x=[0.0, 1.0, np.nan] * (len(DATES.dropna()) // 3)))
+
+
+def test_dates_alone_are_recorded() -> None:
+    days = pd.DataFrame({"day": [datetime.date(2026, 1, 1 + i % 28) for i in range(N)], "x": FRAME["x"]})
+    model = KernelRegressor("gaussian:2", device="cpu", max_epochs=2).fit(
+        days, np.arange(N) % 28, validation=(days, FRAME["x"])
+    )
+    assert model.predict(days).shape == (N,)
+
+
+def test_validation_frames_and_unsupervised_estimators_take_texts() -> None:
+    fit = KernelClassifier("gaussian:2", basis=Landmarks(30), max_epochs=2, device="cpu", batch_size=64)
+    fit.fit(FRAME, Y, validation=(FRAME[:50], Y[:50]))
+    assert np.isfinite(fit.history_.rows[-1].validation_loss)
+    components = KernelPCA(2, kernel="gaussian:2").set_output(transform="pandas").fit(FRAME)
+    assert list(components.transform(FRAME)) == ["kernelpca0", "kernelpca1"]
+    assert components.n_features_in_ == 4
+    assert KernelKMeans(3, kernel="gaussian:2").fit(FRAME).predict(FRAME).shape == (N,)
+    features = KernelFeatures("gaussian:2").set_output(transform="pandas").fit(FRAME)
+    assert features.transform(FRAME).shape == (N, 1000)
+
+
+def test_dask_dataframes_are_read_partition_by_partition() -> None:
+    frames = pytest.importorskip("dask.dataframe", reason="pip install 'dask[dataframe]' for dask dataframes")
+    lazy = frames.from_pandas(DATES, npartitions=3)
+    model = _classifier().fit(lazy, frames.from_pandas(pd.Series(Y), npartitions=3))
+    assert model.model_.encoding is not None
+    assert [c.kind for c in model.model_.encoding] == ["number", "onehot", "number", "number", "number"]
+    found = model.predict(lazy)
+    assert frame_codes.is_lazy_frame(lazy)
+    np.testing.assert_array_equal(found.compute(), _classifier().fit(DATES, Y).predict(DATES))
