@@ -13,7 +13,7 @@ import daskkern
 
 ROOT = Path(daskkern.__file__).parent
 LAYERS = {
-    **dict.fromkeys(("errors", "events", "arrays"), 0),
+    **dict.fromkeys(("errors", "events", "arrays", "display"), 0),
     "backend": 1,
     **dict.fromkeys(("kernels", "losses", "data", "cluster", "monitor"), 2),
     **dict.fromkeys(("linalg", "calibration"), 3),

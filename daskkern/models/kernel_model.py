@@ -21,6 +21,7 @@ from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Drawn, Kernel, Neuron, Partitioned, Points, ScaledDistanceKernel, TreeAverage
 from daskkern.losses import best_of, decode
 from daskkern.models.calibrated import CalibratedScores
+from daskkern.models.shown import ShownModel
 from daskkern.monitor.history import History
 
 _BLOCK_ROWS = 4096
@@ -35,8 +36,8 @@ class _Scorer:
     coef: Array
 
 
-@dataclass(frozen=True, eq=False)
-class KernelModel(CalibratedScores):
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelModel(ShownModel, CalibratedScores):
     """``f(x) = sum_j k(x, z_j) a_j``, and how its scores become predictions.
 
     Attributes

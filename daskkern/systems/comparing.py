@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from daskkern.cluster.connect.clients import ClusterLike
+from daskkern.data.remote.stores import public
 from daskkern.data.transactions.atomic import write_text
+from daskkern.display import html_table
 from daskkern.errors import DaskkernError, SpecError
 from daskkern.evaluation.score import score_store
 from daskkern.events import EpochFinished, Event, StageFinished
@@ -72,6 +74,17 @@ class Comparison:
     kernel: str
     curves: tuple[Curve, ...]
     machine: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.curves)} systems on {public(self.test)}: {self.measure}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (curve.system, "-" if curve.error is None else f"{curve.error:.4g}", f"{curve.seconds:.2f}", curve.epochs)
+            for curve in self.curves
+        ]
+        title = f"{self.n_rows:,} rows, {self.n_features} features, kernel {self.kernel}"
+        return html_table(title, ("system", self.measure, "seconds", "epochs"), rows)
 
     def save(self, path: str | Path) -> None:
         """Write everything as JSON to a new file that appears only when complete."""

@@ -12,6 +12,7 @@ from daskkern.backend.concurrency import all_cores
 from daskkern.backend.tiles import slices
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.data.rows.rows import Rows, row_fields
+from daskkern.display import html_table
 from daskkern.errors import SpecError
 from daskkern.kernels import AutoKernel, Gaussian
 from daskkern.kernels.formula import PAIR
@@ -80,6 +81,16 @@ class Sweep:
     landmarks: int
     seed: int
     scale: str | None = None
+
+    def __repr__(self) -> str:
+        best = f"length scale {self.best.length_scale:.4g}, alpha {self.best.alpha:.3g}, error {self.best.error:.4g}"
+        return f"<Sweep of {len(self.points)} models of {self.n_landmarks} landmarks: best {best}>"
+
+    def _repr_html_(self) -> str:
+        measure = "error" if self.task == "classification" else "RMSE"
+        rows = [(f"{each.length_scale:.4g}", f"{each.alpha:.3g}", f"{each.error:.4g}") for each in self.points[:12]]
+        note = f"The best of {len(self.points)} models of {self.n_landmarks} landmarks, in {self.seconds:.1f} s."
+        return html_table(f"Sweep of {self.kernel.name}", ("length scale", "alpha", measure), rows, note)
 
     @property
     def best(self) -> SweepPoint:

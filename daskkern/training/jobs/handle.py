@@ -15,6 +15,7 @@ from daskkern.cluster.connect.clients import client_at
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import FitStatus, event_of
 from daskkern.data.remote.stores import public
+from daskkern.display import html_facts
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import Event, Listener, silent
 from daskkern.models import KernelModel, load_model
@@ -98,6 +99,10 @@ class FitHandle:
 
     def __repr__(self) -> str:
         return f"FitHandle({self.fit!r}, {self.address!r}, out={public(self.out)!r})"
+
+    def _repr_html_(self) -> str:
+        facts = [("scheduler", self.address), ("model", public(self.out)), ("state", "see .status()")]
+        return html_facts(f"FitHandle {self.fit}", facts)
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {**self.__dict__, "_client": None}  # connections cannot be pickled
