@@ -57,6 +57,8 @@ class KernelModel(ShownModel, CalibratedScores):
     target_shift, target_scale : (c,) float64 or None
         Predictions of regression are ``f(x) * target_scale + target_shift``; scores of classes ``f(x) + target_shift``.
     feature_names : tuple of str or None
+    single_target : bool
+        Whether predictions of regression are (n,) rather than (n, t).
     provenance : mapping
         Settings and history of the fit, its data and environment, as JSON values.
     target_names : tuple of str or None

@@ -118,8 +118,12 @@ def compare(
 
     Parameters
     ----------
-    store, test : str
-        Paths or URLs. Without `test` the training rows are scored, and the comparison says so.
+    store : str
+        Path or URL of the training rows.
+    systems : sequence of System
+        In the order of the result.
+    test : str, optional
+        Path or URL of the rows to score. Without it the training rows are scored, and the comparison says so.
     budget_s : float, optional
         Seconds that each system may take; a longer fit is stopped, and its model so far is scored. By default each
         system runs its own number of epochs.
@@ -129,6 +133,8 @@ def compare(
         Ridge penalty for all; each system's own by default.
     columns : int, optional
         Landmarks or features for all systems that let them be chosen.
+    seed : int
+        Seed of all random draws.
     client
         A cluster; this process by default.
     on_event : callable, optional

@@ -143,7 +143,11 @@ def sweep(
     landmarks : int
         Landmarks of the models of the grid; the memory is that of their square, in float64, for each length scale.
     test : str, optional
-        Rows to measure errors on; by default a share `fraction` of the training rows, which are then not trained on.
+        Rows to measure errors on; without it, a share of the training rows, which are then not trained on.
+    fraction : float
+        That share.
+    seed : int
+        Seed of the landmarks and of that share.
     client
         A cluster, whose workers share the rows; this process by default.
 

@@ -36,7 +36,15 @@ class TimedEvent:
 def list_fits(client: Client) -> tuple[FitStatus, ...]:
     """Return the fits that the scheduler knows, oldest first: waiting, running, and the last that ended.
 
-    Raises ClusterError when the scheduler does not answer.
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+
+    Raises
+    ------
+    ClusterError
+        When the scheduler does not answer.
     """
     show_fits(client)
     return tuple(FitStatus.from_message(message) for message in ask_fits(client, "fits"))
@@ -70,7 +78,15 @@ def find_fit(client: Client, fit: str | None) -> FitStatus:
 
 
 def attach(client: Client, fit: str | None = None) -> "FitHandle":
-    """Return the handle of any fit on the cluster of `client`. `fit` is as for :func:`find_fit`."""
+    """Return the handle of any fit on a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    fit : str or None
+        The identifier of the fit or a unique prefix of it; None means the only one that has not ended, else the last.
+    """
     status = find_fit(client, fit)
     return FitHandle(
         status.metadata.fit, str(client.scheduler_info(n_workers=0)["address"]), status.metadata.out, client
