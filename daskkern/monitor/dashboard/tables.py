@@ -14,6 +14,7 @@ _ACTIVE = ("submitted", "queued", "preparing", "running", "recovering", "preempt
 _SHOWN = 30
 _SILENT_S = 15.0
 _NOTICES = 100
+_SCORES = {"classification": "Validation accuracy", "regression": "Validation R\N{SUPERSCRIPT TWO}"}
 _REASONS = {
     "max_epochs": "all epochs are done",
     "max_seconds": "the time limit is reached",
@@ -118,7 +119,7 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float, rat
         ("Epoch", f"{int(status['epoch'])}{of}"),
         ("Batch of the epoch", f"{int(status['batch']):,} of {int(status['n_batches']):,}"),
         ("Training loss", number(status["loss"])),
-        ("Validation score", number(status["validation_score"])),
+        (_SCORES.get(str(metadata["task"]), "Validation score"), number(status["validation_score"])),
         ("Speed, last 5 s", "-" if math.isnan(rate) else f"{rate:,.0f} rows/s"),
         _time_so_far(status, now),
         ("Time left", seconds(status["seconds_left"]) if status["state"] == "running" else "-"),
