@@ -102,7 +102,7 @@ def test_quiet_prints_results_and_errors_only(store: str, capfd: pytest.CaptureF
         (["shuffle", store, "--out", f"{store}2"], False),
     ):
         with pytest.raises(SystemExit) as end:
-            main([*words, store, "--quiet"])
+            main([*words, "--quiet"])
         assert end.value.code == 0
         out, err = capfd.readouterr()
         assert (bool(out), err) == (shown, "")
