@@ -27,7 +27,7 @@ _AGAINST = {"epoch": "epoch", "seconds": "elapsed"}
 _DASHES = ("-", "--", ":", "-.")
 
 
-class Columns(Protocol):
+class HistoryColumns(Protocol):
     """A table of columns by name, as a History is one."""
 
     @property
@@ -35,7 +35,9 @@ class Columns(Protocol):
     def __getitem__(self, key: str) -> HostArray: ...
 
 
-def draw_histories(fits: Sequence[tuple[str, str, Columns]], show: str | Sequence[str], against: str, axes: Any) -> Any:
+def draw_histories(
+    fits: Sequence[tuple[str, str, HistoryColumns]], show: str | Sequence[str], against: str, axes: Any
+) -> Any:
     """Draw columns of histories, each with a name and the task of its fit, and return the axes.
 
     Raises
