@@ -39,6 +39,7 @@ WHAT = {
     "errors": "exceptions",
     "events": "events of fits",
     "arrays": "array types",
+    "display": "tables in notebooks",
 }
 
 

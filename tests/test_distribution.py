@@ -52,6 +52,25 @@ def test_the_version_is_in_one_place() -> None:
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == daskkern.__version__
 
 
+def test_the_conda_recipe_needs_what_the_package_needs() -> None:
+    recipe = yaml.safe_load((ROOT / "deploy" / "conda" / "recipe.yaml").read_text())
+    assert recipe["context"]["version"] == daskkern.__version__
+    needed = [
+        line.replace("dask[array]", "dask-core").replace(">=", " >=") for line in PROJECT["project"]["dependencies"]
+    ]
+    assert sorted(recipe["requirements"]["run"]) == sorted(["python " + PROJECT["project"]["requires-python"], *needed])
+    (script,) = recipe["build"]["python"]["entry_points"]
+    assert script == f"daskkern = {PROJECT['project']['scripts']['daskkern']}"
+
+
+def test_the_citation_names_software_and_papers() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors", "abstract"} <= set(citation)
+    for paper in citation["references"]:
+        assert {"type", "title", "authors", "year"} <= set(paper)
+
+
 def test_changes_are_joined_at_a_release(tmp_path: Path) -> None:
     if find_spec("towncrier") is None:
         pytest.skip("pip install towncrier")

@@ -13,7 +13,7 @@ import daskkern
 
 ROOT = Path(daskkern.__file__).parent
 LAYERS = {
-    **dict.fromkeys(("errors", "events", "arrays"), 0),
+    **dict.fromkeys(("errors", "events", "arrays", "display"), 0),
     "backend": 1,
     **dict.fromkeys(("kernels", "losses", "data", "cluster", "monitor"), 2),
     **dict.fromkeys(("linalg", "calibration"), 3),
@@ -211,6 +211,30 @@ def test_ranks_and_commands_start_without_scikit_learn_and_what_comes_with_it(st
     heavy = {"sklearn", "pandas", "scipy.stats", "matplotlib"}
     others = "import sys, dask.array, distributed; loaded = set(sys.modules)"  # dask imports xarray where it is there
     assert _fresh(f"{others}; import daskkern.{start}; print({heavy} & (set(sys.modules) - loaded))") == "set()"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("--version", 0),
+        ("--help", 0),
+        ("", 2),
+        ("fit --help", 0),
+        ("fit --bogus", 2),
+        ("score model.zarr", 2),
+        ("ft", 2),
+    ],
+)
+def test_help_and_wrong_options_import_nothing_that_computes(words: str, code: int) -> None:
+    heavy = ["numpy", "scipy", "dask", "distributed", "zarr", "sklearn", "bokeh", "pyarrow", "yaml", "cryptography"]
+    check = (
+        "import contextlib, io, sys; from daskkern.cli.main import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
+        f"    try: main({words.split()})\n"
+        "    except SystemExit as end: code = end.code\n"
+        f"print(code, [name for name in {heavy} if name in sys.modules], len(sys.modules) < 600)"
+    )
+    assert _fresh(check) == f"{code} [] True"
 
 
 def test_numeric_packages_and_models_import_no_cluster_software() -> None:

@@ -18,6 +18,9 @@ from rich.table import Table
 from daskkern.errors import DaskkernError, SpecError, without_secrets
 
 OUT = Console(highlight=False, soft_wrap=True)
+"""Where results go."""
+REMARKS = Console(stderr=True)
+"""Where progress goes."""
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -31,9 +34,20 @@ def say(line: str = "") -> None:
 
 
 def show_notes(notes: Iterable[str]) -> None:
-    """Print remarks, one a line."""
-    for note in notes:
+    """Print remarks, one a line, unless --quiet was given."""
+    for note in () if REMARKS.quiet else notes:
         say(f"note: {note}")
+
+
+@contextmanager
+def quieted(*, everything: bool) -> Iterator[None]:
+    """Print neither progress nor notes within the context; with `everything`, no results either, only errors."""
+    before = REMARKS.quiet, OUT.quiet
+    REMARKS.quiet, OUT.quiet = True, everything or OUT.quiet
+    try:
+        yield
+    finally:
+        REMARKS.quiet, OUT.quiet = before
 
 
 def say_json(record: object) -> None:
@@ -78,9 +92,12 @@ def listing(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
 
 def progress_bar() -> Progress:
     """Return a live progress bar over rows on stderr, disabled where stderr is not a terminal."""
-    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("rows"))
-    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*columns, TimeElapsedColumn(), console=REMARKS, transient=True, disable=not _is_live())
+
+
+def _is_live() -> bool:
+    return REMARKS.is_terminal and not REMARKS.quiet
 
 
 def run(command: Callable[[], object], debug: bool) -> int:

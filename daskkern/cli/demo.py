@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from daskkern.basis import Landmarks
-from daskkern.cli.console import say
+from daskkern.cli.console import REMARKS, say
 from daskkern.cli.fit import finish, open_source
 from daskkern.cli.ingest import print_report
 from daskkern.cli.options.cluster_options import ClusterRequest
@@ -56,7 +56,7 @@ def command(context: click.Context, out: str) -> None:
         Gaussian("median"), SquaredHinge(), Landmarks(1000), parse_solver("auto"), max_epochs=_EPOCHS, calibrate=True
     )
     rows = open_source(str(train))
-    with where.client(partial(device_pool, rows, settings)) as client, progress(_EPOCHS) as listener:
+    with where.client(partial(device_pool, rows, settings)) as client, progress(_EPOCHS, REMARKS) as listener:
         result = fit(rows, settings, client=client, listener=listener)
     save_model(result.model, model)
     finish(result, str(model))

@@ -65,7 +65,7 @@ from daskkern.training.run.settings import FitSettings
     "--max-seconds, search and fit take that long together.",
 )
 @click.option("--detach", is_flag=True, help="Submit the fit to --scheduler and exit; it continues there.")
-@click.option("--name", help="Name of the fit on the dashboard.  [default: the solver]")
+@click.option("--name", metavar="NAME", help="Name of the fit on the dashboard.  [default: the solver]")
 @click.option("--ranks", type=int, metavar="N", help="Use N of the workers.  [default: all]")
 @click.option(
     "--priority",

@@ -8,9 +8,12 @@ from collections.abc import Sequence
 import click
 
 from daskkern import __version__
-from daskkern.cli.console import run
+from daskkern.backend.plugins import installed
+from daskkern.cli.console import quieted, run
+from daskkern.cli.help.light import LightCommand
+from daskkern.cli.help.records import command_record, stored_records
 
-_COMMANDS = {
+COMMANDS = {
     "cancel": (
         "daskkern.cli.fits:cancel_command",
         "End FIT after its current step; the model so far is saved, and a checkpoint to --resume from.",
@@ -76,6 +79,28 @@ _COMMANDS = {
 }
 """For each command, where it is and what it does, so that the list of all imports none."""
 
+TOPICS = {
+    "Data": ("ingest", "info", "check", "shuffle"),
+    "Models": ("fit", "plan", "resume", "score", "predict", "explain", "report"),
+    "Methods": ("sweep", "compare", "systems"),
+    "Fits on a cluster": ("status", "watch", "logs", "cancel"),
+    "This machine": ("demo", "doctor"),
+}
+"""Headings of the list of commands."""
+
+PLUGINS = ("daskkern.kernels", "daskkern.losses", "daskkern.solvers", "daskkern.selectors")
+"""Groups of entry points whose names are values of options."""
+
+SILENT = ("demo", "fit", "ingest", "predict", "report", "resume", "shuffle")
+"""Commands that write something, and with --quiet print errors only; the others print what they were asked for."""
+
+
+def whole_command(name: str) -> click.Command:
+    """Import and return a command."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    command: click.Command = getattr(importlib.import_module(module), attribute)
+    return command
+
 
 class Commands(click.Group):
     """A group whose commands are imported when they are called, so that each starts without what the others need."""
@@ -83,7 +108,7 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         del ctx
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         """Return a command by its name.
@@ -93,36 +118,42 @@ class Commands(click.Group):
         click.UsageError
             Where there is none of this name.
         """
-        if cmd_name not in _COMMANDS:
-            close = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
+        if cmd_name not in COMMANDS:
+            close = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "daskkern --help lists them"
             raise click.UsageError(f"command {cmd_name!r} is unknown; {hint}", ctx)
-        module, _, name = _COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
-        return command
+        record = stored_records()[cmd_name]
+        if any(item.name == "solver" for item in record.parameters) and any(map(installed, PLUGINS)):
+            record = command_record(whole_command(cmd_name), {})  # its help names what is installed
+        return LightCommand(record, lambda: whole_command(cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of all commands."""
+        """Write the list of all commands, by topic."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in _COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for topic, names in TOPICS.items():
+            with formatter.section(topic):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name][1]) for name in names])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="daskkern")
 @click.option("--debug", is_flag=True, help="Show tracebacks and Dask's log.")
-def cli(debug: bool) -> None:
+@click.option("--quiet", "-q", is_flag=True, help="Print results and errors only: no progress, no notes.")
+@click.pass_context
+def cli(context: click.Context, debug: bool, quiet: bool) -> None:
     """Kernel machines on data bigger than memory, on a laptop or on a Dask cluster."""
     del debug  # commands read it from the context
+    if quiet:
+        context.with_resource(quieted(everything=context.invoked_subcommand in SILENT))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 on success, 1 when the job failed, 2 when the command line is wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = ["--debug"] * debug + [
-        word for word in words if word != "--debug"
-    ]  # --debug is accepted anywhere on the line
+    anywhere = [word for word in words if word in ("--debug", "--quiet")]  # accepted anywhere on the line
+    words = anywhere + [word for word in words if word not in anywhere]
     sys.exit(run(lambda: cli.main(words, prog_name="daskkern", standalone_mode=False), debug))
 
 

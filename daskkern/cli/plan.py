@@ -12,6 +12,7 @@ from daskkern.cli.console import say, table
 from daskkern.cli.fit import open_source
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.fit_options import FitRequest, fit_options
+from daskkern.cli.options.json_option import json_option
 from daskkern.cluster.connect.membership import check_any, live_workers
 from daskkern.monitor.formatting import format_bytes
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
@@ -65,9 +66,10 @@ class _Expectation:
 
 @click.command("plan")
 @click.argument("store")
+@json_option
 @fit_options
 @cluster_options
-def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None:
+def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> dict[str, object]:
     """Show how much memory one rank of a fit would need, how long the fit would take, and its cost in worker-hours."""
     source: RowSource = open_source(store)
     settings = with_categories(request.settings(source.info.task, source.info.n_rows), source.info)
@@ -102,8 +104,9 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     workers = 1 if settings.solver.is_serial else found.workers
     if found.rates is None:
         say("no time estimate: the fit runs on a GPU, which is not measured")
-        say(FitCost(workers, math.inf, on_gpus=True, limit_s=limit_s).in_words())
-        return
+        cost = FitCost(workers, math.inf, on_gpus=True, limit_s=limit_s)
+        say(cost.in_words())
+        return _record(found, batch, None, cost)
     sweeps = (settings.solver.sweeps(1, settings.loss), settings.solver.sweeps(2, settings.loss))
     assert sizes is not None
     learning = learning_costs(settings, source.info, sizes.n, sizes.d, sizes.c)
@@ -115,11 +118,34 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
 
     time = found.slowest(timed)
     _show_time(time, settings.max_epochs)
-    say(FitCost(workers, time.total, limit_s=limit_s).in_words())
+    cost = FitCost(workers, time.total, limit_s=limit_s)
+    say(cost.in_words())
     say(
         f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "
         f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of about {time.batch} rows."
     )
+    return _record(found, batch, time, cost)
+
+
+def _record(found: _Expectation, batch: int, time: TimePlan | None, cost: FitCost) -> dict[str, object]:
+    """Return what the command shows, as plain values: bytes, seconds, and None where nothing is known."""
+    plan = found.plan
+    return {
+        "rank": found.ranks,
+        "workers": cost.workers,
+        "memory": dict(plan.items),
+        "memory_total": plan.total,
+        "memory_budget": plan.budget,
+        "device_memory": dict(plan.device_items),
+        "device_memory_total": plan.device_total,
+        "device_memory_budget": plan.device_budget,
+        "kernel_blocks": plan.note,
+        "largest_sure_batch": batch or None,
+        "batch": None if time is None else time.batch,
+        "stages": None if time is None else {stage.name: stage.seconds for stage in time.stages},
+        "seconds": None if time is None else time.total,
+        "worker_hours": None if math.isinf(cost.hours) else cost.hours,
+    }
 
 
 def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:

@@ -1,12 +1,14 @@
 """``daskkern systems``, ``daskkern compare`` and ``daskkern sweep``: published systems, side by side."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from daskkern.cli.console import InterruptedJobError, listing, say
+from daskkern.cli.console import REMARKS, InterruptedJobError, listing, say
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
+from daskkern.cli.options.json_option import json_option
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
@@ -53,11 +55,16 @@ def _record(row: System) -> dict[str, object]:
 @click.option("--systems", "names", metavar="A,B,C", help="Names, or 'all'; see 'daskkern systems'.  [default: all]")
 @click.option("--test", metavar="STORE", help="Rows to measure errors on.  [default: the training rows]")
 @click.option("--budget", type=float, metavar="SECONDS", help="Time limit of each system.")
-@click.option("--kernel", help="Kernel of all systems that have one.  [default: gaussian:median]")
-@click.option("--alpha", type=float, help="Ridge penalty of all systems.  [default: each system's own]")
+@click.option(
+    "--kernel", metavar="NAME[:VALUE]", help="Kernel of all systems that have one.  [default: gaussian:median]"
+)
+@click.option(
+    "--alpha", type=float, metavar="NUMBER", help="Ridge penalty of all systems.  [default: each system's own]"
+)
 @click.option("--columns", type=int, metavar="N", help="Number of landmarks or features.  [default: each system's own]")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of all random draws.")
 @click.option("--out", metavar="FOLDER", help="Write comparison.json and comparison.png there.")
+@json_option
 @cluster_options
 def compare_command(
     store: str,
@@ -70,7 +77,7 @@ def compare_command(
     seed: int,
     out: str | None,
     where: ClusterRequest,
-) -> None:
+) -> dict[str, object]:
     """Fit several systems to STORE, each within the same time limit, and show their errors."""
     chosen = list(SYSTEMS.values()) if names in (None, "all") else [system(name.strip()) for name in names.split(",")]
     if budget is not None and not budget > 0:
@@ -99,19 +106,25 @@ def compare_command(
         say(f"and drawn in {folder / 'comparison.png'}")
     if any(curve.reason == "interrupted" for curve in found.curves):
         raise InterruptedJobError("interrupted; the results so far are above, and the other systems did not run")
+    return asdict(found)
 
 
 @click.command("sweep")
 @click.argument("store")
-@click.option("--system", "name", default="falkon", show_default=True, help="A least-squares system.")
+@click.option("--system", "name", default="falkon", show_default=True, metavar="NAME", help="A least-squares system.")
 @click.option(
-    "--kernel", default="gaussian", show_default=True, help="A kernel of distances; its length scale is searched."
+    "--kernel",
+    default="gaussian",
+    show_default=True,
+    metavar="NAME",
+    help="A kernel of distances; its length scale is searched.",
 )
 @click.option("--length-scales", metavar="A,B,C", help="[default: nine around the median distance of rows]")
 @click.option("--alphas", metavar="A,B,C", help="[default: 1e-9 to 1e-2]")
-@click.option("--landmarks", type=int, default=1000, show_default=True)
+@click.option("--landmarks", type=int, default=1000, show_default=True, metavar="N", help="Number of landmarks.")
 @click.option("--test", metavar="STORE", help="Rows to measure errors on.  [default: a tenth of the training rows]")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of all random draws.")
+@json_option
 @cluster_options
 def sweep_command(
     store: str,
@@ -123,7 +136,7 @@ def sweep_command(
     test: str | None,
     seed: int,
     where: ClusterRequest,
-) -> None:
+) -> dict[str, object]:
     """Search length scale and penalty for STORE; rows are read, and distances computed, once for the whole grid."""
     scaled = parse_kernel(kernel)
     if not isinstance(scaled, ScaledDistanceKernel):
@@ -159,7 +172,16 @@ def sweep_command(
     words += f" --scale {found.scale or 'none'}"
     if found.system.basis.all_rows:
         say(f"system {name} has all rows as columns: its best penalty may differ from that of landmarks")
-    say(f"daskkern fit {store} {words} --out MODEL")
+    command = f"daskkern fit {store} {words} --out MODEL"
+    say(command)
+    return {
+        "system": name,
+        "measure": "error" if share else "rmse",
+        "landmarks": found.n_landmarks,
+        "seconds": found.seconds,
+        "points": [asdict(point) for point in found.points],
+        "command": command,
+    }
 
 
 def _numbers(option: str, text: str | None) -> list[float] | None:
@@ -184,6 +206,8 @@ def _folder(out: str) -> Path:
 
 def _print_progress(name: str, event: Event | None) -> None:
     """Print the progress of a system on stderr."""
+    if REMARKS.quiet:
+        return
     if event is None:
         click.echo(f"{name} ...", err=True)
     elif isinstance(event, EpochFinished):

@@ -12,7 +12,7 @@ import click
 from distributed import Client, performance_report
 
 from daskkern.backend.current import current
-from daskkern.cli.console import aside, say
+from daskkern.cli.console import REMARKS, aside, say
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Listener
@@ -59,7 +59,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def listening(max_epochs: int, log: LogRequest) -> Iterator[Listener]:
     """Yield a listener that shows progress, and writes the requested JSON lines."""
     with ExitStack() as opened:
-        listeners = [opened.enter_context(progress(max_epochs))]
+        listeners = [opened.enter_context(progress(max_epochs, REMARKS))]
         places = ["-"] * log.stdout + ([] if log.file is None else [log.file])
         listeners += [opened.enter_context(json_lines(place)) for place in places]
         yield all_of(listeners)

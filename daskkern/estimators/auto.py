@@ -114,7 +114,15 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         What models are compared by on held-out rows: log loss at the best temperature ("auto"), or the accuracy.
     random_state : int, RandomState or None
         With an int and time enough the same data give the same model, whatever the number of workers, up to rounding.
-    client, device, memory_budget, verbose, class_weight
+    client
+        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
+    device
+        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
+    memory_budget
+        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
+    verbose
+        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
+    class_weight
         As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
 
     Attributes
@@ -200,7 +208,17 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
     ----------
     scoring : "auto", "squared_error" or "absolute_error"
         What models are compared by on held-out rows; "auto" is the squared error.
-    max_seconds, random_state, client, device, memory_budget, verbose
+    max_seconds
+        As in :class:`daskkern.AutoKernelClassifier`.
+    random_state
+        As in :class:`daskkern.AutoKernelClassifier`.
+    client
+        As in :class:`daskkern.AutoKernelClassifier`.
+    device
+        As in :class:`daskkern.AutoKernelClassifier`.
+    memory_budget
+        As in :class:`daskkern.AutoKernelClassifier`.
+    verbose
         As in :class:`daskkern.AutoKernelClassifier`.
 
     Attributes

@@ -53,11 +53,14 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     random_state : int, RandomState or None
         With an int, the same data give the same model, whatever the number of workers, up to rounding.
     client : distributed.Client, str, path, cluster or None
-        The cluster: a client, also an asynchronous one, the address of a scheduler, its scheduler file, or a cluster
-        such as LocalCluster. None takes the active client, and without one this process.
+        A client, the address of a scheduler, its scheduler file, or a cluster; None: the active one, or this process.
     class_weight : dict, "balanced" or None
-    validation_fraction, n_iter_no_change, tol
-        For early stopping: the share of rows held out where none are passed, patience in epochs, least improvement.
+    validation_fraction : float
+        Share of the rows that early stopping holds out where no validation rows are passed.
+    n_iter_no_change : int
+        Patience of early stopping, in epochs.
+    tol : float
+        The least improvement that counts for early stopping.
     dtype : "float32" or "float64"
     device : "auto", "cpu" or "gpu"
     verbose : bool
@@ -84,24 +87,21 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     monitor : "auto", "loss" or "score"
         What early stopping monitors: the mean loss ("auto" for the logistic losses), or accuracy ("auto" otherwise).
     scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ... or None
-        How features are scaled; the model stores the scaling, and applies it to all rows that it predicts. "auto" is
+        How features are scaled, None: not; the model applies its scaling to all rows that it predicts. "auto" is
         "standard" with these exceptions: features with many values get logarithmic tails, unless that predicts sampled
         rows worse; features with two values are divided by half the distance between them; features that are nearly
         constant, or have very heavy tails, are divided by a robust spread; and sparse rows are not centred. "auto" does
         not scale stores that were scaled at ingestion, nor rows for a kernel with a parameter in the units of the
         features, such as ``"gaussian:5"``; "always" scales these as well, and so do "affine", which has no
         logarithmic tails, "arcsinh", which always has, and "ranks", which maps features with many values to ranks.
-        "robust", "minmax", "maxabs" and "unit_variance" are the usual ones; None leaves features unscaled.
     fit_intercept : bool
-        Add the constant scores of least loss, which the penalty does not shrink, and train the columns on the rest.
-        Hinge losses have none: their best constant does not depend on the class frequencies.
+        Add the constant scores that minimise the loss, an intercept without penalty. Hinge losses have none.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
         Learn the kernel's metric from sampled rows: weights of features ("diagonal"), directions too ("full"), or what
         suits ("auto", True); it is used where held-out rows gain by it. See ``docs/feature-learning.md``.
     calibrate : bool or float
-        Calibrate the model for `predict_proba` and `predict_set`: on validation rows; without these, up to 10,000 rows,
-        on leave-one-out scores, and for more on a twentieth of the rows, at most 2,000, which are set aside. A share,
-        such as 0.1, sets that many aside instead, at most 2,000. See ``docs/probabilities.md``.
+        Calibrate for `predict_proba` and `predict_set`: on validation rows, else on leave-one-out scores (up to 10,000
+        rows) or a twentieth of the rows, set aside; 0.1 sets that share aside. See ``docs/probabilities.md``.
     reading : "auto", "once" or "each"
         Whether each rank reads all rows, or every window is read once and sent on; see ``docs/clusters.md``.
     groups : int or "auto"

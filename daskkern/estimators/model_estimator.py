@@ -1,6 +1,6 @@
 """Base class of estimators whose fit makes a kernel model: values at rows of any kind, lazy where they are, saving."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -104,6 +104,13 @@ class ModelEstimator(NestedEstimator):
         """
         check_is_fitted(self, "model_")
         save_model(self.model_, path)
+
+    def plot(
+        self, show: str | Sequence[str] = ("loss", "validation_loss"), against: str = "epoch", axes: Any = None
+    ) -> Any:
+        """Draw columns of the history of the fit and return the axes; see :func:`daskkern.plot.history`."""
+        check_is_fitted(self, "model_")
+        return self.model_.plot(show, against, axes)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -35,8 +35,41 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
 
     Parameters
     ----------
-    kernel, basis, solver, alpha, max_epochs, batch_size, random_state, client, dtype, device, memory_budget, verbose,
-    keep_blocks, precision, warm_start, checkpoint, reading, groups
+    kernel
+        As in :class:`daskkern.KernelClassifier`.
+    basis
+        As in :class:`daskkern.KernelClassifier`.
+    solver
+        As in :class:`daskkern.KernelClassifier`.
+    alpha
+        As in :class:`daskkern.KernelClassifier`.
+    max_epochs
+        As in :class:`daskkern.KernelClassifier`.
+    batch_size
+        As in :class:`daskkern.KernelClassifier`.
+    random_state
+        As in :class:`daskkern.KernelClassifier`.
+    client
+        As in :class:`daskkern.KernelClassifier`.
+    dtype
+        As in :class:`daskkern.KernelClassifier`.
+    device
+        As in :class:`daskkern.KernelClassifier`.
+    memory_budget
+        As in :class:`daskkern.KernelClassifier`.
+    verbose
+        As in :class:`daskkern.KernelClassifier`.
+    keep_blocks
+        As in :class:`daskkern.KernelClassifier`.
+    precision
+        As in :class:`daskkern.KernelClassifier`.
+    warm_start
+        As in :class:`daskkern.KernelClassifier`.
+    checkpoint
+        As in :class:`daskkern.KernelClassifier`.
+    reading
+        As in :class:`daskkern.KernelClassifier`.
+    groups
         As in :class:`daskkern.KernelClassifier`.
     loss : str or Loss
         "squared", "huber", "absolute", "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive". A parameter
@@ -44,7 +77,11 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         units of the targets' standard deviation.
     early_stopping : bool
         Stop when validation rows no longer improve (see `monitor`), and return the best epoch's model.
-    validation_fraction, n_iter_no_change, tol
+    validation_fraction
+        As in :class:`daskkern.KernelClassifier`.
+    n_iter_no_change
+        As in :class:`daskkern.KernelClassifier`.
+    tol
         As in :class:`daskkern.KernelClassifier`.
     fit_intercept : bool
         Train on the targets minus their mean, and add the mean to predictions.

@@ -4,7 +4,7 @@ A new kernel is one class with one formula, in a file of its own, and one row in
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from daskkern.arrays import Array
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.nested_parameters import NestedParameters
+from daskkern.display import html_facts
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.engines import tiled
 from daskkern.kernels.engines.dispatch import (
@@ -46,6 +47,11 @@ class Kernel(NestedParameters, PairFunction):
     algebra: ClassVar[dict[str, Callable[[Any, Any], "Kernel"]]] = {}
     """The classes that "+" and "*" construct; filled by ``algebra``, which imports this file."""
     __array_ufunc__ = None  # NumPy scalars defer to the kernel in ``np.float64(2) * kernel``
+
+    def _repr_html_(self) -> str:
+        parameters = [(item.name, getattr(self, item.name)) for item in fields(self)]
+        what = (type(self).__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
+        return html_facts(f"kernel {self.name}", [("what", what.replace("``", "")), *parameters])
 
     def __add__(self, other: "Kernel") -> "Kernel":
         return self.algebra["sum"](self, other)

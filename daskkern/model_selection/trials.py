@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from html import escape
 from typing import Any, overload
 
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.display import html_table
 from daskkern.errors import SpecError
 
 _NAN = float("nan")
@@ -126,10 +126,7 @@ class TrialTable(Sequence[TrialRow]):
         return "\n".join([*lines, self.note] if self.note else lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in _NAMES)
-        body = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in self.cells())
-        note = f"<p>{escape(self.note)}</p>" if self.note else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+        return html_table(f"{len(self.rows)} trials", _NAMES, self.cells(), self.note)
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as JSON values, without NaN; see :meth:`from_json`."""

@@ -21,6 +21,7 @@ from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Drawn, Kernel, Neuron, Partitioned, Points, ScaledDistanceKernel, TreeAverage
 from daskkern.losses import best_of, decode
 from daskkern.models.calibrated import CalibratedScores
+from daskkern.models.shown import ShownModel
 from daskkern.monitor.history import History
 
 _BLOCK_ROWS = 4096
@@ -35,8 +36,8 @@ class _Scorer:
     coef: Array
 
 
-@dataclass(frozen=True, eq=False)
-class KernelModel(CalibratedScores):
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelModel(ShownModel, CalibratedScores):
     """``f(x) = sum_j k(x, z_j) a_j``, and how its scores become predictions.
 
     Attributes
@@ -56,6 +57,8 @@ class KernelModel(CalibratedScores):
     target_shift, target_scale : (c,) float64 or None
         Predictions of regression are ``f(x) * target_scale + target_shift``; scores of classes ``f(x) + target_shift``.
     feature_names : tuple of str or None
+    single_target : bool
+        Whether predictions of regression are (n,) rather than (n, t).
     provenance : mapping
         Settings and history of the fit, its data and environment, as JSON values.
     target_names : tuple of str or None

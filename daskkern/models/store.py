@@ -48,6 +48,11 @@ def save_model(model: KernelModel, path: str | Path, *, check: Callable[[], None
 def load_model(source: str | Path | zarr.Group) -> KernelModel:
     """Read a model that :func:`save_model` wrote.
 
+    Parameters
+    ----------
+    source : str, Path or zarr.Group
+        A folder, a URL, or an open group.
+
     Raises
     ------
     ModelError

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.display import html_table
 from daskkern.errors import SpecError
 from daskkern.events import (
     Event,
@@ -22,6 +23,7 @@ from daskkern.events import (
     from_message,
     to_message,
 )
+from daskkern.monitor.history_axes import draw_histories
 
 _Kind = TypeVar("_Kind")
 _NAN = float("nan")
@@ -178,11 +180,18 @@ class History(Sequence[EpochRow]):
 
     def _repr_html_(self) -> str:
         names = self._shown()
-        head = "".join(f"<th>{name}</th>" for name in names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{getattr(row, name):.6g}</td>" for name in names) + "</tr>" for row in self.rows
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        rows = [[f"{getattr(row, name):.6g}" for name in names] for row in self.rows]
+        return html_table(f"History of {len(self)} epochs", names, rows)
+
+    def plot(
+        self,
+        show: str | Sequence[str] = ("loss", "validation_loss"),
+        against: str = "epoch",
+        axes: Any = None,
+        task: str = "",
+    ) -> Any:
+        """Draw columns over epochs or seconds and return the axes; see :func:`daskkern.plot.history`."""
+        return draw_histories([("", task, self)], show, against, axes)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values of bounded size, without NaN; very many epochs are thinned. See `from_json`."""

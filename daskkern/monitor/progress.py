@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from daskkern.events import (
     BatchFinished,
@@ -29,6 +30,9 @@ from daskkern.events import (
 from daskkern.monitor.event_text import line_of
 from daskkern.monitor.formatting import format_bytes
 
+_BAR, _CLOCK, _GAPS = 16, 7, 3
+"""Widths of the bar and of the clock, and the columns between the four parts of the line."""
+
 
 @contextmanager
 def progress(max_epochs: int, console: Console | None = None) -> Iterator[Listener]:
@@ -38,10 +42,10 @@ def progress(max_epochs: int, console: Console | None = None) -> Iterator[Listen
     """
     console = console or Console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=_BAR),
+        TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=_CLOCK)),
     )
     with Progress(*columns, console=console, transient=True, disable=not _is_live(console)) as bar:
         yield _Line(bar, bar.add_task("preparing", total=None, state="landmarks and spectrum"), max_epochs)
@@ -49,6 +53,8 @@ def progress(max_epochs: int, console: Console | None = None) -> Iterator[Listen
 
 def _is_live(console: Console) -> bool:
     """Return whether a line can be redrawn in place, for which a notebook needs widgets."""
+    if console.quiet:
+        return False
     if console.is_jupyter:
         return importlib.util.find_spec("ipywidgets") is not None
     return console.is_terminal
@@ -107,16 +113,17 @@ class _Line:
         total = self._max_epochs * event.n_batches if event.epoch <= self._max_epochs else 0
         done = min(done, total) if total else done
         where = f"epoch {event.epoch}/{self._max_epochs}" if total else f"epoch {event.epoch}"
+        where = f"stopping, {where}" if self._stopping else where
         self._bar.update(
             self._task,
-            description=f"stopping, {where}" if self._stopping else where,
+            description=where,
             total=total or None,
             completed=done,
-            state=self._state(event, now, done, total),
+            state=self._state(event, now, done, total, self._bar.console.width - len(where) - _BAR - _CLOCK - _GAPS),
         )
 
-    def _state(self, event: BatchFinished, now: float, done: int, total: int) -> str:
-        """Return the numbers of the line, the most important first: a narrow terminal cuts the last ones off."""
+    def _state(self, event: BatchFinished, now: float, done: int, total: int, width: int) -> str:
+        """Return the numbers that fit `width` columns, of the most important ones first."""
         assert self._begun is not None
         parts = [f"batch {event.batch}/{event.n_batches}", f"loss {event.loss:.4g}"]
         if self._score == self._score:
@@ -126,6 +133,8 @@ class _Line:
         parts.append(f"{event.rows_per_second:,.0f} rows/s")
         if self._memory:
             parts.append(f"{format_bytes(max(self._memory.values()))}{' a rank' if len(self._memory) > 1 else ''}")
+        while len(parts) > 1 and len("  ".join(parts)) > width:
+            parts.pop()
         return "  ".join(parts)
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from daskkern.errors import DataError, SpecError
-from daskkern.plot.arguments import Fit, model_of, name_of, new_axes, plain
+from daskkern.monitor.axes import new_axes, plain
+from daskkern.plot.arguments import Fit, model_of, name_of
 from daskkern.systems.comparing import Comparison
 from daskkern.systems.plot import draw_curves, error_label
 

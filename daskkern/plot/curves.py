@@ -3,24 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from daskkern.arrays import HostArray
-from daskkern.errors import DataError, SpecError
-from daskkern.models import KernelModel
-from daskkern.monitor.figure_text import literal
-from daskkern.plot.arguments import COLORS, Fit, log_ticks, model_of, name_of, new_axes, plain, thousands
-
-_LABELS = {
-    "loss": "training loss",
-    "validation_loss": "validation loss",
-    "rows_per_second": "rows/s",
-    "seconds": "seconds an epoch",
-    "optimality": "distance from the optimum",
-}
-_LOGARITHMIC = frozenset({"loss", "validation_loss", "optimality"})
-_AGAINST = {"epoch": "epoch", "seconds": "elapsed"}
-_DASHES = ("-", "--", ":", "-.")
+from daskkern.monitor.history_axes import draw_histories
+from daskkern.plot.arguments import Fit, model_of, name_of
 
 
 def history(
@@ -50,56 +34,7 @@ def history(
     SpecError
         For unknown columns or axes, or without matplotlib.
     """
-    columns = (show,) if isinstance(show, str) else tuple(show)
     models = [model_of(fit) for fit in fits]
-    histories = [model.history_ for model in models]
-    if against not in _AGAINST:
-        raise SpecError(f"got against={against!r}; expected 'epoch' or 'seconds'")
-    unknown = [name for name in columns if histories and name not in histories[0].columns]
-    if unknown or not fits or not columns:
-        what = f"show={unknown[0]!r}" if unknown else "no fit, or no column of its history,"
-        raise SpecError(f"got {what} to draw; give fits, and columns such as 'loss' or 'validation_score'")
-    axes = plain(new_axes(axes))
-    drawn: dict[str, list[float]] = {}
-    for number, (fit, model, table) in enumerate(zip(fits, models, histories, strict=True)):
-        across = table[_AGAINST[against]]
-        for style, column in enumerate(columns):
-            values = table[column]
-            if np.isnan(values).all():
-                continue
-            label = _label(column, model)
-            color, dashes = (COLORS[style % 8], "-") if len(fits) == 1 else (COLORS[number % 8], _DASHES[style % 4])
-            name = label if len(fits) == 1 else f"{name_of(fit, number + 1)}: {label}"
-            marker = "." if len(values) <= 60 else None
-            axes.plot(across, values, color=color, linestyle=dashes, linewidth=1.6, marker=marker, label=literal(name))
-            drawn.setdefault(label, []).extend(values[~np.isnan(values)])
-    if not drawn:
-        raise DataError(
-            f"there is no {' or '.join(column.replace('_', ' ') for column in columns)} in the history to draw; the "
-            "model was saved without one, or the fit had no validation rows"
-        )
-    _scale(axes, columns, np.concatenate(list(drawn.values())))
-    axes.set_xlabel("epoch" if against == "epoch" else "seconds, set-up included")
-    axes.set_ylabel(next(iter(drawn)) if len(drawn) == 1 else "loss" if _LOGARITHMIC.issuperset(columns) else "value")
-    if against == "epoch":
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    if len(axes.get_lines()) > 1:
-        axes.legend(frameon=False, fontsize="small")
-    return axes
-
-
-def _label(column: str, model: KernelModel) -> str:
-    if column == "validation_score":
-        return "validation accuracy" if model.task == "classification" else "validation R\N{SUPERSCRIPT TWO}"
-    return _LABELS.get(column, column.replace("_", " "))
-
-
-def _scale(axes: Any, columns: Sequence[str], values: HostArray) -> None:
-    """Set the scale of the vertical axis for the columns drawn."""
-    low, high = float(values.min()), float(values.max())
-    if _LOGARITHMIC.issuperset(columns) and 0 < 1.5 * low < high:
-        axes.set_yscale("log")
-        log_ticks(axes.yaxis, low, high)
-    elif set(columns) == {"rows_per_second"}:
-        axes.set_ylim(bottom=0)
-        thousands(axes.yaxis)
+    names = [name_of(fit, number) for number, fit in enumerate(fits, 1)]
+    named = [(name, model.task, model.history_) for name, model in zip(names, models, strict=True)]
+    return draw_histories(named, show, against, axes)

@@ -8,7 +8,7 @@ import numpy as np
 from daskkern.arrays import FloatArray
 from daskkern.errors import SpecError
 from daskkern.inspection import GradientImportance, Interactions
-from daskkern.plot.arguments import COLORS, new_axes, plain
+from daskkern.monitor.axes import COLORS, new_axes, plain
 
 _LONGEST = 28
 

@@ -7,8 +7,9 @@ import numpy as np
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.plot_data import Observation, observe
+from daskkern.monitor.axes import COLORS, new_axes, plain
 from daskkern.monitor.figure_text import literal
-from daskkern.plot.arguments import COLORS, Fit, model_of, new_axes, plain
+from daskkern.plot.arguments import Fit, model_of
 
 _NUMBERED = 20
 """Most classes for which cells show numbers."""

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from daskkern.errors import DataError
-from daskkern.plot.arguments import COLORS, Fit, model_of, new_axes, plain
+from daskkern.monitor.axes import COLORS, new_axes, plain
+from daskkern.plot.arguments import Fit, model_of
 
 
 def spectrum(fit: Fit, *, axes: Any = None) -> Any:

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from daskkern.errors import DataError
+from daskkern.monitor.axes import COLORS, new_axes, plain
 from daskkern.monitor.shares import PARTS
-from daskkern.plot.arguments import COLORS, Fit, model_of, new_axes, plain
+from daskkern.plot.arguments import Fit, model_of
 
 _LEAST = 0.1
 """Percent below which a part is invisible and left out of the legend."""

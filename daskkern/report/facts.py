@@ -1,5 +1,6 @@
 """The facts of a report in words and numbers, read from the model and a score."""
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -88,8 +89,14 @@ def tiles(model: KernelModel, history: History, score: Score | None) -> Facts:
 def _score_tiles(score: Score) -> Facts:
     if score.accuracy is None:
         named = {"test RMSE": score.rmse, "test MAE": score.mae, "test R\N{SUPERSCRIPT TWO}": score.r2}
-        return [(name, f"{value:.4g}") for name, value in named.items() if value is not None]
+        found = [(name, f"{value:.4g}") for name, value in named.items() if value is not None]
+        if score.rmse is not None and score.r2 is not None and score.r2 < 1:
+            found.insert(1, ("RMSE of the mean alone", f"{score.rmse / (1 - score.r2) ** 0.5:.4g}"))
+        return found
     found = [("test accuracy", f"{score.accuracy:.2%}")]
+    if score.confusion is not None:
+        counts = [sum(row) for row in score.confusion]
+        found.append(("the most frequent class alone", f"{max(counts) / max(1, sum(counts)):.2%}"))
     if score.roc_auc is not None:
         found.append(("test ROC-AUC", f"{score.roc_auc:.4f}"))
     if score.log_loss is not None:
@@ -158,7 +165,7 @@ def model_of(model: KernelModel) -> Facts:
     trees = [("trees", f"{model.kernel.n_trees:,}")] if isinstance(model.kernel, TreeAverage) else []
     return [
         *trees,
-        ("kernel", textwrap.shorten(repr(model.kernel), _LONGEST, placeholder=" ...")),
+        ("kernel", textwrap.shorten(_rounded(repr(model.kernel)), _LONGEST, placeholder=" ...")),
         ("loss", model.loss),
         ("columns", f"{model.points.shape[0]:,} points of {model.points.shape[1]:,} numbers, {model.points.dtype}"),
         ("coefficients", f"{model.coef.shape[0]:,} x {model.coef.shape[1]:,}"),
@@ -279,6 +286,11 @@ def _word(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_word(item)}" for key, item in value.items())
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+
+
+def _rounded(text: str) -> str:
+    """Return a text whose numbers have six digits at most."""
+    return re.sub(r"\d+\.\d{4,}", lambda found: f"{float(found[0]):.6g}", text)
 
 
 def _some(names: Sequence[str], most: int = 12) -> str:

@@ -10,10 +10,10 @@ from daskkern import __version__
 from daskkern.data.transactions.overwrite_guard import REPORT_MARK
 from daskkern.evaluation.plot_data import Observation
 from daskkern.models import KernelModel
+from daskkern.monitor.axes import COLORS
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
-from daskkern.plot.arguments import COLORS
 from daskkern.report import facts
 from daskkern.report.pictures import Picture, as_svg
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from daskkern.evaluation.plot_data import Observation
 from daskkern.models import KernelModel
+from daskkern.monitor.axes import require_matplotlib
 from daskkern.monitor.figure_text import quiet_glyphs, save_png
 from daskkern.plot import history as draw_history
 from daskkern.plot import spectrum as draw_spectrum
 from daskkern.plot import time_shares
-from daskkern.plot.arguments import require_matplotlib
 from daskkern.plot.predictions import draw_calibration, draw_confusion, draw_residuals
 
 _INK = "#010203"

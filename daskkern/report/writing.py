@@ -10,7 +10,7 @@ from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import SpecError, StoreError
 from daskkern.evaluation.plot_data import observe
 from daskkern.models import KernelModel
-from daskkern.plot.arguments import require_matplotlib
+from daskkern.monitor.axes import require_matplotlib
 from daskkern.report.facts import check_facts
 from daskkern.report.features import NAMES, explain, feature_pictures
 from daskkern.report.page import page_of

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from daskkern.cluster.connect.clients import ClusterLike
+from daskkern.data.remote.stores import public
 from daskkern.data.transactions.atomic import write_text
+from daskkern.display import html_table
 from daskkern.errors import DaskkernError, SpecError
 from daskkern.evaluation.score import score_store
 from daskkern.events import EpochFinished, Event, StageFinished
@@ -73,6 +75,17 @@ class Comparison:
     curves: tuple[Curve, ...]
     machine: dict[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.curves)} systems on {public(self.test)}: {self.measure}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (curve.system, "-" if curve.error is None else f"{curve.error:.4g}", f"{curve.seconds:.2f}", curve.epochs)
+            for curve in self.curves
+        ]
+        title = f"{self.n_rows:,} rows, {self.n_features} features, kernel {self.kernel}"
+        return html_table(title, ("system", self.measure, "seconds", "epochs"), rows)
+
     def save(self, path: str | Path) -> None:
         """Write everything as JSON to a new file that appears only when complete."""
         write_text(Path(path), json.dumps(asdict(self), indent=2) + "\n")
@@ -105,8 +118,12 @@ def compare(
 
     Parameters
     ----------
-    store, test : str
-        Paths or URLs. Without `test` the training rows are scored, and the comparison says so.
+    store : str
+        Path or URL of the training rows.
+    systems : sequence of System
+        In the order of the result.
+    test : str, optional
+        Path or URL of the rows to score. Without it the training rows are scored, and the comparison says so.
     budget_s : float, optional
         Seconds that each system may take; a longer fit is stopped, and its model so far is scored. By default each
         system runs its own number of epochs.
@@ -116,6 +133,8 @@ def compare(
         Ridge penalty for all; each system's own by default.
     columns : int, optional
         Landmarks or features for all systems that let them be chosen.
+    seed : int
+        Seed of all random draws.
     client
         A cluster; this process by default.
     on_event : callable, optional

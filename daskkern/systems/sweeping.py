@@ -12,6 +12,7 @@ from daskkern.backend.concurrency import all_cores
 from daskkern.backend.tiles import slices
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.data.rows.rows import Rows, row_fields
+from daskkern.display import html_table
 from daskkern.errors import SpecError
 from daskkern.kernels import AutoKernel, Gaussian
 from daskkern.kernels.formula import PAIR
@@ -81,6 +82,16 @@ class Sweep:
     seed: int
     scale: str | None = None
 
+    def __repr__(self) -> str:
+        best = f"length scale {self.best.length_scale:.4g}, alpha {self.best.alpha:.3g}, error {self.best.error:.4g}"
+        return f"<Sweep of {len(self.points)} models of {self.n_landmarks} landmarks: best {best}>"
+
+    def _repr_html_(self) -> str:
+        measure = "error" if self.task == "classification" else "RMSE"
+        rows = [(f"{each.length_scale:.4g}", f"{each.alpha:.3g}", f"{each.error:.4g}") for each in self.points[:12]]
+        note = f"The best of {len(self.points)} models of {self.n_landmarks} landmarks, in {self.seconds:.1f} s."
+        return html_table(f"Sweep of {self.kernel.name}", ("length scale", "alpha", measure), rows, note)
+
     @property
     def best(self) -> SweepPoint:
         """The point of the least error."""
@@ -132,7 +143,11 @@ def sweep(
     landmarks : int
         Landmarks of the models of the grid; the memory is that of their square, in float64, for each length scale.
     test : str, optional
-        Rows to measure errors on; by default a share `fraction` of the training rows, which are then not trained on.
+        Rows to measure errors on; without it, a share of the training rows, which are then not trained on.
+    fraction : float
+        That share.
+    seed : int
+        Seed of the landmarks and of that share.
     client
         A cluster, whose workers share the rows; this process by default.
 

@@ -61,7 +61,13 @@ class KernelDensity(UnsupervisedEstimator):
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         Scaling of the features, as for :class:`daskkern.KernelPCA`: "auto" scales where `bandwidth` is a rule.
         Densities are in the units of the rows all the same. Constant features count only with None.
-    random_state, dtype, device, client
+    random_state
+        As for :class:`daskkern.KernelPCA`.
+    dtype
+        As for :class:`daskkern.KernelPCA`.
+    device
+        As for :class:`daskkern.KernelPCA`.
+    client
         As for :class:`daskkern.KernelPCA`.
 
     Attributes

@@ -37,7 +37,15 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         Passes end when one lowers the inertia by less than this share.
     basis : Landmarks, AllRows, NystromFeatures, RandomFeatures or "auto"
         "auto" takes all rows up to 2,000, where the result is exact, and 1,000 landmarks for more rows.
-    scale, random_state, dtype, device, client
+    scale
+        As for :class:`daskkern.KernelPCA`.
+    random_state
+        As for :class:`daskkern.KernelPCA`.
+    dtype
+        As for :class:`daskkern.KernelPCA`.
+    device
+        As for :class:`daskkern.KernelPCA`.
+    client
         As for :class:`daskkern.KernelPCA`.
 
     Attributes

@@ -97,7 +97,15 @@ def mmd_test(
     basis : Landmarks, AllRows, NystromFeatures, RandomFeatures or "auto"
         "auto" takes all rows up to 2,000, where the statistic is that of the kernel matrix, and 1,000 landmarks for
         more rows. Stratified landmarks would know the samples only by targets of stores, which are not used.
-    scale, random_state, dtype, device, client
+    scale
+        As for :class:`daskkern.KernelPCA`.
+    random_state
+        As for :class:`daskkern.KernelPCA`.
+    dtype
+        As for :class:`daskkern.KernelPCA`.
+    device
+        As for :class:`daskkern.KernelPCA`.
+    client
         As for :class:`daskkern.KernelPCA`.
 
     Raises

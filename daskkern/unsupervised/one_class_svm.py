@@ -37,7 +37,15 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
         "auto" takes all rows up to 2,000, and for more rows 1,000 landmarks by "rp_cholesky", which are near the
         unusual rows, too: an outlier far from all landmarks has no features, and with a `nu` below the share of such
         rows the offset is near 0.
-    scale, random_state, dtype, device, client
+    scale
+        As for :class:`daskkern.KernelPCA`.
+    random_state
+        As for :class:`daskkern.KernelPCA`.
+    dtype
+        As for :class:`daskkern.KernelPCA`.
+    device
+        As for :class:`daskkern.KernelPCA`.
+    client
         As for :class:`daskkern.KernelPCA`.
 
     Attributes

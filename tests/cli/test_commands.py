@@ -6,7 +6,7 @@ import sys
 import click
 import pytest
 
-from daskkern.cli.main import _COMMANDS, cli
+from daskkern.cli.main import COMMANDS, cli
 
 NAMES = cli.list_commands(click.Context(cli))
 
@@ -16,7 +16,7 @@ def test_every_command_has_its_name_and_a_line_of_help(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     assert command.name == name
-    assert command.get_short_help_str(limit=200) == _COMMANDS[name][1]
+    assert command.get_short_help_str(limit=200) == COMMANDS[name][1]
 
 
 def test_they_are_listed_in_alphabetical_order() -> None:
@@ -39,7 +39,7 @@ def test_an_unknown_command_is_one_line(word: str, hint: str) -> None:
 def test_without_a_command_the_help_is_shown() -> None:
     code, out, errors = _run()
     assert (code, out) == (2, "")
-    assert "\nCommands:\n" in errors
+    assert "\nModels:\n" in errors
 
 
 def test_the_list_of_commands_imports_none() -> None:

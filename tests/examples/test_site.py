@@ -40,6 +40,10 @@ def _blocks(page: str) -> list[tuple[str, str, str]]:
     return _BLOCK.findall((DOCS / page).read_text())
 
 
+def _is_of_the_tour(page: str) -> bool:
+    return any(where == "tour" for where, _, _ in _blocks(page))
+
+
 def _run(kind: str, code: str) -> str:
     """Run a block in the current folder, commands and Python in this process, and return what it says."""
     said = io.StringIO()
@@ -49,7 +53,10 @@ def _run(kind: str, code: str) -> str:
         return said.getvalue()
     assert kind == "bash"
     for line in code.replace("\\\n", " ").splitlines():
-        program, *words = shlex.split(line, comments=True)
+        called = shlex.split(line, comments=True)
+        if not called:
+            continue
+        program, *words = called
         assert program == "daskkern"
         result = CliRunner().invoke(cli, words, catch_exceptions=False)
         assert result.exit_code == 0, f"{line}: {result.output}"
@@ -81,6 +88,7 @@ def test_the_blocks_of_other_pages_run(folder: Path) -> None:
     np.savez("digits.npz", X=X, y=y)
     daskkern.ingest("digits.npz", "train.zarr", scale="minmax")
     pages = [path.name for path in DOCS.glob("*.md") if path.name != "tutorial.md" and _blocks(path.name)]
+    pages = [name for name in pages if not _is_of_the_tour(name)]
     assert sorted(pages) == ["explain.md", "scaling.md", "unsupervised.md", "why-kernels.md"]
     said = {page: "".join(_run(kind, code) for _, kind, code in _blocks(page)) for page in pages}
     assert "together" in said["scaling.md"]
@@ -89,6 +97,47 @@ def test_the_blocks_of_other_pages_run(folder: Path) -> None:
     assert "known, novel: [ 1 -1]" in said["unsupervised.md"]
     linear, kernel = re.findall(r": ([\d.]+)", said["why-kernels.md"])
     assert float(linear) < 0.2 < 0.85 < float(kernel)
+
+
+@pytest.mark.repeated
+@pytest.mark.timeout(300)
+def test_the_five_lines_of_the_readme_run(folder: Path) -> None:
+    ((_, kind, code),) = _BLOCK.findall((ROOT / "README.md").read_text())
+    assert len([line for line in code.splitlines() if line]) == 5
+    assert float(_run(kind, code).split()[-1]) > 0.93
+
+
+@pytest.mark.repeated
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+def test_the_tour_runs_on_the_digits_of_the_demo(folder: Path) -> None:
+    X, y = load_digits(return_X_y=True)
+    np.savez("digits.npz", X=X, y=y)
+    pages = ["first-steps.md", "command-line.md", "python.md"]
+    assert sorted(pages) == sorted(path.name for path in DOCS.glob("*.md") if _is_of_the_tour(path.name))
+    settings = re.search(r"```yaml\n(.*?)```", (DOCS / "command-line.md").read_text(), re.DOTALL)
+    assert settings is not None
+    Path("fit.yaml").write_text(settings[1])
+    said = {page: "".join(_run(kind, code) for _, kind, code in _blocks(page)) for page in pages}
+    assert "359 rows: accuracy 98" in said["first-steps.md"]
+    assert "length scale  alpha" in said["command-line.md"]
+    assert float(said["python.md"].splitlines()[0]) > 0.97
+
+
+def test_the_figures_of_the_readme_are_those_of_the_tables(benchmarks: Path) -> None:
+    """Errors and times are means over the same splits, of runs that the file of figures has."""
+    readme = (ROOT / "README.md").read_text()
+    runs = importlib.import_module("figures").read(benchmarks / "results-tables.json")
+    first, *_, larger = runs
+    splits = first.tables["splits"]
+    for label, key in {"daskkern, `Ker": "daskkern", "LightGBM": "lightgbm", "scikit-learn": "svc"}.items():
+        line = next(line for line in readme.splitlines() if line.startswith(f"| {label}"))
+        error, seconds = (np.mean([row[f"{key}_{what}"] for row in splits]) for what in ("error", "seconds"))
+        assert f"{100 * error:.2f}%" in line, line
+        assert f"{seconds:.1f} s" in line, line
+    for row in larger.tables["means"][:2]:
+        pair = [f"{100 * row[f'{key}_error']:.2f}%" for key in ("daskkern", "lightgbm")]
+        assert re.search(rf"{row['data']} {pair[0]} \((LightGBM )?{pair[1]}\)", readme, re.IGNORECASE), row["data"]
 
 
 def _sentences() -> Iterator[str]:

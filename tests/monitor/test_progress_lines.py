@@ -102,3 +102,18 @@ def test_a_notebook_needs_widgets_for_a_live_line(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(("seconds", "text"), [(9.9, "9 s"), (61, "1 min 1 s"), (7380, "2 h 3 min")])
 def test_times_are_said_as_people_say_them(seconds: float, text: str) -> None:
     assert _clock(seconds) == text
+
+
+def test_eighty_columns_keep_bar_and_clock_and_leave_out_the_last_numbers() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, force_interactive=True, width=80, color_system=None)
+    with progress(3, console) as listener:
+        for event in [*_FIT[:8], BatchFinished(2, 2, 4, 0.7, 2345678.0)]:
+            listener(event)
+        listener._bar.refresh()
+        line = next(row for row in reversed(re.split(r"[\r\n]", stream.getvalue())) if "epoch 2/3" in row)
+    line = re.sub(r"\x1b\[[0-9?;]*[A-Za-z]", "", line)
+    assert len(line.rstrip()) <= 80
+    assert f"{'━' * 8}{' ' * 9}batch" in line  # without colours the second half of the bar is blank
+    assert re.search(r"batch 2/4  loss 0\.7  score 0\.6543 .* \d:\d\d:\d\d$", line.rstrip()), line
+    assert "a rank" not in line

@@ -3,14 +3,13 @@
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from daskkern.basis import uses_kernel
 from daskkern.cli.options.basis_options import BASES, DEFAULT_COLUMNS, basis_of, names_no_columns, resized
+from daskkern.cli.options.settings_file import from_assignments, from_file
 from daskkern.cli.options.values import (
     as_batch,
     as_budget,
@@ -51,53 +50,90 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the fit options to a command, which receives them as one `request` of type FitRequest."""
     options = [
         click.option(
-            "--system", help="A published system by name, see 'daskkern systems'; other options override its own."
+            "--system",
+            metavar="NAME",
+            help="A published system by name, see 'daskkern systems'; other options override its own.",
         ),
-        click.option("--kernel", help=f"auto, {', '.join(KERNELS)}; with a parameter: gaussian:5.  {_KERNEL_DEFAULT}"),
-        click.option("--loss", help=f"One of {', '.join(LOSSES)}; with a parameter: huber:0.5.  {_LOSS_DEFAULT}"),
-        click.option("--basis", help=f"The basis functions of the model: {', '.join(BASES)}.  {_BASIS_DEFAULT}"),
-        click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"),
+        click.option(
+            "--kernel",
+            metavar="NAME[:VALUE]",
+            help=f"auto, {', '.join(KERNELS)}; with a parameter: gaussian:5.  {_KERNEL_DEFAULT}",
+        ),
+        click.option(
+            "--loss",
+            metavar="NAME[:VALUE]",
+            help=f"One of {', '.join(LOSSES)}; with a parameter: huber:0.5.  {_LOSS_DEFAULT}",
+        ),
+        click.option("--basis", metavar="|".join(BASES), help=f"The basis functions of the model.  {_BASIS_DEFAULT}"),
+        click.option(
+            "--landmarks", metavar="N|all", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"
+        ),
         click.option(
             "--features",
             type=int,
+            metavar="N",
             help=f"Number of random features.  [default: {DEFAULT_COLUMNS}; doubly_stochastic: 128 a step]",
         ),
-        click.option("--feature-kind", help=f"Kind of random features: {', '.join(KINDS)}.  [default: auto]"),
-        click.option("--selector", help=f"How landmarks are chosen: {', '.join(SELECTORS)}.  [default: uniform]"),
-        click.option("--leaf-rows", type=int, help="Rows of a leaf, each with a model of local_rows.  [default: 2000]"),
-        click.option("--trees", type=int, help="Trees whose models in leaves local_rows averages.  [default: 1]"),
+        click.option("--feature-kind", metavar="|".join(KINDS), help="Kind of random features.  [default: auto]"),
+        click.option(
+            "--selector", metavar="NAME", help=f"How landmarks are chosen: {', '.join(SELECTORS)}.  [default: uniform]"
+        ),
+        click.option("--leaf-rows", type=int, metavar="N", help="Rows of a leaf of local_rows.  [default: 2000]"),
+        click.option(
+            "--trees", type=int, metavar="N", help="Trees whose models in leaves local_rows averages.  [default: 1]"
+        ),
         click.option(
             "--multilabel",
             is_flag=True,
             default=None,
             help="The targets of a row, 0 or 1, are labels that do not exclude each other.",
         ),
-        click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
-        click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
+        click.option("--solver", metavar="NAME", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
+        click.option("--epochs", type=int, metavar="N", help="Passes over the rows.  [default: 10]"),
         click.option(
-            "--alpha", help="Ridge penalty, or auto: the best by leave-one-out error on sampled rows.  [default: auto]"
+            "--alpha",
+            metavar="NUMBER|auto",
+            help="Ridge penalty, or auto: the best by leave-one-out error on sampled rows.  [default: auto]",
         ),
-        click.option("--batch-size", help="Rows of a mini-batch, or 'auto'.  [default: auto]"),
-        click.option("--seed", type=int, help="Seed of all random draws.  [default: 0]"),
-        click.option("--dtype", help="float32 or float64.  [default: float32]"),
-        click.option("--precision", help="Round features to float32, float64, tf32 or float16.  [default: the dtype]"),
-        click.option("--device", help="auto, cpu or gpu.  [default: auto]"),
-        click.option("--scale", help=f"Scaling of the features: {', '.join(SCALES)} or none.  [default: auto]"),
+        click.option("--batch-size", metavar="N|auto", help="Rows of a mini-batch.  [default: auto]"),
+        click.option("--seed", type=int, metavar="N", help="Seed of all random draws.  [default: 0]"),
+        click.option(
+            "--dtype", metavar="float32|float64", help="Precision of features and coefficients.  [default: float32]"
+        ),
+        click.option(
+            "--precision",
+            metavar="float32|float64|tf32|float16",
+            help="Round features in training.  [default: the dtype]",
+        ),
+        click.option(
+            "--device",
+            metavar="auto|cpu|gpu",
+            help="Where to compute; auto takes a GPU where there is one.  [default: auto]",
+        ),
+        click.option(
+            "--scale", metavar="NAME", help=f"Scaling of the features: {', '.join(SCALES)} or none.  [default: auto]"
+        ),
         click.option(
             "--learn-features",
-            help=f"Learn the metric of the kernel on sampled rows: {', '.join(METRICS)} or none.  [default: none]",
+            metavar="|".join([*METRICS, "none"]),
+            help="Learn the metric of the kernel on sampled rows.  [default: none]",
         ),
         click.option(
             "--calibrate",
+            metavar="auto|none|SHARE",
             help="Record what scores mean, for probabilities and intervals: auto, none, or the share of the rows that "
             "is set aside for it.  [default: auto]",
         ),
-        click.option("--class-weight", help="'balanced' weights classes by inverse frequency.  [default: all equal]"),
-        click.option("--sampling", help="How batches sample rows: uniform, weighted or balanced.  [default: uniform]"),
+        click.option(
+            "--class-weight", metavar="balanced", help="Weight classes by inverse frequency.  [default: all equal]"
+        ),
+        click.option(
+            "--sampling", metavar="uniform|weighted|balanced", help="How batches sample rows.  [default: uniform]"
+        ),
         click.option(
             "--early-stopping", is_flag=True, default=None, help="Stop when the validation measure no longer improves."
         ),
-        click.option("--monitor", help="What early stopping monitors: loss, score, or auto.  [default: auto]"),
+        click.option("--monitor", metavar="auto|loss|score", help="What early stopping monitors.  [default: auto]"),
         click.option(
             "--virtual-shards",
             type=int,
@@ -106,15 +142,22 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--reading",
+            metavar="auto|each|once",
             help="Who reads rows: 'each' worker all, or one of them 'once' for all.  [default: auto, as measured]",
         ),
-        click.option("--groups", help="Most groups of workers, each with the whole model, that divide every batch."),
-        click.option("--max-seconds", type=float, help="Stop after this time, with the model so far."),
+        click.option("--groups", metavar="N|auto", help="Most groups of workers, each with the whole model."),
+        click.option("--max-seconds", type=float, metavar="SECONDS", help="Stop then, with the model so far."),
         click.option(
             "--memory",
+            metavar="SIZE",
             help="Memory budget of one rank, such as 4GB; a fit that needs more is refused before it starts.",
         ),
-        click.option("--config", type=click.Path(), help="YAML file with any of these options, by name."),
+        click.option(
+            "--config",
+            type=click.Path(),
+            metavar="FILE",
+            help="YAML file with any of these options, by name; - reads it from stdin.",
+        ),
         click.option(
             "--set",
             "assignments",
@@ -128,7 +171,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(*args: Any, config: str | None, assignments: tuple[str, ...], **others: Any) -> Any:
         given = {name: others.pop(name) for name in OPTIONS if name in others}
-        merged = {**_from_file(config), **_from_assignments(assignments)}
+        merged = {**from_file(config, OPTIONS), **from_assignments(assignments, OPTIONS)}
         merged.update({name: value for name, value in given.items() if value is not None})
         return command(*args, request=FitRequest(merged), **others)
 
@@ -211,50 +254,6 @@ class FitRequest:
             epochs = settings.max_epochs if "epochs" in self.values else max(chosen.max_epochs, given.max_epochs)
             return replace(settings, solver=given.solver, max_epochs=epochs)
         return replace(settings, solver=_with_changes(settings.solver, self.values))
-
-
-def _from_file(path: str | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        content = yaml.safe_load(Path(path).read_text())
-    except OSError as error:
-        raise SpecError(f"the settings file {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SpecError(f"the settings file {path} is not valid YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise SpecError(f"the settings file {path} must contain a mapping of 'name: value' lines")
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        if key == "solver" and isinstance(value, dict):
-            inner = dict(value)
-            flat["solver"] = inner.pop("name", "auto")
-            flat.update({f"solver.{name}": item for name, item in inner.items()})
-        else:
-            flat[str(key).replace("-", "_")] = value
-    return _known(flat, f"the settings file {path}")
-
-
-def _from_assignments(assignments: tuple[str, ...]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for text in assignments:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise SpecError(f"got --set {text!r}; write --set key=value")
-        try:
-            values[key.strip().replace("-", "_")] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise SpecError(f"got --set {text!r}, but {value!r} cannot be read as a YAML value") from None
-    return _known(values, "--set")
-
-
-def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
-    for key in values:
-        if key not in OPTIONS and not key.startswith(("solver.", "learn_features.")):
-            raise SpecError(
-                f"{where} names {key!r}, which is not an option of a fit; known are {', '.join(sorted(OPTIONS))}"
-            )
-    return values
 
 
 def _early_stopping(values: Mapping[str, Any]) -> EarlyStopping | None:

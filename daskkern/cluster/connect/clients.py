@@ -106,6 +106,8 @@ def client_at(address: str, timeout_s: float = _CONNECT_S, security: Security | 
     try:
         _check_reachable(address, timeout_s, security)
         client = connected(lambda: Client(address, timeout=timeout_s, security=security, set_as_default=False))
+    except ClusterError:
+        raise
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
         raise ClusterError(_refusal(address, error, encrypts=security is not None)) from error
     with client, current(client):
@@ -113,7 +115,7 @@ def client_at(address: str, timeout_s: float = _CONNECT_S, security: Security | 
 
 
 def _check_reachable(address: str, timeout_s: float, security: Security | None) -> None:
-    """Open a connection to the scheduler and close it again. Raises what the transport raises.
+    """Open a connection to the scheduler, ask what it is, and close it again. Raises what the transport raises.
 
     Dask's own client waits without limit for the first message of a scheduler that accepted the connection and then
     refused the certificate. Runs in a separate thread, because this one may have a running event loop.
@@ -122,7 +124,17 @@ def _check_reachable(address: str, timeout_s: float, security: Security | None) 
 
     async def open_and_close() -> None:
         comm = await asyncio.wait_for(connect(address, timeout=timeout_s, **arguments), timeout_s)
-        await comm.close()
+        try:
+            await comm.write({"op": "identity", "n_workers": 0, "reply": True})
+            answer = await asyncio.wait_for(comm.read(), timeout_s)
+        finally:
+            await comm.close()
+        if answer.get("type") != "Scheduler":  # workers and nannies know no number of workers, and answer with an error
+            what = "of a worker" if "Worker" in str(answer.get("exception_text")) else "of a nanny"
+            raise ClusterError(
+                f"{address} is the address {what}, not of a scheduler; give the scheduler's, which 'dask scheduler' "
+                "prints when it starts"
+            )
 
     if address.startswith("inproc://"):  # reached from its own process only, and by its own loop
         return

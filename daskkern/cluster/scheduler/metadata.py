@@ -10,7 +10,16 @@ from typing import Any
 
 from daskkern.errors import SpecError, without_secrets
 
-_LONGEST = {"fit": 64, "name": 500, "owner": 500, "source": 10_000, "out": 10_000, "user": 200}
+_LONGEST = {
+    "fit": 64,
+    "name": 500,
+    "owner": 500,
+    "source": 10_000,
+    "out": 10_000,
+    "user": 200,
+    "method": 1000,
+    "task": 50,
+}
 """Most characters of the texts of FitMetadata."""
 _MOST_EPOCHS = 2**53
 MOST_PRIORITY = 1_000_000
@@ -39,6 +48,10 @@ class FitMetadata:
         The user whose quota counts, as the submitter states it; "" if unknown.
     priority : int
         Fits of a higher priority get workers first; from ``-MOST_PRIORITY`` to ``MOST_PRIORITY``.
+    method : str
+        Kernel, loss, columns and penalty, in words; "" if unknown.
+    task : str
+        "classification", "multilabel" or "regression"; "" if unknown.
     """
 
     fit: str
@@ -50,6 +63,8 @@ class FitMetadata:
     detached: bool = False
     user: str = ""
     priority: int = 0
+    method: str = ""
+    task: str = ""
 
     def __post_init__(self) -> None:
         for name, most in _LONGEST.items():

@@ -15,10 +15,11 @@ import zarr
 from zarr.storage import ZipStore
 
 from daskkern.arrays import FloatArray, HostArray
-from daskkern.data.remote.stores import is_url, open_zarr
+from daskkern.data.remote.stores import is_url, open_zarr, public
 from daskkern.data.schema.schema import STATISTICS, StoreInfo
 from daskkern.data.storage.csr_store import PARTS
 from daskkern.data.storage.sizes import ZarrArray, check_chunks
+from daskkern.display import html_facts
 from daskkern.errors import StoreError
 
 StoreLocation: TypeAlias = str | os.PathLike[str] | zarr.Group
@@ -31,6 +32,25 @@ class Store:
     info: StoreInfo
     group: zarr.Group
     path: str
+
+    def __repr__(self) -> str:
+        size = f"{self.info.n_rows:,} rows x {self.info.n_features:,} features"
+        return f"<Store {public(self.path)!r}: {size}, {self.info.task or 'no targets'}>"
+
+    def _repr_html_(self) -> str:
+        info = self.info
+        classes = "" if info.classes is None else f"{len(info.classes)}: {', '.join(map(str, info.classes[:10]))}"
+        facts = [
+            ("rows", f"{info.n_rows:,}"),
+            ("features", f"{info.n_features:,}{', sparse' * info.is_sparse}"),
+            ("task", info.task or "no targets"),
+            ("targets", f"{info.n_targets}" if info.n_targets > 1 else ""),
+            ("classes", classes + ", ..." * (info.classes is not None and len(info.classes) > 10)),
+            ("weights", "yes" if info.has_weight else ""),
+            ("names", ", ".join(info.feature_names or ())),
+            ("rows of a chunk", f"{info.chunk_rows:,}"),
+        ]
+        return html_facts(f"Store {public(self.path)}", facts)
 
     def array(self, name: str) -> ZarrArray:
         """Return the Zarr array ``"X"`` (of sparse rows ``"X/data"`` and such), ``"y"`` or ``"weight"``."""

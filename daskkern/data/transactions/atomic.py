@@ -59,11 +59,14 @@ def atomic_group(
         return
     target = local_folder(path)
     check_destination(target, kind=kind, overwrite=overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_parent(target)
     sweep(target, partial_prefix(target))
     partial = fresh_partial(target)
     try:
-        group = zarr.open_group(store=partial, mode="w-", zarr_format=3)
+        try:
+            group = zarr.open_group(store=partial, mode="w-", zarr_format=3)
+        except OSError as error:
+            raise unwritable(target, error) from error
         group.update_attributes({"format": kind, "complete": False})
         yield group
         group.update_attributes({"complete": True})
@@ -75,12 +78,13 @@ def atomic_group(
 
 
 def check_destination(path: str | Path, *, kind: str, overwrite: bool) -> None:
-    """Raise StoreError when a group of this kind may not be written to `path`, a folder or URL."""
+    """Raise StoreError when a group of this kind may not, or cannot, be written to `path`, a folder or URL."""
     if is_url(path):
         check_remote(str(path), kind=kind, overwrite=overwrite)
         return
     target = local_folder(path)
     if not os.path.lexists(target):
+        _check_parent(target)
         return
     if _kind_at(target) != kind:
         raise StoreError(
@@ -88,6 +92,29 @@ def check_destination(path: str | Path, *, kind: str, overwrite: bool) -> None:
         )
     if not overwrite:
         raise StoreError(f"{target} exists; choose another name, or replace it with --overwrite (overwrite=True)")
+
+
+def _check_parent(target: Path) -> None:
+    """Raise StoreError where the folders above `target` exist and take no new entry, before anything is computed."""
+    above = next(parent for parent in target.parents if os.path.lexists(parent))
+    if not above.is_dir():
+        raise StoreError(f"{target} cannot be written: {above} is not a folder; choose another place")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise StoreError(f"{target} cannot be written: {above} is read-only for this user; choose another place")
+
+
+def make_parent(target: Path) -> None:
+    """Create the folders above `target`. Raises StoreError where that is not possible."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(target, error) from error
+
+
+def unwritable(target: Path, error: OSError) -> StoreError:
+    """Return the error of a place that the operating system does not let this process write to."""
+    reason = (error.strerror or type(error).__name__).lower()
+    return StoreError(f"{target} cannot be written: {reason}; choose another place")
 
 
 def local_folder(path: str | Path) -> Path:

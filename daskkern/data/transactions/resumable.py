@@ -23,6 +23,7 @@ from daskkern.data.transactions.atomic import (
     check_destination,
     fresh_partial,
     local_folder,
+    make_parent,
     move_into_place,
     partial_prefix,
     sweep,
@@ -95,7 +96,7 @@ def resumable_group(path: str | Path, *, kind: str, key: str, overwrite: bool = 
     """
     target = local_folder(path)
     check_destination(target, kind=kind, overwrite=overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_parent(target)
     partial = _take_up(target, key) or _begin(target, kind, key)
     keep = False
     try:

@@ -14,7 +14,15 @@ from pathlib import Path
 from daskkern.data.remote.group import upload
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.schema import FORMAT
-from daskkern.data.transactions.atomic import check_destination, local_folder, move_into_place, sweep, working_place
+from daskkern.data.transactions.atomic import (
+    check_destination,
+    local_folder,
+    make_parent,
+    move_into_place,
+    sweep,
+    unwritable,
+    working_place,
+)
 from daskkern.errors import StoreError
 
 
@@ -26,10 +34,13 @@ def work_folder(destination: str | os.PathLike[str]) -> Iterator[Path]:
     destination are removed first.
     """
     target = working_place(destination)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_parent(target)
     sweep(target, _prefix(target))
     folder = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}")
-    folder.mkdir()
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise unwritable(target, error) from error
     try:
         yield folder
     finally:

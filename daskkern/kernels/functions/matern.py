@@ -22,7 +22,9 @@ class Matern(RadialKernel):
 
     Parameters
     ----------
-    length_scale, metric
+    length_scale
+        See :class:`RadialKernel`.
+    metric
         See :class:`RadialKernel`.
     nu : float
         0.5, 1.5 or 2.5.

@@ -19,7 +19,9 @@ class RationalQuadratic(RadialKernel):
 
     Parameters
     ----------
-    length_scale, metric
+    length_scale
+        See :class:`RadialKernel`.
+    metric
         See :class:`RadialKernel`.
     alpha : float
         Positive. Relative errors grow with it, as ``alpha`` times those of a sum.

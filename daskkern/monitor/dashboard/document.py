@@ -1,5 +1,6 @@
 """The page "Kernel fits": its content, its updates, and the actions of its buttons."""
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from daskkern.monitor.view import FitsView
 
 _REFRESH_MS = 1_000
 _ARMED_S = 5.0
+SCORES = {"classification": "Accuracy", "multilabel": "Accuracy of all labels", "regression": "R²"}
+"""Names of the validation score, by task."""
 _SMOOTHING = {"none": 0.0, "light": 0.8, "strong": 0.97}
 _NOT_HERE = (
     "This page was opened under a name that the scheduler does not know as its own, so it cannot stop fits. Use "
@@ -48,12 +51,15 @@ class KernelFits:
         """The fit that a second click stops, and the time until which it does."""
         self._drawn: tuple[Any, ...] = ()
         self.sources = Sources()
+        self._rate = math.nan
+        """Rows per second at the end of the curve of speed."""
         self._parts = tuple(
             Div(name=name, stylesheets=[style], sizing_mode="stretch_width", margin=0) for name in _PARTS
         )
         self.fits, self.facts, self.ranks, self.notices, *notes = self._parts
         self.spectrum_note, self.shares_note, self.score_note, self.stop_note = notes
         self.chosen = Select(name="chosen", options=[], value="", stylesheets=[style], width=330)
+        self.compared = Select(name="compared", options=[("", "none")], value="", stylesheets=[style], width=240)
         self.axis = RadioButtonGroup(name="axis", labels=["Time", "Epoch"], active=0, stylesheets=[style])
         self.scale = RadioButtonGroup(name="scale", labels=["Log", "Linear"], active=0, stylesheets=[style])
         self.smoothing = Select(
@@ -64,7 +70,7 @@ class KernelFits:
         self._losses[1].visible = False
         self._by_x = (*self._losses, score_plot(self.sources), rate_plot(self.sources))
         self._shares, self._spectrum = shares_plot(self.sources), spectrum_plot(self.sources)
-        for widget in (self.chosen, self.smoothing):
+        for widget in (self.chosen, self.compared, self.smoothing):
             widget.on_change("value", self._changed)
         for group in (self.axis, self.scale):
             group.on_change("active", self._changed)
@@ -77,7 +83,7 @@ class KernelFits:
         for name, plot in zip(("score", "rate"), self._by_x[2:], strict=True):
             plot.name = name
         self._shares.name, self._spectrum.name = "shares_plot", "spectrum_plot"
-        controls = (self.chosen, self.axis, self.scale, self.smoothing, self.stop)
+        controls = (self.chosen, self.compared, self.axis, self.scale, self.smoothing, self.stop)
         for root in (*self._parts, *controls, losses, *self._by_x[2:], self._shares, self._spectrum):
             document.add_root(root)
         self.update()
@@ -92,6 +98,10 @@ class KernelFits:
             self.chosen.value = known[0]  # calls this again
         options = [(fit, f"{s['card']['name']} - {fit} - {s['state']}") for fit, s in zip(known, listed, strict=True)]
         _set(self.chosen, options=options)
+        others = [("", "none"), *(option for option in options if option[0] != self.chosen.value)]
+        if self.compared.value not in [fit for fit, _ in others]:
+            self.compared.value = ""  # calls this again
+        _set(self.compared, options=others)
         _set(self.fits, text=tables.fits_table(fits, self.chosen.value, now))
         status = next((s for s in listed if s["card"]["fit"] == self.chosen.value), None)
         glance = self._view.glance(self.chosen.value) if status is not None else {}
@@ -99,12 +109,17 @@ class KernelFits:
         if status is None or not glance:
             _set(self.facts, text="")
             return
-        _set(self.facts, text=tables.facts(status, glance, now))
         _set(self.ranks, text=tables.ranks_table(glance, tables.is_active(status), now))
-        wanted = (self.chosen.value, glance["version"], self.axis.active, self.scale.active, self.smoothing.value)
-        if wanted != self._drawn:  # the whole history is long, and each viewer requests it
-            self._draw(self._view.history(self.chosen.value))
-            self._drawn = wanted  # only after success: a failure is retried
+        other = self._view.glance(self.compared.value) if self.compared.value else {}
+        versions = (glance["version"], other.get("version"))
+        shown = (self.chosen.value, self.compared.value, self.axis.active, self.scale.active, self.smoothing.value)
+        if (*versions, *shown) != self._drawn:  # the whole history is long, and each viewer requests it
+            self._draw(
+                self._view.history(self.chosen.value), SCORES.get(str(status["card"]["task"]), "Validation score")
+            )
+            self._draw_other(self._view.history(self.compared.value) if other else {})
+            self._drawn = (*versions, *shown)  # only after success: a failure is retried
+        _set(self.facts, text=tables.facts(status, glance, now, self._rate))
 
     def _changed(self, attr: str, old: object, new: object) -> None:
         del attr, old, new
@@ -112,8 +127,22 @@ class KernelFits:
             self._armed = ("", 0.0)  # also if the same fit is chosen again
         self.update()
 
-    def _draw(self, history: Mapping[str, Any]) -> None:
-        """Fill the plots."""
+    def _draw_other(self, history: Mapping[str, Any]) -> None:
+        """Fill the curves of the fit that the chosen one is compared with, from its own beginning."""
+        x = "time" if self.axis.active == 0 else "passes"
+        if not history:
+            self.sources.other_batches.data = {"x": [], "smooth": [], "rate": []}
+            self.sources.other_epochs.data = {"x": [], "validation_loss": [], "validation_score": []}
+            return
+        unit = time_unit(self._view.history(self.chosen.value))[0]
+        share = time_unit(history)[0] / unit if x == "time" else 1.0  # both in the unit of the axis
+        batches, epochs = batch_columns(history, _SMOOTHING[self.smoothing.value]), epoch_columns(history)
+        self.sources.other_batches.data = {"x": share * batches[x], **{k: batches[k] for k in ("smooth", "rate")}}
+        names = ("validation_loss", "validation_score")
+        self.sources.other_epochs.data = {"x": share * epochs[x], **{name: epochs[name] for name in names}}
+
+    def _draw(self, history: Mapping[str, Any], score: str) -> None:
+        """Fill the plots; the axis of the validation score is named `score`."""
         by_time = self.axis.active == 0
         x, label = ("time", f"Time since the start ({time_unit(history)[1]})") if by_time else ("passes", "Epoch")
         for plot in self._by_x:
@@ -121,6 +150,9 @@ class KernelFits:
         for plot, number in zip(self._losses, (0, 1), strict=True):
             _set(plot, visible=self.scale.active == number)
         batches, epochs = batch_columns(history, _SMOOTHING[self.smoothing.value]), epoch_columns(history)
+        measured = batches["rate"][np.isfinite(batches["rate"])]
+        self._rate = float(measured[-1]) if measured.size else math.nan
+        _set(self._by_x[2].yaxis[0], axis_label=score)
         self.sources.batches.data = {"x": batches[x], **{name: batches[name] for name in ("loss", "smooth", "rate")}}
         scores = epochs["validation_score"]
         self.sources.epochs.data = {

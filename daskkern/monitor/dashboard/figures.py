@@ -9,6 +9,8 @@ from bokeh.plotting import figure
 from daskkern.monitor.shares import PARTS
 
 BLUE, ORANGE, GREEN, PURPLE = "#3d8bdb", "#e07b39", "#2f9e6b", "#9a6fd0"
+GREY = "#8a929b"
+"""The fit that the chosen one is compared with, in all plots."""
 _OF_PARTS = {"computing": BLUE, "reading": ORANGE, "checkpointing": GREEN, "waiting": "#d8b13c", "exchanging": PURPLE}
 _HEIGHT = 300
 
@@ -23,6 +25,10 @@ class Sources:
 
     batches: Any = field(default_factory=lambda: _source("batches", "x", "loss", "smooth", "rate"))
     epochs: Any = field(default_factory=lambda: _source("epochs", "x", "validation_loss", "validation_score"))
+    other_batches: Any = field(default_factory=lambda: _source("other_batches", "x", "smooth", "rate"))
+    other_epochs: Any = field(
+        default_factory=lambda: _source("other_epochs", "x", "validation_loss", "validation_score")
+    )
     shares: Any = field(default_factory=lambda: _source("shares", "epoch", *PARTS))
     spectrum: Any = field(default_factory=lambda: _source("spectrum", "number", "before", "after"))
 
@@ -65,6 +71,8 @@ def loss_plot(sources: Sources, scale: str) -> Any:
     smooth = plot.line("x", "smooth", source=sources.batches, color=BLUE, line_width=2)
     line = plot.line("x", "validation_loss", source=sources.epochs, color=ORANGE, line_width=2)
     dots = plot.scatter("x", "validation_loss", source=sources.epochs, color=ORANGE, size=6)
+    plot.line("x", "smooth", source=sources.other_batches, color=GREY, line_width=2)
+    plot.line("x", "validation_loss", source=sources.other_epochs, color=GREY, line_width=2, line_dash="dashed")
     _label(plot, ("training, mean of the epoch so far", smooth), ("validation", line))
     _hover(plot, [smooth], ("training loss", "@loss{0.0000}"))
     _hover(plot, [dots], ("validation loss", "@validation_loss{0.0000}"))
@@ -73,9 +81,10 @@ def loss_plot(sources: Sources, scale: str) -> Any:
 
 def score_plot(sources: Sources) -> Any:
     """Return the plot of the validation score."""
-    plot = _plot("Time", "Accuracy or R²")
+    plot = _plot("Time", "Validation score")
     line = plot.line("x", "validation_score", source=sources.epochs, color=ORANGE, line_width=2)
     dots = plot.scatter("x", "validation_score", source=sources.epochs, color=ORANGE, size=6)
+    plot.line("x", "validation_score", source=sources.other_epochs, color=GREY, line_width=2)
     _label(plot, ("on validation rows, after each epoch", line))
     _hover(plot, [dots], ("validation score", "@validation_score{0.0000}"))
     return plot
@@ -85,6 +94,7 @@ def rate_plot(sources: Sources) -> Any:
     """Return the plot of rows per second."""
     plot = _plot("Time", "Rows/s")
     line = plot.line("x", "rate", source=sources.batches, color=GREEN, line_width=2)
+    plot.line("x", "rate", source=sources.other_batches, color=GREY, line_width=2)
     plot.y_range.start = 0
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     _label(plot, ("rows per second, over the last 5 s", line))

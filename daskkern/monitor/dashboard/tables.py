@@ -15,6 +15,7 @@ _ACTIVE = ("submitted", "queued", "preparing", "running", "recovering", "preempt
 _SHOWN = 30
 _SILENT_S = 15.0
 _NOTICES = 100
+_SCORES = {"classification": "Validation accuracy", "regression": "Validation R\N{SUPERSCRIPT TWO}"}
 _REASONS = {
     "max_epochs": "all epochs are done",
     "max_seconds": "the time limit is reached",
@@ -58,7 +59,9 @@ def fits_table(fits: Sequence[Mapping[str, Any]], chosen: str, now: float) -> st
     head = _head(
         "Fit", "State", "Priority", "Owner", "Started", "Progress", "Loss", "Rows/s", "Running for", "Time left"
     )
-    return f"<table>{head}{rows}</table>" + (f"<p class='empty'>and {more} older ones</p>" if more > 0 else "")
+    return f"<div class='wide'><table>{head}{rows}</table></div>" + (
+        f"<p class='empty'>and {more} older ones</p>" if more > 0 else ""
+    )
 
 
 def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
@@ -67,7 +70,7 @@ def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
     of = f"/{int(metadata['max_epochs'])}" if metadata["max_epochs"] else ""
     epoch = f"epoch {int(status['epoch'])}{of}" if status["epoch"] else "-"
     cells = (
-        f"<b>{escape(str(metadata['name']))}</b> <small>{fit}</small>",
+        f"<b>{escape(str(metadata['name']))}</b> <small>{fit}</small>{_what(metadata)}",
         badge(status),
         str(int(metadata["priority"])),
         _submitter(metadata),
@@ -80,6 +83,13 @@ def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
     )
     kind = " class='chosen'" if metadata["fit"] == chosen else ""
     return f"<tr{kind} data-fit='{fit}' onpointerdown='daskkernChoose(this)'>{_cells(cells)}</tr>"
+
+
+def _what(metadata: Mapping[str, Any]) -> str:
+    """Return a line with kernel, loss, columns, penalty and the name of the store."""
+    parts = (str(metadata["method"]), str(metadata["source"]).rstrip("/").rpartition("/")[2])
+    words = " · ".join(escape(part) for part in parts if part)
+    return f"<br><small>{words}</small>" if words else ""
 
 
 def _submitter(metadata: Mapping[str, Any]) -> str:
@@ -101,8 +111,8 @@ def _bar(share: float) -> str:
     return f"<span class='bar'><span style='width:{width:.1f}%'></span></span>"
 
 
-def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> str:
-    """Return the status of one fit as HTML, with large numbers and small text."""
+def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float, rate: float = math.nan) -> str:
+    """Return the status of one fit as HTML, with large numbers and small text; `rate` is that of its curve."""
     metadata, started = status["card"], history["started"]
     of = f" of {int(metadata['max_epochs'])}" if metadata["max_epochs"] else ""
     tiles = (
@@ -110,12 +120,13 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> 
         ("Epoch", f"{int(status['epoch'])}{of}"),
         ("Batch of the epoch", f"{int(status['batch']):,} of {int(status['n_batches']):,}"),
         ("Training loss", number(status["loss"])),
-        ("Validation score", number(status["validation_score"])),
-        ("Speed", f"{float(status['rows_per_second']):,.0f} rows/s"),
+        (_SCORES.get(str(metadata["task"]), "Validation score"), number(status["validation_score"])),
+        ("Speed, last 5 s", "-" if math.isnan(rate) else f"{rate:,.0f} rows/s"),
         _time_so_far(status, now),
         ("Time left", seconds(status["seconds_left"]) if status["state"] == "running" else "-"),
     )
-    words = [f"Rows from {escape(str(metadata['source']))}" if metadata["source"] else ""]
+    words = [f"<b>{escape(str(metadata['method']))}</b>" if metadata["method"] else ""]
+    words += [f"Rows from {escape(str(metadata['source']))}" if metadata["source"] else ""]
     words.append(f"model goes to {escape(str(metadata['out']))}" if metadata["out"] else "model stays with its owner")
     if started:
         words.append(
@@ -153,7 +164,7 @@ def ranks_table(history: Mapping[str, Any], active: bool, now: float) -> str:
         "Times lost",
     )
     rows = "".join(f"<tr>{_cells(_rank(rank, history, active, now))}</tr>" for rank in history["ranks"])
-    return f"<table>{head}{rows}</table>"
+    return f"<div class='wide'><table>{head}{rows}</table></div>"
 
 
 def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now: float) -> Iterable[str]:

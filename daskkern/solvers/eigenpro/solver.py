@@ -69,8 +69,10 @@ class EigenPro(Solver[EigenProRun]):
         for explicit features 4,800 or 4 in 5 of the rows.
     n_directions : int or "auto"
         Damped directions q; "auto" is at most 1,000, and 160 for explicit features.
-    rho, tau : float
-        Damping exponent and factor; see :class:`daskkern.preconditioners.SpectrumSettings`.
+    rho : float
+        Damping exponent; see :class:`daskkern.preconditioners.SpectrumSettings`.
+    tau : float
+        Damping factor; see :class:`daskkern.preconditioners.SpectrumSettings`.
     projection : {"auto", "exact", "eigenpro"}
         How K_ZZ is solved for p centres: a Cholesky factor, or conjugate gradient with the directions of EigenPro for
         a preconditioner. "auto" is exact as far as the factor fits the memory of a rank. Explicit features have none.

@@ -15,6 +15,7 @@ from daskkern.cluster.connect.clients import client_at
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import FitStatus, event_of
 from daskkern.data.remote.stores import public
+from daskkern.display import html_facts
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import Event, Listener, silent
 from daskkern.models import KernelModel, load_model
@@ -35,7 +36,15 @@ class TimedEvent:
 def list_fits(client: Client) -> tuple[FitStatus, ...]:
     """Return the fits that the scheduler knows, oldest first: waiting, running, and the last that ended.
 
-    Raises ClusterError when the scheduler does not answer.
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+
+    Raises
+    ------
+    ClusterError
+        When the scheduler does not answer.
     """
     show_fits(client)
     return tuple(FitStatus.from_message(message) for message in ask_fits(client, "fits"))
@@ -69,7 +78,15 @@ def find_fit(client: Client, fit: str | None) -> FitStatus:
 
 
 def attach(client: Client, fit: str | None = None) -> "FitHandle":
-    """Return the handle of any fit on the cluster of `client`. `fit` is as for :func:`find_fit`."""
+    """Return the handle of any fit on a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    fit : str or None
+        The identifier of the fit or a unique prefix of it; None means the only one that has not ended, else the last.
+    """
     status = find_fit(client, fit)
     return FitHandle(
         status.metadata.fit, str(client.scheduler_info(n_workers=0)["address"]), status.metadata.out, client
@@ -98,6 +115,10 @@ class FitHandle:
 
     def __repr__(self) -> str:
         return f"FitHandle({self.fit!r}, {self.address!r}, out={public(self.out)!r})"
+
+    def _repr_html_(self) -> str:
+        facts = [("scheduler", self.address), ("model", public(self.out)), ("state", "see .status()")]
+        return html_facts(f"FitHandle {self.fit}", facts)
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {**self.__dict__, "_client": None}  # connections cannot be pickled

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import psutil
 
 from daskkern.backend.namespace import free_on_device, namespace_for
+from daskkern.display import html_table
 from daskkern.errors import MemoryBudgetError
 from daskkern.monitor.formatting import format_bytes
 from daskkern.solvers.costs.sizes import FitSizes, Items
@@ -70,6 +71,14 @@ class MemoryPlan:
     sizes: FitSizes | None = None
     rows_on_host: bool = False
     direct: bool = False
+
+    def __repr__(self) -> str:
+        return f"<MemoryPlan: {format_bytes(self.total)} of {format_bytes(self.budget)} a rank>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, format_bytes(size)) for name, size in (*self.items, ("together", self.total))]
+        rows += [(f"device: {name}", format_bytes(size)) for name, size in self.device_items]
+        return html_table(f"Memory of a rank, of {format_bytes(self.budget)}", ("item", "bytes"), rows, self.note)
 
     @property
     def total(self) -> int:

@@ -15,6 +15,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.targets import check_loss, check_multilabel
 from daskkern.training.feeding.validation import check_comparable
+from daskkern.training.jobs.in_words import method_in_words
 from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.kernel_choice import with_categories
@@ -65,7 +66,10 @@ class FitJob:
         """Return a new entry for the registry of fits; without a `name` that of the solver."""
         new = new_metadata(name or self.settings.solver.name)
         epochs = self.settings.max_epochs
-        return replace(new, source=self.source.origin, out=out, max_epochs=epochs, detached=detached)
+        task = "multilabel" if self.settings.multilabel else self.source.info.task or ""
+        method = method_in_words(self.settings, self.source.info.n_rows)
+        placed = replace(new, source=self.source.origin, out=out, method=method, task=task)
+        return replace(placed, max_epochs=epochs, detached=detached)
 
     @property
     def sources(self) -> list[RowSource]:

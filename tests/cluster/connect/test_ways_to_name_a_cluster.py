@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from distributed.core import Server
 
 from daskkern import KernelClassifier, Landmarks
 from daskkern.arrays import HostArray
@@ -118,3 +119,22 @@ def test_what_names_no_cluster_is_told(tmp_path: Path) -> None:
     ):
         with pytest.raises(kind, match=sentence), client_of(cluster, timeout_s=1):
             pass
+
+
+def test_the_address_of_a_worker_is_no_scheduler(client2: Client) -> None:
+    worker = next(iter(client2.scheduler_info()["workers"]))
+    with pytest.raises(ClusterError, match="is the address of a worker, not of a scheduler"), client_of(worker):
+        pass
+
+
+def test_the_address_of_a_nanny_is_no_scheduler() -> None:
+    """A nanny is a plain server of Dask, as is this one."""
+
+    async def refused() -> str:
+        async with Server({}) as server:
+            await server.listen("tcp://127.0.0.1:0")
+            with pytest.raises(ClusterError) as found:
+                await asyncio.to_thread(lambda: client_of(server.address).__enter__())
+            return str(found.value)
+
+    assert "is the address of a nanny, not of a scheduler" in asyncio.run(refused())

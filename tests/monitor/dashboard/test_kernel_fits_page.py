@@ -1,6 +1,7 @@
 """The page "Kernel fits" shows what the scheduler knows: its data sources, its words, its buttons."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -306,3 +307,35 @@ def test_metrics_of_many_fits_are_bounded() -> None:
     )
     assert len(shares) == MOST_FITS * len(PARTS_OF_TIME)
     assert max(len(family.samples) for family in families.values()) == MOST_FITS
+
+
+def test_another_fit_is_drawn_over_the_chosen_one(page: KernelFits) -> None:
+    assert page.sources.other_batches.data["x"] == []
+    assert [fit for fit, _ in page.compared.options] == ["", NAMES[0]]
+    page.axis.active = 1
+    page.compared.value = NAMES[0]
+    np.testing.assert_allclose(page.sources.other_batches.data["x"], np.arange(1, 16) / 5)
+    np.testing.assert_allclose(page.sources.other_epochs.data["x"], np.arange(1, 4))
+    page.chosen.value = NAMES[0]  # a fit is not compared with itself
+    assert page.compared.value == ""
+    assert page.sources.other_batches.data["x"] == []
+
+
+def test_the_speed_is_that_at_the_end_of_its_curve(page: KernelFits) -> None:
+    rate = page.sources.batches.data["rate"]
+    last = rate[np.isfinite(rate)][-1]
+    assert f"<span>Speed, last 5 s</span><b>{last:,.0f} rows/s</b>" in page.facts.text
+
+
+@pytest.mark.parametrize(
+    ("task", "score"), [("classification", "Accuracy"), ("regression", "R²"), ("", "Validation score")]
+)
+def test_what_a_fit_is_stands_in_the_list_and_over_its_curves(view: View, task: str, score: str) -> None:
+    kept = view.records[NAMES[1]]
+    method = "gaussian:median, squared, 500 <landmarks>, penalty auto"
+    kept.metadata = replace(kept.metadata, task=task, method=method, source="/data/train.zarr/")
+    page = KernelFits(view)
+    page.put_on(Document())
+    assert page._by_x[2].yaxis[0].axis_label == score
+    assert "gaussian:median, squared, 500 &lt;landmarks&gt;, penalty auto · train.zarr</small>" in page.fits.text
+    assert "<b>gaussian:median, squared" in page.facts.text

@@ -35,7 +35,9 @@ def _unusable(piece: Piece, table: Table, row: int, column: int, found: float) -
     if np.isfinite(found):
         problem, remedy = f"{found:g}, which {table.dtype} cannot hold", "rescale the column"
     else:
-        problem, remedy = f"{found}, which is not a finite number", "fill in such values (--missing) or remove the rows"
+        problem = f"{found}, which is not a finite number"
+        gaps = "fill in such values (--missing) or remove the rows"
+        remedy = gaps if np.isnan(found) else "correct such values or remove the rows; --missing fills gaps only"
     return DataError(f"{_place(piece, row)} has {problem}, in feature column {table.feature_name(column)}; {remedy}")
 
 

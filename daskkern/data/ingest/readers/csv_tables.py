@@ -53,6 +53,7 @@ _BLOCK_BYTES = 1 << 20
 _LONGEST_ROW = 64 << 20
 _SEPARATORS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
 _UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)
+_CONVERT = "convert it, from Latin-1 for example with: iconv -f latin1 -t utf-8 FILE > NEW"
 _FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
 
 
@@ -248,7 +249,7 @@ def _header(path: Path) -> list[str]:
     except _UNREADABLE as error:
         _explain(error, path, ())
     except UnicodeDecodeError as error:
-        raise DataError(f"the first line of {path} is not encoded in UTF-8; save it in UTF-8") from error
+        raise DataError(f"the first line of {path} is not encoded in UTF-8; {_CONVERT}") from error
     if all(is_number(name) for name in names):
         raise DataError(
             f"the first line of {path} holds numbers ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}), but "
@@ -295,5 +296,8 @@ def _explain(error: Exception, path: Path, names: Sequence[str]) -> NoReturn:
     if "straddling" in text:
         raise DataError(f"a row of {path} is far longer than the first; is it a CSV file?") from error
     if "UTF8" in text:
-        raise DataError(f"{path} is not encoded in UTF-8 ({text}); save it in UTF-8") from error
+        row = re.search(r"In CSV column #(\d+): Row #(\d+)", text)
+        known = row is not None and int(row[1]) < len(names)
+        where = f" (row {int(row[2]) - _FIRST_DATA_ROW}, column {names[int(row[1])]!r})" if row and known else ""
+        raise DataError(f"{path} is not encoded in UTF-8{where}; {_CONVERT}") from error
     raise DataError(f"{path} cannot be read as CSV: {text}") from error

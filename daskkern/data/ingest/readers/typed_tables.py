@@ -168,14 +168,14 @@ class _TypedReader:
             if not is_number(kind):
                 batch = next(iter(self.file.batches([name], 1, 0)), None)
                 found = f", {batch.column(0)[0].as_py()!r:.60} in row 0 (counted from 0)," if batch is not None else ""
-                remedy = (
-                    "use --categorical onehot, codes or ordinal, or encode it as numbers"
-                    if is_text(kind)
-                    else "encode it"
-                )
+                remedy = "write it as numbers"
+                if is_text(kind):
+                    remedy = "use --categorical onehot, codes or ordinal, or encode it as numbers"
+                elif pa.types.is_temporal(kind):
+                    remedy = "write it as numbers, such as days since the first one or the hour of the day"
                 raise DataError(
-                    f"column {name!r} of {self.file.path} holds {kind} values{found} where numbers are expected; drop "
-                    f"it with --drop, {remedy}"
+                    f"column {name!r} of {self.file.path} holds {kind} values{found} where numbers are expected; "
+                    f"{remedy}, or leave it out with --drop {name}"
                 )
 
     def _pieces(self, start: int) -> Iterator[Piece]:

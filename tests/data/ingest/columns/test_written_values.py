@@ -129,7 +129,9 @@ def test_numbers_that_are_stored_as_text_are_refused(tmp_path: Path) -> None:
 
 def test_a_header_in_another_encoding_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("Größe,y\n1,2\n3,4\n", encoding="latin-1")
-    with pytest.raises(DataError, match=r"the first line of .*t\.csv is not encoded in UTF-8; save it in UTF-8"):
+    with pytest.raises(
+        DataError, match=r"the first line of .*t\.csv is not encoded in UTF-8; convert it, from Latin-1"
+    ):
         ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
 
 
@@ -141,3 +143,25 @@ def test_labels_that_differ_by_spaces_alone_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "d").exists()
     table.assign(y=" " + table["y"].str.strip()).to_csv(tmp_path / "t.csv", index=False)
     ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
+
+
+def test_a_value_in_another_encoding_is_named(tmp_path: Path) -> None:
+    lines = ["place,a,y", *(f"{'Genf' if k < 30 else 'Zürich'},{k},{k % 2}" for k in range(60))]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="latin-1")
+    with pytest.raises(DataError, match=r"is not encoded in UTF-8 \(row 30, column 'place'\); convert it, .*iconv -f"):
+        ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
+
+
+def test_infinite_values_are_no_gaps(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).random((40, 2))
+    X[3, 1] = np.inf
+    np.savez(tmp_path / "t.npz", X=X, y=np.arange(40) % 2)
+    with pytest.raises(DataError, match=r"has inf, .* correct such values or remove the rows; --missing fills gaps"):
+        ingest([str(tmp_path / "t.npz")], tmp_path / "d", missing="mean")
+
+
+def test_timestamps_may_be_written_as_numbers(tmp_path: Path) -> None:
+    table = pd.DataFrame({"t": pd.date_range("2024-01-01", periods=40), "a": range(40), "y": ["u", "v"] * 20})
+    table.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"write it as numbers, such as days since .*, or leave it out with --drop t"):
+        ingest([str(tmp_path / "t.parquet")], tmp_path / "d", target="y")

@@ -1,0 +1,1 @@
+"""What the command line says of itself, and refuses, before it imports anything that computes."""

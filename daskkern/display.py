@@ -1,0 +1,42 @@
+"""How objects look in a notebook: small escaped HTML tables in the colours of the page, light or dark."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+_MOST = 100
+_CELL = "text-align:{};padding:2px 10px;border-bottom:1px solid rgba(128,128,128,.35);background:none;color:inherit"
+_TABLE = "border-collapse:collapse;color:inherit;font-size:90%"
+
+
+def short(value: object, most: int = 80) -> str:
+    """Return a text of at most `most` characters."""
+    text = str(value)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def html_facts(title: str, facts: Iterable[tuple[str, object]]) -> str:
+    """Return HTML with a title and a row for each fact; empty ones are left out. All texts are escaped."""
+    rows = "".join(
+        f'<tr><th scope="row" style="{_CELL.format("left")}">{escape(name)}</th>'
+        f'<td style="{_CELL.format("left")}">{escape(short(value, 300))}</td></tr>'
+        for name, value in facts
+        if value not in (None, "")
+    )
+    return _framed(title, f"<tbody>{rows}</tbody>")
+
+
+def html_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> str:
+    """Return HTML with a title and a table, numbers to the right; at most 100 rows. All texts are escaped."""
+    top = "".join(f'<th scope="col" style="{_CELL.format("right")}">{escape(name)}</th>' for name in head)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{_CELL.format("right")}">{escape(str(cell))}</td>' for cell in row) + "</tr>"
+        for row in rows[:_MOST]
+    )
+    left = f"{len(rows) - _MOST} more rows are not shown. " if len(rows) > _MOST else ""
+    return _framed(title, f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>", left + note)
+
+
+def _framed(title: str, rows: str, note: str = "") -> str:
+    below = f'<div style="font-size:85%;opacity:.75">{escape(note)}</div>' if note else ""
+    table = f'<table style="{_TABLE}">{rows}</table>'
+    return f'<div class="daskkern"><div style="font-weight:600">{escape(title)}</div>{table}{below}</div>'

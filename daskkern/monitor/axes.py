@@ -1,0 +1,53 @@
+"""Axes of matplotlib, which is optional, in the one style of all plots."""
+
+from typing import Any
+
+from daskkern.errors import SpecError
+
+COLORS = ("#2f6fb5", "#d9762b", "#2f8f5b", "#b0437a", "#7a6bc4", "#8a7433", "#3aa3b0", "#666666")
+
+
+def new_axes(axes: Any) -> Any:
+    """Return `axes`, or new ones of pyplot. Raises SpecError if matplotlib is missing."""
+    require_matplotlib()
+    if axes is not None:
+        return axes
+    from matplotlib import pyplot
+
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def require_matplotlib() -> None:
+    """Raise SpecError if matplotlib is missing."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise SpecError("a plot needs matplotlib, which is not installed; install daskkern[plot]") from None
+    del matplotlib
+
+
+def plain(axes: Any) -> Any:
+    """Return `axes` with the common style of all plots."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def log_ticks(axis: Any, low: float, high: float) -> None:
+    """Label a logarithmic axis, which shows values from `low` to `high`, with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    if high > 1000 * low:  # powers of ten suffice
+        return
+    subs = (1.0, 2.0, 5.0) if high > 8 * low else (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
+    axis.set_major_locator(LogLocator(10, subs))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def thousands(axis: Any) -> None:
+    """Label an axis with whole numbers and commas."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

@@ -1,0 +1,37 @@
+"""What a fit is, in the words of people who look at many of them."""
+
+from daskkern.basis import AllRows, BasisSpec, uses_kernel
+from daskkern.kernels import Kernel
+from daskkern.training.run.settings import FitSettings
+
+_LONGEST = 300
+
+
+def method_in_words(settings: FitSettings, n_rows: int) -> str:
+    """Return kernel, loss, columns and penalty, as ``gaussian:median, squared_hinge, 1,000 landmarks, penalty auto``.
+
+    Parameters
+    ----------
+    settings : FitSettings
+    n_rows : int
+        Of the store, which has at most that many landmarks.
+    """
+    alpha = settings.alpha if isinstance(settings.alpha, str) else f"{settings.alpha:g}"
+    kernel = [_kernel(settings.kernel)] if uses_kernel(settings.basis) else []
+    return ", ".join([*kernel, settings.loss.name, _columns(settings.basis, n_rows), f"penalty {alpha}"])[:_LONGEST]
+
+
+def _kernel(kernel: Kernel) -> str:
+    scale = getattr(kernel, "length_scale", None)
+    if kernel.name == "auto" or not isinstance(scale, str | float | int):
+        return kernel.name
+    return f"{kernel.name}:{scale}" if isinstance(scale, str) else f"{kernel.name}:{scale:.4g}"
+
+
+def _columns(basis: BasisSpec, n_rows: int) -> str:
+    if isinstance(basis, AllRows):
+        return f"all {n_rows:,} rows"
+    n = getattr(basis, "n", None)
+    if not isinstance(n, int):
+        return basis.name
+    return f"{min(n, n_rows) if basis.name == 'landmarks' else n:,} {basis.name}"
