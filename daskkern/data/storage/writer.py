@@ -15,8 +15,8 @@ from daskkern.data.remote.group import remote_group
 from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
 from daskkern.data.schema.code_columns import with_codes_unscaled
-from daskkern.data.schema.column_statistics import WIDE, Scaling, check_scaling_kind, check_sparse_scaling
-from daskkern.data.schema.encoding import Encoding, code_columns
+from daskkern.data.schema.column_statistics import WIDE, Scaling, check_scaling_kind, check_sparse_scaling, is_by_column
+from daskkern.data.schema.encoding import Encoding, code_columns, with_means
 from daskkern.data.schema.layout import default_chunk_rows, sparse_chunk_rows, stored_dtype
 from daskkern.data.schema.provenance import Provenance
 from daskkern.data.schema.schema import FORMAT, SOURCE_KEY, STATISTICS, ClassLabel, StoreInfo, Task
@@ -101,6 +101,7 @@ class StoreWriter:
         self._scaling: Scaling | None = None
         self._overwrite = overwrite
         self._encoding, self.resume_key = encoding, resume_key
+        self._fills_means = False
         self.partial: Partial | None = None
         """The folder being written, and whether it was found incomplete with this resume key."""
         self._chunk_rows = chunk_rows or (0 if sparse else default_chunk_rows(n_features, self._incoming.dtype))
@@ -162,9 +163,26 @@ class StoreWriter:
                         self._buffers[name][fill : fill + step] = block[done : done + step]
             if self._csr is not None:
                 self._append_sparse(X[done : done + step])
-            self._observed.take(self._buffers, slice(fill, fill + step), self._arrays.n_rows)
+            self._observed.take(self._stored(blocks, slice(done, done + step)), self._arrays.n_rows + fill)
             self._arrays.commit(step)
             done += step
+
+    def _stored(self, blocks: Mapping[str, HostArray], new: slice) -> dict[str, HostArray]:
+        """Return rows as they are stored: from the buffers, or from a block whose columns are contiguous."""
+        fill = self._arrays.fill
+        rows = {name: buffer[fill : fill + new.stop - new.start] for name, buffer in self._buffers.items()}
+        X = blocks.get("X")
+        if X is not None and "X" in rows and is_by_column(X) and X.dtype == rows["X"].dtype:
+            rows["X"] = X[new]
+        return rows
+
+    def set_encoding(self, encoding: Encoding | None) -> None:
+        """Record this encoding instead of the one that was given."""
+        self._encoding = encoding
+
+    def fill_means(self) -> None:
+        """Record the means of columns of numbers, when all rows are known, as the values for missing ones."""
+        self._fills_means = True
 
     def _prepare_sparse(self, X: CsrRows) -> None:
         """Create the buffers on the first rows, which determine how many entries a chunk of rows has."""
@@ -276,8 +294,13 @@ class StoreWriter:
             has_weight="weight" in self._buffers,
             checksums={name: sums.whole for name, sums in self._sums().items()},
             is_sparse=self._incoming.sparse,
-            encoding=self._encoding,
+            encoding=self._recorded_encoding(),
         )
+
+    def _recorded_encoding(self) -> Encoding | None:
+        if self._encoding is None or not self._fills_means:
+            return self._encoding
+        return with_means(self._encoding, self._observed.features.result().mean)
 
     def _class_counts(self) -> tuple[int, ...] | None:
         if self._incoming.task != "classification":
