@@ -81,7 +81,7 @@ def open_lake(
     fixed, values = partition_values(files)
     first = footer(FooterJob(files[0]))
     index = _index(first.schema)
-    schema = _with_partitions(_plain(first.schema, index), fixed, files[0])
+    schema = _with_partitions(plain_schema(first.schema, index), fixed, files[0])
     expression = None if where is None else where_expression(where, schema)
     if expression is not None and fixed.names:
         able = partitions_that_may_pass(values, schema, expression)
@@ -135,7 +135,7 @@ def _index(schema: pa.Schema) -> tuple[str, ...]:
     return tuple(name for name in described.get("index_columns", ()) if name in schema.names)
 
 
-def _plain(schema: pa.Schema, index: Sequence[str]) -> pa.Schema:
+def plain_schema(schema: pa.Schema, index: Sequence[str] = ()) -> pa.Schema:
     """Return a schema without metadata and without the index of pandas; texts of all kinds are strings."""
     return pa.schema([(field.name, _plain_type(field.type)) for field in schema if field.name not in index])
 
@@ -179,7 +179,7 @@ def _united(
         if key in seen:
             continue
         seen.add(key)
-        found = _plain(one.schema, (*index, *_index(one.schema)))
+        found = plain_schema(one.schema, (*index, *_index(one.schema)))
         _check_columns(first, found, fixed, chosen, (file, footers[0][0]))
         for name in chosen:
             if name not in fixed.names:

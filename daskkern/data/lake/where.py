@@ -202,6 +202,8 @@ class _Parser:
 
     def _typed(self, column: str, value: Any) -> Any:
         kind = self._kind(column)
+        if pa.types.is_integer(kind) and isinstance(value, float) and not value.is_integer():
+            raise self._error(f"column {column!r} holds {kind} values; compare it with whole numbers")
         try:
             if pa.types.is_temporal(kind) and isinstance(value, str):
                 return pa.scalar(value).cast(kind).as_py()
@@ -209,8 +211,6 @@ class _Parser:
                 isinstance(value, bool) != pa.types.is_boolean(kind)
             ):
                 raise TypeError
-            if pa.types.is_integer(kind) and isinstance(value, float) and not value.is_integer():
-                raise self._error(f"column {column!r} holds {kind} values; compare it with whole numbers")
             return pa.scalar(int(value) if pa.types.is_integer(kind) else value, kind).as_py()
         except (pa.ArrowException, TypeError, OverflowError, ValueError):
             raise self._error(f"column {column!r} holds {kind} values and cannot be compared with {value!r}") from None

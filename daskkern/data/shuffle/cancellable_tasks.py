@@ -14,7 +14,7 @@ from distributed import Client, as_completed, wait
 
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
-from daskkern.data.remote.objects import get_object, put_object
+from daskkern.data.remote.objects import get_object, put_object, remove_object
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -78,6 +78,14 @@ def _cancel(folder: Path | str | None) -> None:
         (folder / _CANCELLED).touch()
     elif folder is not None:
         put_object(folder, _CANCELLED, b"")
+
+
+def want_again(folder: Path | str) -> None:
+    """Remove the mark of an earlier cancellation, before work in `folder` is taken up."""
+    if isinstance(folder, str):
+        remove_object(folder, _CANCELLED)
+    else:
+        (folder / _CANCELLED).unlink(missing_ok=True)
 
 
 def check_wanted(folder: Path | str) -> None:

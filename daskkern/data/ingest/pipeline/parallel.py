@@ -22,7 +22,7 @@ from daskkern.data.ingest.pipeline.stream import LabelEncoder, Progress, check_c
 from daskkern.data.ingest.readers.tables import Table
 from daskkern.data.remote.stores import is_url, open_zarr
 from daskkern.data.schema.schema import ClassLabel
-from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
+from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks, want_again
 from daskkern.data.storage.shared_writer import SharedWriter
 from daskkern.data.transactions.part_record import PartRecord, PartResult
 from daskkern.errors import DataError, SpecError, StoreError
@@ -90,6 +90,9 @@ def ingest_parts(
     n_parts = _n_parts(table.n_rows * row_bytes)
     bounds = part_bounds(table.n_rows, writer.chunk_rows, table.starts, n_parts)
     record = PartRecord(writer.record_place, bounds)
+    place = writer.place if is_url(writer.place) else Path(writer.place)
+    if writer.found:
+        want_again(place)
     results = dict(record.take_up()) if writer.found else {}
     writer.make_room(table.n_rows)
     todo = [number for number in range(len(bounds)) if number not in results]
@@ -109,7 +112,6 @@ def ingest_parts(
         for number in todo
     ]
     if client is not None:
-        place = writer.place if is_url(writer.place) else Path(writer.place)
         run_tasks(client, _write, parts, place, received=receive)
     else:
         for at, part in enumerate(parts):

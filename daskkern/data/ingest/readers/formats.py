@@ -63,6 +63,9 @@ def _is_lake(place: str) -> bool:
         return True
     if any(name.endswith(known.suffixes) for known in FORMATS):
         return False
+    if not is_url(place) and glob.has_magic(place) and not os.path.exists(place):
+        first = next(glob.iglob(place), None)  # a pattern of folders, such as day=*
+        return first is not None and _is_lake(first)
     return is_url(place) or (os.path.isdir(place) and not is_zarr(Path(place)))
 
 
@@ -93,6 +96,11 @@ def is_source(name: str) -> bool:
 
 
 def _expand(name: str) -> list[Path]:
+    if is_url(name):
+        raise DataError(
+            f"got {name}, but only Parquet, Delta Lake and Iceberg are read from URLs; copy the file to this machine, "
+            "or write it as Parquet"
+        )
     if os.path.exists(name):
         return [Path(name)]
     if not glob.has_magic(name):

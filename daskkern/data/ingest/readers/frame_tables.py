@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.typed_tables import TypedFile, after, open_typed
+from daskkern.data.lake.opening import plain_schema
 from daskkern.errors import DataError
 
 
@@ -33,7 +34,7 @@ def open_table(source: Any, request: Request) -> Parts:
         raise DataError(
             f"a column of the {type(source).__name__} holds values of different kinds ({error}); convert them to one"
         ) from error
-    schema = table.schema.remove_metadata()
+    schema = plain_schema(table.schema)
     table = table.cast(schema)
 
     def batches(names: Sequence[str], rows: int, start: int) -> Iterator[pa.RecordBatch]:
