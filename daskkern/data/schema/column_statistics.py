@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.csr import CsrRows, FeatureRows, divide_columns, is_sparse
+from daskkern.data.schema.layout import is_by_column
 from daskkern.data.schema.rank_tables import RankTable, check_tables
 from daskkern.errors import SpecError
 
@@ -77,32 +78,20 @@ class Moments:
         if is_sparse(block):
             return self._update_sparse(block)
         rows = max(1, _PANEL_BYTES // max(1, 8 * block.shape[1]))
-        if is_by_column(block):
-            return all(self._update_columns(block[i : i + rows].T) for i in range(0, len(block), rows))
         return all(self._update_panel(block[i : i + rows]) for i in range(0, len(block), rows))
 
     def _update_panel(self, panel: HostArray) -> bool:
-        low, high = panel.min(axis=0), panel.max(axis=0)  # both carry NaN, and one of them any infinity
+        by_column = is_by_column(panel)  # half the time along contiguous columns
+        rows, axis = (panel.T, 1) if by_column else (panel, 0)
+        low, high = rows.min(axis=axis), rows.max(axis=axis)  # both carry NaN, and one of them any infinity
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             return False
         self._min = np.minimum(self._min, low)
         self._max = np.maximum(self._max, high)
-        values = panel.astype(np.float64)
-        mean = values.mean(axis=0)
-        values -= mean
-        self._merge(len(panel), mean, np.einsum("ij,ij->j", values, values))
-        return True
-
-    def _update_columns(self, columns: HostArray) -> bool:
-        """Add rows given as (n_columns, m), in half the time where their columns are contiguous."""
-        low, high = columns.min(axis=1), columns.max(axis=1)
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            return False
-        self._min, self._max = np.minimum(self._min, low), np.maximum(self._max, high)
-        values = columns.astype(np.float64)
-        mean = values.mean(axis=1)
-        values -= mean[:, None]
-        self._merge(columns.shape[1], mean, np.einsum("ij,ij->i", values, values))
+        values = rows.astype(np.float64)
+        mean = values.mean(axis=axis)
+        values -= mean[:, None] if by_column else mean
+        self._merge(len(panel), mean, np.einsum("ij,ij->i" if by_column else "ij,ij->j", values, values))
         return True
 
     def _update_sparse(self, block: CsrRows) -> bool:
@@ -158,11 +147,6 @@ class Moments:
         if len(mean) > WIDE:
             return ColumnStatistics(self._count, mean, std, self._min, self._max)
         return ColumnStatistics(self._count, _floats(mean), _floats(std), _floats(self._min), _floats(self._max))
-
-
-def is_by_column(block: HostArray) -> bool:
-    """Return whether the columns of dense rows (m, d) are contiguous, and the rows are not."""
-    return block.ndim == 2 and min(block.shape) > 1 and block.strides[0] == block.itemsize
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from daskkern.data.remote.group import remote_group
 from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
 from daskkern.data.schema.code_columns import with_codes_unscaled
-from daskkern.data.schema.column_statistics import WIDE, Scaling, check_scaling_kind, check_sparse_scaling, is_by_column
+from daskkern.data.schema.column_statistics import WIDE, Scaling, check_scaling_kind, check_sparse_scaling
 from daskkern.data.schema.encoding import Encoding, code_columns, with_means
 from daskkern.data.schema.layout import default_chunk_rows, sparse_chunk_rows, stored_dtype
 from daskkern.data.schema.provenance import Provenance
@@ -113,14 +113,12 @@ class StoreWriter:
     def __enter__(self) -> Self:
         if is_url(self.path):
             self._group = self._stack.enter_context(remote_group(self.path, kind=FORMAT, overwrite=self._overwrite))
-            if self._chunk_rows:
-                self._open_arrays()
-            return self
-        key = self.resume_key or secrets.token_hex(8)
-        self.partial = self._stack.enter_context(
-            resumable_group(self.path, kind=FORMAT, key=key, overwrite=self._overwrite)
-        )
-        self._group = self.partial.group
+        else:
+            key = self.resume_key or secrets.token_hex(8)
+            self.partial = self._stack.enter_context(
+                resumable_group(self.path, kind=FORMAT, key=key, overwrite=self._overwrite)
+            )
+            self._group = self.partial.group
         if self._chunk_rows:
             self._open_arrays()
         return self
@@ -163,18 +161,10 @@ class StoreWriter:
                         self._buffers[name][fill : fill + step] = block[done : done + step]
             if self._csr is not None:
                 self._append_sparse(X[done : done + step])
-            self._observed.take(self._stored(blocks, slice(done, done + step)), self._arrays.n_rows + fill)
+            stored = self._incoming.stored(self._buffers, blocks, slice(fill, fill + step), slice(done, done + step))
+            self._observed.take(stored, self._arrays.n_rows + fill)
             self._arrays.commit(step)
             done += step
-
-    def _stored(self, blocks: Mapping[str, HostArray], new: slice) -> dict[str, HostArray]:
-        """Return rows as they are stored: from the buffers, or from a block whose columns are contiguous."""
-        fill = self._arrays.fill
-        rows = {name: buffer[fill : fill + new.stop - new.start] for name, buffer in self._buffers.items()}
-        X = blocks.get("X")
-        if X is not None and "X" in rows and is_by_column(X) and X.dtype == rows["X"].dtype:
-            rows["X"] = X[new]
-        return rows
 
     def set_encoding(self, encoding: Encoding | None) -> None:
         """Record this encoding instead of the one that was given."""
@@ -277,7 +267,7 @@ class StoreWriter:
 
     def _info(self) -> StoreInfo:
         features, targets = self._names
-        observed = self._observed
+        observed, fills = self._observed, self._fills_means and self._encoding
         return StoreInfo(
             n_rows=self._arrays.n_rows,
             n_features=self._incoming.n_features,
@@ -294,13 +284,8 @@ class StoreWriter:
             has_weight="weight" in self._buffers,
             checksums={name: sums.whole for name, sums in self._sums().items()},
             is_sparse=self._incoming.sparse,
-            encoding=self._recorded_encoding(),
+            encoding=with_means(fills, observed.features.result().mean) if fills else self._encoding,
         )
-
-    def _recorded_encoding(self) -> Encoding | None:
-        if self._encoding is None or not self._fills_means:
-            return self._encoding
-        return with_means(self._encoding, self._observed.features.result().mean)
 
     def _class_counts(self) -> tuple[int, ...] | None:
         if self._incoming.task != "classification":

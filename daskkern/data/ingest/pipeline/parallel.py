@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterRunner:
+class JobsOnWorkers:
     """Runs jobs that write nothing on the workers of a cluster."""
 
     client: Client

@@ -10,7 +10,7 @@ from distributed import Client
 from daskkern.data.ingest.columns.match_schema import decide_like, like_of
 from daskkern.data.ingest.columns.targets import Decision, check_task, decide
 from daskkern.data.ingest.pipeline.outputs import check_begun, check_outputs, check_split, is_begun
-from daskkern.data.ingest.pipeline.parallel import ClusterRunner, check_parallel
+from daskkern.data.ingest.pipeline.parallel import JobsOnWorkers, check_parallel
 from daskkern.data.ingest.pipeline.report import IngestReport, report
 from daskkern.data.ingest.pipeline.sources import IngestSource, Sources, open_source
 from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION, SplitSettings
@@ -203,7 +203,7 @@ class _Settings:
 def _run(sources: Sources, request: Request, wanted: _Settings, *, every_float: bool) -> IngestReport:
     """Open the sources, write the stores, and report."""
     client, outputs, like = wanted.client, wanted.outputs, wanted.like
-    run: TaskRunner = run_here if client is None else ClusterRunner(client)
+    run: TaskRunner = run_here if client is None else JobsOnWorkers(client)
     source = open_source(sources, request, (wanted.scale, wanted.chunk_rows), run, every_float=every_float)
     parts = source.parts
     check_split(parts, wanted.split, outputs)
