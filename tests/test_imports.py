@@ -41,6 +41,8 @@ OPTIONAL = {
     "pandas",
     "h5py",
     "obstore",
+    "deltalake",
+    "pyiceberg",
     "moto",
     "werkzeug",
 }

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import click
 
-from daskkern.cli.console import progress_bar, say, show_notes
+from daskkern.cli.console import say, show_notes
 from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
+from daskkern.cli.rows_progress import rows_progress
 from daskkern.data.ingest import IngestReport, ingest
 from daskkern.errors import SpecError
 
@@ -55,6 +56,12 @@ from daskkern.errors import SpecError
     show_default=True,
     help="Missing feature values: refuse, mean, most_frequent or constant (0); auto is mean in tables with gaps.",
 )
+@click.option("--columns", metavar="A,B", help="Columns of a table to use as features; others are not read.")
+@click.option(
+    "--where",
+    metavar="EXPR",
+    help="Rows of Parquet files to take, such as \"day >= 3 and region = 'north'\"; see docs/sources.md.",
+)
 @click.option("--like", metavar="STORE", help="Give the rows the columns, encoding, scaling and classes of this store.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Start N local workers that read in parallel.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
@@ -79,6 +86,8 @@ def command(
     index_base: int | None,
     categorical: str,
     missing: str,
+    columns: str | None,
+    where: str | None,
     like: str | None,
     workers: int | None,
     overwrite: bool,
@@ -86,17 +95,17 @@ def command(
 ) -> None:
     """Convert files to a store, in bounded memory.
 
-    Reads .npz, a pair of .npy, .csv, Parquet (also a folder), Arrow, HDF5, AnnData, Zarr and SVMLight files.
+    Reads .npz, a pair of .npy, .csv, Parquet, Arrow, HDF5, AnnData, Zarr and SVMLight files; Parquet also from folders
+    with partitions (day=1/), from URLs such as s3://bucket/lake, and as Delta Lake or Iceberg tables.
     After a kill, the same command continues where it stopped.
     """
     if running.named and workers is not None:
         raise SpecError(
             "got both --workers and a running cluster; give one of --scheduler, --scheduler-file and --workers"
         )
-    where = replace(running, workers=workers)
-    cluster = where.client() if running.named or workers or running.tls else nullcontext()
-    with cluster as client, progress_bar() as bar:
-        line = bar.add_task("ingesting", total=None)
+    place = replace(running, workers=workers)
+    cluster = place.client() if running.named or workers or running.tls else nullcontext()
+    with cluster as client, rows_progress("ingesting") as progress:
         report = ingest(
             sources,
             out,
@@ -110,7 +119,7 @@ def command(
             weight=weight,
             seed=seed,
             overwrite=overwrite,
-            progress=lambda done, total: bar.update(line, completed=done, total=total),
+            progress=progress,
             shuffle=shuffle,
             stratify=stratify,
             split_validation=split_validation,
@@ -121,6 +130,8 @@ def command(
             missing=missing,
             like=like,
             client=client,
+            columns=None if columns is None else [name.strip() for name in columns.split(",") if name.strip()],
+            where=where,
         )
     print_report(report)
 

@@ -27,10 +27,13 @@ import zarr
 from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.core.sync import sync
 
+from daskkern.data.remote.objects import get_object, remove_object
 from daskkern.data.remote.stores import RemoteStore, for_each, open_zarr
 from daskkern.errors import StoreError
 
 ROOT, WRITER = "zarr.json", "writer.json"
+PROGRESS = "progress.npz"
+"""A record of the finished parts of a group, without which nothing is resumed."""
 _AT_ONCE = 8  # objects in transit
 
 
@@ -50,6 +53,34 @@ def remote_group(
     with _claimed(url, kind, overwrite) as claim:
         yield claim.open()
         check()
+        claim.check()
+        claim.open().update_attributes({"complete": True})
+
+
+@dataclass(frozen=True)
+class RemotePartial:
+    """A remote group being written: where, and whether it was found incomplete with the progress of a dead writer."""
+
+    group: zarr.Group
+    url: str
+    found: bool
+
+
+@contextmanager
+def resumable_remote_group(url: str, *, kind: str, key: str | None, overwrite: bool) -> Iterator[RemotePartial]:
+    """Yield a group as :func:`remote_group` does, or what a killed writer with the same `key` left.
+
+    It is taken up when it holds an object :data:`PROGRESS`, which the writer keeps up to date and which is removed at
+    the end. An interrupt leaves everything in place, any other exception removes it.
+
+    Raises
+    ------
+    StoreError
+        As :func:`remote_group`.
+    """
+    with _claimed(url, kind, overwrite, key) as claim:
+        yield RemotePartial(claim.open(), claim.store.url, claim.resumes)
+        remove_object(claim.store.url, PROGRESS)
         claim.check()
         claim.open().update_attributes({"complete": True})
 
@@ -129,13 +160,18 @@ class _Claim:
 
     store: RemoteStore
     writer: dict[str, Any]
+    resumes: bool = False
 
     def begin(self, kind: str) -> None:
         """Create a group marked as incomplete, also in place of a complete one."""
-        sync(self.store.set(WRITER, _buffer(json.dumps(self.writer).encode())))
+        self.sign()
         attributes: dict[str, Any] = {"format": kind, "complete": False}
         group = zarr.open_group(store=self.store, mode="a", zarr_format=3)
         group.attrs.put(attributes)
+
+    def sign(self, **more: object) -> None:
+        """Record the writer."""
+        sync(self.store.set(WRITER, _buffer(json.dumps({**self.writer, **more}).encode())))
 
     def open(self) -> zarr.Group:
         return zarr.open_group(store=self.store, mode="r+", zarr_format=3)
@@ -148,17 +184,29 @@ class _Claim:
 
 
 @contextmanager
-def _claimed(url: str, kind: str, overwrite: bool) -> Iterator[_Claim]:
-    """Yield a claim on a location; the caller completes the group in it."""
+def _claimed(url: str, kind: str, overwrite: bool, key: str | None = None) -> Iterator[_Claim]:
+    """Yield a claim on a location; the caller completes the group in it. With a `key` it may be resumed."""
     found = _find(url, kind, overwrite)
     target = RemoteStore.at(url, read_only=False)
-    aside = f"{target.url}.partial-{secrets.token_hex(4)}" if found.is_whole else target.url
-    claim = _Claim(RemoteStore.at(aside, read_only=False), _this_process())
+    token = secrets.token_hex(4) if key is None else key[:8]  # the same again, to be found after a kill
+    aside = RemoteStore.at(f"{target.url}.partial-{token}" if found.is_whole else target.url, read_only=False)
+    resumes = key is not None and _may_resume(aside, key, overwrite and not found.is_whole)
+    claim = _Claim(aside, {**_this_process(), "key": key}, resumes)
     try:
-        claim.begin(kind)
-        if found.is_left_behind:
-            sync(_remove(claim.store, but=(ROOT, WRITER)))
+        if resumes:
+            claim.sign()
+        else:
+            claim.begin(kind)
+            if found.is_left_behind or (found.is_whole and key is not None):
+                sync(_remove(claim.store, but=(ROOT, WRITER)))
         yield claim
+    except (KeyboardInterrupt, SystemExit):
+        with suppress(Exception):
+            if key is None or get_object(aside.url, PROGRESS) is None:
+                sync(_remove(claim.store))
+            else:
+                claim.sign(ended=True)
+        raise
     except BaseException:
         with suppress(Exception):
             sync(_remove(claim.store))
@@ -167,6 +215,14 @@ def _claimed(url: str, kind: str, overwrite: bool) -> Iterator[_Claim]:
         _find(url, kind, overwrite)
         _Claim(target, claim.writer).begin(kind)
         sync(_replace(claim.store, target))
+
+
+def _may_resume(store: RemoteStore, key: str, overwrite: bool) -> bool:
+    """Return whether a dead writer, or one that `overwrite` ends, left progress of the same work here."""
+    writer = _writer(store)
+    if not isinstance(writer, dict) or writer.get("key") != key or not (overwrite or _is_dead(writer)):
+        return False
+    return get_object(store.url, PROGRESS) is not None
 
 
 async def _replace(new: RemoteStore, old: RemoteStore) -> None:
@@ -199,6 +255,8 @@ def _this_process() -> dict[str, Any]:
 
 def _is_dead(writer: Any) -> bool:
     """Return whether a writer was a process of this machine that has ended."""
+    if isinstance(writer, dict) and writer.get("ended"):
+        return True
     if not isinstance(writer, dict) or writer.get("host") != socket.gethostname() or os.name != "posix":
         return False
     try:

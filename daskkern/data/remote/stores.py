@@ -30,11 +30,11 @@ Item = TypeVar("Item")
 RETRIES, TIMEOUT = "DASKKERN_REMOTE_RETRIES", "DASKKERN_REMOTE_TIMEOUT"
 """Environment variables: retries of a request (10), and its timeout in seconds, including the response (120)."""
 
-_WEB = ("http", "https")
-_OBJECTS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", *_WEB)
+WEB = ("http", "https")
+OBJECTS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", *WEB)
 _AFTER = re.compile(r"[?#]")
 _CONNECT_S = 5
-_PAUSES = (0.2, 1.0, 5.0)
+PAUSES = (0.2, 1.0, 5.0)
 """Seconds before retrying requests that broke off and that obstore does not retry: listings and error responses."""
 
 
@@ -107,10 +107,10 @@ class RemoteStore(WrapperStore[AbstractStore]):
         """Return the store at a URL, which is not contacted yet. Raises StoreError."""
         scheme, _, path = url.partition("://")
         url = f"{scheme}://{path.rstrip('/')}"
-        if scheme in _WEB and not read_only:
+        if scheme in WEB and not read_only:
             raise StoreError(f"got {url} to write to, but web addresses are read-only; write to a folder or bucket")
         try:
-            made = _object_store(url, scheme, read_only) if scheme in _OBJECTS else _fsspec_store(url, read_only)
+            made = _object_store(url, scheme, read_only) if scheme in OBJECTS else _fsspec_store(url, read_only)
         except Exception as error:
             raise StoreError(sentence(error, url)) from error
         return cls(made, url)
@@ -126,7 +126,7 @@ class RemoteStore(WrapperStore[AbstractStore]):
     @property
     def supports_listing(self) -> bool:
         """Whether names can be listed, which web servers do not offer."""
-        return not self.url.startswith(_WEB)
+        return not self.url.startswith(WEB)
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         return await self._retried(lambda: self._store.get(key, prototype, byte_range), key)
@@ -195,7 +195,7 @@ class RemoteStore(WrapperStore[AbstractStore]):
             yield key, await self.get(key, prototype, byte_range)
 
     async def _retried(self, request: Callable[[], Awaitable[Answer]], key: str, *, writing: bool = False) -> Answer:
-        for pause in (*_PAUSES, None):
+        for pause in (*PAUSES, None):
             try:
                 return await request()
             except (StoreError, ValueError, TypeError, NotImplementedError):
@@ -210,7 +210,7 @@ class RemoteStore(WrapperStore[AbstractStore]):
 
     async def _retried_each(self, names: Callable[..., AsyncIterator[str]], *prefix: str) -> AsyncGenerator[str, None]:
         yielded: set[str] = set()
-        for pause in (*_PAUSES, None):
+        for pause in (*PAUSES, None):
             try:
                 async for name in names(*prefix):
                     if name not in yielded:
@@ -242,8 +242,14 @@ def _object_store(url: str, scheme: str, read_only: bool) -> AbstractStore:
         import obstore.store  # optional package
     except ImportError as error:
         raise StoreError(f"opening {url} needs the package obstore, which is not installed; {INSTALL}") from error
+    made: Any = obstore.store.HTTPStore if scheme in WEB else obstore.store
+    return ObjectStore(made.from_url(url, **patience()), read_only=read_only)
+
+
+def patience() -> dict[str, Any]:
+    """Return the settings of retries and time limits with which obstore opens a store."""
     seconds = _setting(TIMEOUT, 120)
-    patience: Any = {
+    return {
         # Plain HTTP is used for local servers, and for those that the user gives as http://.
         "client_options": {"allow_http": True, "connect_timeout": f"{_CONNECT_S}s", "timeout": f"{seconds}s"},
         "retry_config": {
@@ -252,8 +258,6 @@ def _object_store(url: str, scheme: str, read_only: bool) -> AbstractStore:
             "retry_timeout": timedelta(seconds=max(60, 2 * seconds)),
         },
     }
-    made: Any = obstore.store.HTTPStore if scheme in _WEB else obstore.store
-    return ObjectStore(made.from_url(url, **patience), read_only=read_only)
 
 
 def _fsspec_store(url: str, read_only: bool) -> AbstractStore:

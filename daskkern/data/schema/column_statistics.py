@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.csr import CsrRows, FeatureRows, divide_columns, is_sparse
+from daskkern.data.schema.layout import is_by_column
 from daskkern.data.schema.rank_tables import RankTable, check_tables
 from daskkern.errors import SpecError
 
@@ -80,15 +81,17 @@ class Moments:
         return all(self._update_panel(block[i : i + rows]) for i in range(0, len(block), rows))
 
     def _update_panel(self, panel: HostArray) -> bool:
-        low, high = panel.min(axis=0), panel.max(axis=0)  # both carry NaN, and one of them any infinity
+        by_column = is_by_column(panel)  # half the time along contiguous columns
+        rows, axis = (panel.T, 1) if by_column else (panel, 0)
+        low, high = rows.min(axis=axis), rows.max(axis=axis)  # both carry NaN, and one of them any infinity
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             return False
         self._min = np.minimum(self._min, low)
         self._max = np.maximum(self._max, high)
-        values = panel.astype(np.float64)
-        mean = values.mean(axis=0)
-        values -= mean
-        self._merge(len(panel), mean, np.einsum("ij,ij->j", values, values))
+        values = rows.astype(np.float64)
+        mean = values.mean(axis=axis)
+        values -= mean[:, None] if by_column else mean
+        self._merge(len(panel), mean, np.einsum("ij,ij->i" if by_column else "ij,ij->j", values, values))
         return True
 
     def _update_sparse(self, block: CsrRows) -> bool:

@@ -5,9 +5,10 @@ predicted by its model is encoded the same way.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from daskkern.arrays import FloatArray
 from daskkern.errors import SpecError
 
 CategoricalChoice: TypeAlias = Literal["auto", "refuse", "onehot", "ordinal", "codes"]
@@ -108,6 +109,16 @@ def code_columns(encoding: Sequence[ColumnEncoding] | None) -> tuple[int, ...]:
     """Return the numbers of the features that are codes of categories."""
     kinds = [column.kind for column in encoding or () for _ in column.feature_names]
     return tuple(number for number, kind in enumerate(kinds) if kind == "code")
+
+
+def with_means(encoding: Encoding, means: Sequence[float] | FloatArray) -> Encoding:
+    """Return the encoding with the means of features as replacements in columns of numbers that have none."""
+    filled, at = [], 0
+    for column in encoding:
+        wants = column.kind == "number" and column.fill is None
+        filled.append(replace(column, fill=float(means[at])) if wants else column)
+        at += len(column.feature_names)
+    return tuple(filled)
 
 
 def feature_names_of(encoding: Sequence[ColumnEncoding]) -> tuple[str, ...]:

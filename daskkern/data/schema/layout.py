@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from daskkern.arrays import HostArray
 from daskkern.errors import DataError
 
 DEFAULT_CHUNK_ROWS = 4096
@@ -37,3 +38,8 @@ def stored_dtype(dtype: npt.DTypeLike) -> np.dtype[np.generic]:
     if dtype.kind == "f":
         return np.dtype(np.float16) if dtype.itemsize == 2 else np.dtype(np.float32)
     raise DataError(f"features of type {dtype} cannot be stored; give real numbers")
+
+
+def is_by_column(block: HostArray) -> bool:
+    """Return whether the columns of dense rows (m, d) are contiguous, and the rows are not."""
+    return block.ndim == 2 and min(block.shape) > 1 and block.strides[0] == block.itemsize

@@ -1,7 +1,8 @@
 """Tasks that the workers of a cluster run on files of one folder, and that have all ended when the caller continues.
 
 Dask does not stop a running task: after cancellation the scheduler forgets it, and it continues to write. So a file
-in the folder marks the work as cancelled, tasks check for it between blocks, and the caller waits for them.
+in the folder, or an object below the URL, marks the work as cancelled, tasks check for it between blocks, and the
+caller waits for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from distributed import Client, as_completed, wait
 
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
+from daskkern.data.remote.objects import get_object, put_object, remove_object
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -25,8 +27,9 @@ def run_tasks(
     client: Client,
     function: Callable[[Job], Result],
     jobs: Sequence[Job],
-    folder: Path,
+    folder: Path | str | None = None,
     finished: Callable[[int], None] = lambda number: None,
+    received: Callable[[int, Result], None] = lambda number, result: None,
 ) -> list[Result]:
     """Return the results of ``function(job)`` for each job, in order, computed on the workers.
 
@@ -36,10 +39,13 @@ def run_tasks(
     function : callable
         Calls :func:`check_wanted` on `folder` every few seconds. May run twice when a worker is lost.
     jobs : sequence
-    folder : Path
-        Visible to all workers; the caller removes it after an error.
+    folder : Path, str or None
+        A folder or URL that all workers can reach; the caller removes it after an error. None where tasks write
+        nothing, and need not check anything.
     finished : callable
         Called with the number of each job that ends, in any order.
+    received : callable
+        Called before `finished` with the number and the result of the job.
 
     Raises
     ------
@@ -54,9 +60,11 @@ def run_tasks(
         for future, result in as_completed(futures, loop=client.loop, with_results=True):
             number = numbers[future.key]
             results[number] = result
+            received(number, result)
             finished(number)
     except BaseException:
-        (folder / _CANCELLED).touch()
+        with suppress(Exception):
+            _cancel(folder)
         with suppress(Exception), current(client):
             wait(futures, timeout=_WAIT_SECONDS)
         raise
@@ -65,7 +73,26 @@ def run_tasks(
     return [results[number] for number in range(len(jobs))]
 
 
-def check_wanted(folder: Path) -> None:
+def _cancel(folder: Path | str | None) -> None:
+    if isinstance(folder, Path):
+        (folder / _CANCELLED).touch()
+    elif folder is not None:
+        put_object(folder, _CANCELLED, b"")
+
+
+def want_again(folder: Path | str) -> None:
+    """Remove the mark of an earlier cancellation, before work in `folder` is taken up."""
+    if isinstance(folder, str):
+        remove_object(folder, _CANCELLED)
+    else:
+        (folder / _CANCELLED).unlink(missing_ok=True)
+
+
+def check_wanted(folder: Path | str) -> None:
     """Raise InterruptedError when the caller of :func:`run_tasks` no longer needs the files in `folder`."""
+    if isinstance(folder, str):
+        if get_object(folder, _CANCELLED) is not None:
+            raise InterruptedError(f"writing to {folder} was cancelled")
+        return
     if (folder / _CANCELLED).exists() or not folder.exists():
         raise InterruptedError(f"writing to {folder} was cancelled")

@@ -23,9 +23,11 @@ class ChunkedArrays:
         One chunk (chunk_rows, ...) of each array. The caller fills rows from `fill` on and calls :meth:`commit`.
     chunk_rows : int
         Rows of a chunk, also where there are no arrays and rows stored elsewhere are only counted.
+    at_once : int
+        Chunks that the buffers hold, and that are written side by side; for arrays of :meth:`go_on_at` alone.
     """
 
-    def __init__(self, group: zarr.Group, buffers: Mapping[str, HostArray], chunk_rows: int) -> None:
+    def __init__(self, group: zarr.Group, buffers: Mapping[str, HostArray], chunk_rows: int, at_once: int = 1) -> None:
         self.buffers = buffers
         self.fill = 0
         self.n_rows = 0
@@ -33,17 +35,17 @@ class ChunkedArrays:
         self.sums = {name: Checksum() for name in buffers}
         self._group = group
         self._arrays: dict[str, ZarrArray] = {}
-        self._chunk_rows = chunk_rows
+        self._chunk_rows, self._buffer_rows = chunk_rows, chunk_rows * at_once
 
     @property
     def room(self) -> int:
         """Rows that the buffers still hold."""
-        return self._chunk_rows - self.fill
+        return self._buffer_rows - self.fill
 
     def commit(self, rows: int) -> None:
         """Accept another `rows` rows from the buffers, and write them when they complete a chunk."""
         self.fill += rows
-        if self.fill == self._chunk_rows:
+        if self.fill == self._buffer_rows:
             self._flush()
 
     def settle(self) -> None:
@@ -117,6 +119,10 @@ class ChunkedArrays:
     def go_on_at(self, start: int) -> None:
         """Write from row `start` on, where a chunk begins, into arrays that another process created."""
         self.n_rows = start
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Open arrays that another process created."""
         self._arrays = {name: array for name in self.buffers if (array := reopened(self._group, name, 1)) is not None}
 
     def leave(self) -> State:
@@ -150,7 +156,8 @@ class ChunkedArrays:
         if array.shape[0] < stop:  # growing by doubling limits the number of metadata writes
             array.resize((max(stop, 2 * array.shape[0]), *array.shape[1:]))
         array[self.n_rows : stop] = rows
-        self.sums[name].add(rows)
+        for at in range(0, len(rows), self._chunk_rows):
+            self.sums[name].add(rows[at : at + self._chunk_rows])
 
     def _create(self, name: str, rows: HostArray) -> ZarrArray:
         return self._group.create_array(

@@ -1,12 +1,13 @@
 """The format of the rows that a writer accepts, and the buffers for one chunk of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import FeatureRows, is_sparse
-from daskkern.data.schema.layout import stored_dtype
+from daskkern.data.schema.layout import is_by_column, stored_dtype
 from daskkern.data.schema.schema import Task
 from daskkern.errors import DataError
 
@@ -34,6 +35,19 @@ class Incoming:
         if self.has_weight:
             buffers["weight"] = np.empty(rows, np.float64)
         return buffers
+
+    def stored(
+        self, buffers: Mapping[str, HostArray], blocks: Mapping[str, HostArray], rows: slice, new: slice
+    ) -> dict[str, HostArray]:
+        """Return `rows` of the buffers, which are the rows `new` of blocks; X of a block whose columns are contiguous.
+
+        Such a block is passed over faster than the buffer, whose rows are.
+        """
+        found = {name: buffer[rows] for name, buffer in buffers.items()}
+        X = blocks.get("X")
+        if X is not None and "X" in found and is_by_column(X) and X.dtype == self.dtype:
+            found["X"] = X[new]
+        return found
 
     def check_format(self, X: FeatureRows) -> None:
         """Raise DataError unless rows are sparse, or dense, as the store is."""

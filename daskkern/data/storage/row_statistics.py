@@ -27,8 +27,8 @@ class RowStatistics:
         self.targets = Moments(n_targets) if n_targets else None
         self.weighs = False
 
-    def take(self, buffers: Mapping[str, HostArray], new: slice, first_row: int) -> None:
-        """Add the rows `new` of the buffers ``X``, ``y`` and ``weight``, where row 0 is row `first_row` of the store.
+    def take(self, rows: Mapping[str, HostArray], first_row: int) -> None:
+        """Add the values ``X``, ``y`` and ``weight`` of rows, the first of which is row `first_row` of the store.
 
         Raises
         ------
@@ -36,12 +36,12 @@ class RowStatistics:
             Naming the first value that is not finite, or the first negative weight.
         """
         for name, moments in (("X", self.features), ("y", self.targets)):
-            if moments is not None and name in buffers and not moments.update(buffers[name][new]):
-                _refuse_value(name, buffers[name][new], first_row + new.start)
-        if "weight" in buffers:
-            weight = buffers["weight"][new]
+            if moments is not None and name in rows and not moments.update(rows[name]):
+                _refuse_value(name, rows[name], first_row)
+        if "weight" in rows:
+            weight = rows["weight"]
             if not _is_weight(weight).all():
-                _refuse_value("weight", weight, first_row + new.start)
+                _refuse_value("weight", weight, first_row)
             self.weighs = self.weighs or bool(weight.any())
 
     def take_sparse(self, X: CsrRows, first_row: int) -> None:

@@ -16,7 +16,7 @@ from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
 from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_statistics import WIDE, Scaling, check_scaling_kind, check_sparse_scaling
-from daskkern.data.schema.encoding import Encoding, code_columns
+from daskkern.data.schema.encoding import Encoding, code_columns, with_means
 from daskkern.data.schema.layout import default_chunk_rows, sparse_chunk_rows, stored_dtype
 from daskkern.data.schema.provenance import Provenance
 from daskkern.data.schema.schema import FORMAT, SOURCE_KEY, STATISTICS, ClassLabel, StoreInfo, Task
@@ -101,6 +101,7 @@ class StoreWriter:
         self._scaling: Scaling | None = None
         self._overwrite = overwrite
         self._encoding, self.resume_key = encoding, resume_key
+        self._fills_means = False
         self.partial: Partial | None = None
         """The folder being written, and whether it was found incomplete with this resume key."""
         self._chunk_rows = chunk_rows or (0 if sparse else default_chunk_rows(n_features, self._incoming.dtype))
@@ -112,14 +113,12 @@ class StoreWriter:
     def __enter__(self) -> Self:
         if is_url(self.path):
             self._group = self._stack.enter_context(remote_group(self.path, kind=FORMAT, overwrite=self._overwrite))
-            if self._chunk_rows:
-                self._open_arrays()
-            return self
-        key = self.resume_key or secrets.token_hex(8)
-        self.partial = self._stack.enter_context(
-            resumable_group(self.path, kind=FORMAT, key=key, overwrite=self._overwrite)
-        )
-        self._group = self.partial.group
+        else:
+            key = self.resume_key or secrets.token_hex(8)
+            self.partial = self._stack.enter_context(
+                resumable_group(self.path, kind=FORMAT, key=key, overwrite=self._overwrite)
+            )
+            self._group = self.partial.group
         if self._chunk_rows:
             self._open_arrays()
         return self
@@ -162,9 +161,18 @@ class StoreWriter:
                         self._buffers[name][fill : fill + step] = block[done : done + step]
             if self._csr is not None:
                 self._append_sparse(X[done : done + step])
-            self._observed.take(self._buffers, slice(fill, fill + step), self._arrays.n_rows)
+            stored = self._incoming.stored(self._buffers, blocks, slice(fill, fill + step), slice(done, done + step))
+            self._observed.take(stored, self._arrays.n_rows + fill)
             self._arrays.commit(step)
             done += step
+
+    def set_encoding(self, encoding: Encoding | None) -> None:
+        """Record this encoding instead of the one that was given."""
+        self._encoding = encoding
+
+    def fill_means(self) -> None:
+        """Record the means of columns of numbers, when all rows are known, as the values for missing ones."""
+        self._fills_means = True
 
     def _prepare_sparse(self, X: CsrRows) -> None:
         """Create the buffers on the first rows, which determine how many entries a chunk of rows has."""
@@ -259,7 +267,7 @@ class StoreWriter:
 
     def _info(self) -> StoreInfo:
         features, targets = self._names
-        observed = self._observed
+        observed, fills = self._observed, self._fills_means and self._encoding
         return StoreInfo(
             n_rows=self._arrays.n_rows,
             n_features=self._incoming.n_features,
@@ -276,7 +284,7 @@ class StoreWriter:
             has_weight="weight" in self._buffers,
             checksums={name: sums.whole for name, sums in self._sums().items()},
             is_sparse=self._incoming.sparse,
-            encoding=self._encoding,
+            encoding=with_means(fills, observed.features.result().mean) if fills else self._encoding,
         )
 
     def _class_counts(self) -> tuple[int, ...] | None:

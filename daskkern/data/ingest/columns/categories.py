@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.written_values import written_as
-from daskkern.data.ingest.readers.arrow import refuse_missing, to_numpy
+from daskkern.data.ingest.readers.arrow import refuse_missing, to_numbers, to_numpy
 from daskkern.data.schema.encoding import (
     ABSENT,
     CategoricalChoice,
@@ -71,7 +71,7 @@ class Encoder:
             if column.kind == "number":
                 if self.missing == "refuse":
                     refuse_missing(values, column.name, source, first)
-                rows[0] = to_numpy(values)
+                rows[0] = _numbers(values, column.fill)
             else:
                 codes = self._codes(values, column, source, first)
                 if column.kind != "onehot":
@@ -84,6 +84,10 @@ class Encoder:
 
     def _codes(self, values: pa.Array, column: ColumnEncoding, source: str, first: int) -> HostArray:
         """Return the positions of texts among the categories; of codes, their number for unknown texts."""
+        if pa.types.is_dictionary(values.type):
+            codes = self._codes_of_dictionary(values, column)
+            if codes is not None:
+                return codes
         texts = texts_of(values, self.absent)
         if column.fill is not None:
             texts = pc.fill_null(texts, column.fill)
@@ -101,12 +105,86 @@ class Encoder:
             )
         return to_numpy(codes)
 
+    def _codes_of_dictionary(self, values: pa.DictionaryArray, column: ColumnEncoding) -> HostArray | None:
+        """Return the codes by way of the few texts of a dictionary; None where some row needs a closer look."""
+        texts = texts_of(values.dictionary, self.absent)
+        found = pc.index_in(texts, value_set=pa.array(column.categories, pa.string()))
+        known = to_numbers(pc.fill_null(found, -1)).astype(np.int64)
+        absent = -1 if column.fill is None else column.categories.index(str(column.fill))
+        if column.kind == "code":
+            known[known < 0] = len(column.categories)
+            absent = len(column.categories) if column.fill is None and self.missing != "refuse" else absent
+        known[to_numbers(pc.is_null(texts))] = absent
+        indices = to_numbers(pc.fill_null(values.indices, len(known))).astype(np.int64)
+        codes: HostArray = np.append(known, absent)[indices]
+        return None if codes.size and codes.min() < 0 else codes
+
+
+def _numbers(values: pa.Array, fill: float | str | None) -> HostArray:
+    """Return a column of numbers or dates; missing ones are `fill`, or NaN without it."""
+    found = to_numbers(values)
+    if fill is None or found.dtype.kind != "f":
+        return found
+    gaps = np.isnan(found)
+    return np.where(gaps, found.dtype.type(fill), found) if gaps.any() else found
+
 
 def texts_of(values: pa.Array, absent: Sequence[str]) -> pa.Array:
     """Return a column as strings, null where the text stands for a missing value."""
     texts = values.cast(pa.string()) if not pa.types.is_dictionary(values.type) else values.dictionary_decode()
     texts = texts.cast(pa.string())
     return pc.if_else(pc.is_in(texts, value_set=pa.array(absent, pa.string())), pa.scalar(None, pa.string()), texts)
+
+
+class TextCounts:
+    """The texts of columns, counted a batch at a time, and the encodings that follow.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Columns of text.
+    categorical : CategoricalChoice
+        With ``"auto"`` a column is encoded one-hot, and refused when its texts occur less than twice on average.
+    absent : sequence of str
+        Texts that stand for a missing value.
+    source : str
+        For messages.
+    """
+
+    def __init__(
+        self, names: Sequence[str], categorical: CategoricalChoice, absent: Sequence[str], source: str
+    ) -> None:
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+        self._gaps = dict.fromkeys(names, 0)
+        self._categorical, self._absent, self._source = categorical, tuple(absent), source
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Count the texts of a batch. Raises DataError for a column with too many different ones."""
+        for name, counts in self._counts.items():
+            present = 0
+            for text, times in _value_counts(batch.column(name)):
+                if text not in self._absent:
+                    counts[text] += times
+                    present += times
+            self._gaps[name] += batch.num_rows - present
+            _refuse_many(name, len(counts), self._categorical, self._source)
+
+    def add(self, other: "TextCounts") -> None:
+        """Count the texts of the rows that follow, which were counted elsewhere. Raises DataError likewise."""
+        for name, counts in self._counts.items():
+            counts.update(other._counts[name])
+            self._gaps[name] += other._gaps[name]
+            _refuse_many(name, len(counts), self._categorical, self._source)
+
+    def encodings(self, missing: MissingChoice) -> dict[str, ColumnEncoding]:
+        """Return the encodings of the columns, whose categories are those of all rows, in ascending order."""
+        if self._categorical == "auto":
+            for name, counts in self._counts.items():
+                _refuse_names(name, counts, self._source)
+        return {
+            name: _encoding(name, counts, self._gaps[name], self._categorical, missing, self._source)
+            for name, counts in self._counts.items()
+        }
 
 
 def survey_categories(
@@ -117,23 +195,23 @@ def survey_categories(
     absent: Sequence[str],
     source: str,
 ) -> dict[str, ColumnEncoding]:
-    """Return the encodings of text columns, whose categories are those of all rows, in ascending order.
-
-    With ``"auto"`` a column is encoded one-hot, and refused when its texts occur less than twice on average.
-    """
-    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
-    gaps = dict.fromkeys(names, 0)
+    """Return the encodings of text columns, see :class:`TextCounts`."""
+    counts = TextCounts(names, categorical, absent, source)
     for batch in batches:
-        for name in names:
-            texts = texts_of(batch.column(name), absent)
-            gaps[name] += texts.null_count
-            for item in pc.value_counts(texts.drop_null()).to_pylist():
-                counts[name][item["values"]] += item["counts"]
-            _refuse_many(name, len(counts[name]), categorical, source)
-    if categorical == "auto":
-        for name in names:
-            _refuse_names(name, counts[name], source)
-    return {name: _encoding(name, counts[name], gaps[name], categorical, missing, source) for name in names}
+        counts.update(batch)
+    return counts.encodings(missing)
+
+
+def _value_counts(column: pa.Array) -> Iterator[tuple[str, int]]:
+    """Yield the texts of a column and how often each occurs, without missing values."""
+    if pa.types.is_dictionary(column.type):
+        texts = column.dictionary.cast(pa.string()).to_pylist()
+        indices = column.indices.drop_null().to_numpy(zero_copy_only=False)
+        times = np.bincount(indices, minlength=len(texts)).tolist() if texts else []
+        yield from ((text, n) for text, n in zip(texts, times, strict=True) if n and text is not None)
+        return
+    for item in pc.value_counts(column.cast(pa.string()).drop_null()).to_pylist():
+        yield item["values"], item["counts"]
 
 
 def _encoding(

@@ -48,6 +48,8 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
             raise DataError(f"{source} has no column {name!r} to keep{_meant(name, names)}")
     if request.like is not None:
         return _choose_like(names, request, request.like, source)
+    if request.columns is not None:
+        names = _named(names, request, request.columns, source)
     if request.target is None:
         raise DataError(f"which column of {source} is the target? Pass --target NAME; the columns are {_listed(names)}")
     roles = [*request.target, *request.drop, *([request.weight] if request.weight else [])]
@@ -62,6 +64,14 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     if not features:
         raise DataError(f"no column of {source} is left as a feature; drop fewer columns")
     return ColumnRoles(features, request.target, request.weight, request.keep)
+
+
+def _named(names: Sequence[str], request: Request, columns: Sequence[str], source: str) -> list[str]:
+    """Return the columns that were named as features, with the targets and the weight."""
+    for name in columns:
+        if name not in names:
+            raise DataError(f"{source} has no column {name!r}{_meant(name, names)}")
+    return [name for name in names if name in (*columns, *(request.target or ()), request.weight, *request.drop)]
 
 
 def source_columns(like: TableSchema) -> tuple[str, ...]:

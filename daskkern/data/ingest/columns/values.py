@@ -9,11 +9,11 @@ from daskkern.errors import DataError
 
 
 def features_of(piece: Piece, table: Table) -> FeatureRows:
-    """Return the features of a piece in the dtype of the store, in row-major order or CSR, all finite."""
+    """Return the features of a piece in the dtype of the store, dense or CSR, all finite."""
     if table.is_sparse:
         return _sparse_features(piece, table)
     with np.errstate(over="ignore"):  # values beyond float32 become infinite, and are refused below
-        X = np.ascontiguousarray(piece.X, dtype=table.dtype)
+        X = np.asarray(piece.X, dtype=table.dtype)
     if not _all_finite(X):
         row, column = (int(i) for i in np.argwhere(~np.isfinite(X))[0])
         raise _unusable(piece, table, row, column, float(piece.X[row, column]))

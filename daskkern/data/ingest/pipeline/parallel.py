@@ -2,42 +2,61 @@
 
 Parts begin where a chunk begins, so no two workers write to one chunk, and a part that is written twice because
 a worker was lost is the same both times. Labels are coded by their order in each part; when all are known, the codes
-of every part are replaced, which touches only ``y``.
+of every part are replaced, which touches only ``y``. The place is a folder that the workers share, or a URL. Finished
+parts are recorded, so that the same command continues after a kill.
 """
 
-import os
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
-import zarr
 from distributed import Client
 
 from daskkern.data.ingest.columns.labels import AUTO_LIMIT, KnownLabels, LabelCoder
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.pipeline.stream import LabelEncoder, Progress, check_classes, checked_blocks
 from daskkern.data.ingest.readers.tables import Table
+from daskkern.data.remote.stores import is_url, open_zarr
 from daskkern.data.schema.schema import ClassLabel
-from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
-from daskkern.data.storage.csr_store import State
+from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks, want_again
 from daskkern.data.storage.shared_writer import SharedWriter
+from daskkern.data.transactions.part_record import PartRecord, PartResult
 from daskkern.errors import DataError, SpecError, StoreError
 
-_PARTS_PER_WORKER = 4  # so that a slow worker causes little waiting
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+_CHECK_SECONDS = 2.0  # between two looks whether the work is still wanted
+_PARTS, _LEAST_BYTES, _MOST_BYTES = 32, 4 << 20, 64 << 20
+"""Parts of a store, as long as one has this size at least and at most: their number depends on the rows alone, so that
+statistics are merged in the same order by any number of workers, and a kill costs a worker seconds."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The task of a worker that writes the rows from `start` to `stop`."""
+    """The task of a worker that writes the rows from `start` to `stop`, the next ones of `table`, to a place."""
 
     table: Table
     decision: Decision
     classes: tuple[ClassLabel, ...] | None
-    folder: str
+    place: str
     chunk_rows: int
     start: int
     stop: int
+
+
+@dataclass(frozen=True, eq=False)
+class JobsOnWorkers:
+    """Runs jobs that write nothing on the workers of a cluster."""
+
+    client: Client
+
+    def __call__(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
+        return run_tasks(self.client, function, jobs)
 
 
 def check_parallel(table: Table) -> None:
@@ -51,36 +70,57 @@ def check_parallel(table: Table) -> None:
 
 
 def ingest_parts(
-    client: Client,
+    client: Client | None,
     writer: SharedWriter,
     table: Table,
     decision: Decision,
     classes: tuple[ClassLabel, ...] | None,
     progress: Progress,
 ) -> None:
-    """Write all rows with the workers of `client`; the writer still has to be closed.
+    """Write all rows part by part, with the workers of `client` or in this process; the writer still has to be closed.
 
-    The source and the folder of the store must be on a file system that the workers share with this process.
+    The source and the place of the store must be reachable for all workers. Parts that an earlier process finished
+    are not written again.
     """
     check_parallel(table)
     assert table.n_rows is not None
-    assert writer.partial is not None
     if table.n_rows == 0:
         raise DataError(f"{table.source} has no rows; at least one is needed")
+    row_bytes = table.n_features * table.dtype.itemsize
+    n_parts = _n_parts(table.n_rows * row_bytes)
+    bounds = part_bounds(table.n_rows, writer.chunk_rows, table.starts, n_parts)
+    record = PartRecord(writer.record_place, bounds)
+    place = writer.place if is_url(writer.place) else Path(writer.place)
+    if writer.found:
+        want_again(place)
+    results = dict(record.take_up()) if writer.found else {}
     writer.make_room(table.n_rows)
-    folder = os.fspath(writer.partial.folder)
-    n_workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-    bounds = part_bounds(table.n_rows, writer.chunk_rows, table.starts, _PARTS_PER_WORKER * n_workers)
-    parts = [Part(table, decision, classes, folder, writer.chunk_rows, *bound) for bound in bounds]
-    written = 0
+    todo = [number for number in range(len(bounds)) if number not in results]
+    written = sum(bounds[number][1] - bounds[number][0] for number in results)
+    progress(written, table.n_rows)
 
-    def count(number: int) -> None:
+    def receive(at: int, result: PartResult) -> None:
         nonlocal written
+        number = todo[at]
+        results[number] = result
+        record.keep(number, result)
         written += bounds[number][1] - bounds[number][0]
         progress(written, table.n_rows)
 
-    results = run_tasks(client, _write, parts, writer.partial.folder, count)
-    _join(writer, table, decision, classes, bounds, results)
+    parts = [
+        Part(table.between(*bounds[number]), decision, classes, writer.place, writer.chunk_rows, *bounds[number])
+        for number in todo
+    ]
+    if client is not None:
+        run_tasks(client, _write, parts, place, received=receive)
+    else:
+        for at, part in enumerate(parts):
+            receive(at, _write(part))
+    _join(writer, table, decision, classes, bounds, [results[number] for number in range(len(bounds))])
+
+
+def _n_parts(n_bytes: int) -> int:
+    return max(1, -(-n_bytes // min(_MOST_BYTES, max(_LEAST_BYTES, n_bytes // _PARTS))))
 
 
 def part_bounds(n_rows: int, chunk_rows: int, starts: tuple[int, ...] | None, parts: int) -> list[tuple[int, int]]:
@@ -101,16 +141,17 @@ def part_bounds(n_rows: int, chunk_rows: int, starts: tuple[int, ...] | None, pa
     return list(pairwise(edges))
 
 
-def _write(part: Part) -> tuple[State, tuple[ClassLabel, ...]]:
+def _write(part: Part) -> PartResult:
     """Write a part, on a worker; return the state of its writer and its labels by code."""
-    folder, table = Path(part.folder), part.table
-    if not folder.is_dir():
+    place: Path | str = part.place if is_url(part.place) else Path(part.place)
+    table = part.table
+    if isinstance(place, Path) and not place.is_dir():
         raise StoreError(
-            f"a worker cannot access the folder {folder} of the store; give an output on a file system that all "
-            "workers share, or leave out the cluster"
+            f"a worker cannot access the folder {place} of the store; give an output on a file system that all "
+            "workers share, or a URL, or leave out the cluster"
         )
     writer = SharedWriter(
-        folder,
+        part.place,
         n_features=table.n_features,
         dtype=table.dtype,
         task=part.decision.task,
@@ -118,12 +159,15 @@ def _write(part: Part) -> tuple[State, tuple[ClassLabel, ...]]:
         has_weight=table.has_weight,
         chunk_rows=part.chunk_rows,
     )
-    writer.write_part(zarr.open_group(folder, mode="r+", zarr_format=3), part.start)
+    writer.write_part(open_zarr(part.place, mode="r+"), part.start)
     fresh = LabelCoder(AUTO_LIMIT if part.decision.guessed else None)
     coder: LabelEncoder = fresh if part.classes is None else KnownLabels(part.classes)
-    done = part.start
-    for block in checked_blocks(table, part.decision, coder, part.start):
-        check_wanted(folder)
+    done, checked = part.start, time.monotonic()
+    check_wanted(place)
+    for block in checked_blocks(table, part.decision, coder):
+        if time.monotonic() - checked > _CHECK_SECONDS:
+            check_wanted(place)
+            checked = time.monotonic()
         kept = block.first(part.stop - done)
         kept.append_to(writer)
         done += kept.X.shape[0]
@@ -131,7 +175,7 @@ def _write(part: Part) -> tuple[State, tuple[ClassLabel, ...]]:
             break
     if done < part.stop:
         raise DataError(
-            f"{table.source} ended at row {done}, but it has {table.n_rows} rows; was it changed meanwhile?"
+            f"{table.source} ended at row {done}, but it has {part.stop} rows or more; was it changed meanwhile?"
         )
     return writer.leave_part(), coder.labels
 
@@ -142,7 +186,7 @@ def _join(
     decision: Decision,
     classes: tuple[ClassLabel, ...] | None,
     bounds: list[tuple[int, int]],
-    results: list[tuple[State, tuple[ClassLabel, ...]]],
+    results: Sequence[PartResult],
 ) -> None:
     """Merge the parts: statistics, checksums, and one code for each label."""
     known, places = classes, None

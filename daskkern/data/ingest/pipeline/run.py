@@ -1,7 +1,8 @@
 """Ingestion: checks the settings, opens the sources, decides the task, makes the stores and reports on them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from distributed import Client
@@ -9,13 +10,15 @@ from distributed import Client
 from daskkern.data.ingest.columns.match_schema import decide_like, like_of
 from daskkern.data.ingest.columns.targets import Decision, check_task, decide
 from daskkern.data.ingest.pipeline.outputs import check_begun, check_outputs, check_split, is_begun
-from daskkern.data.ingest.pipeline.parallel import check_parallel
+from daskkern.data.ingest.pipeline.parallel import JobsOnWorkers, check_parallel
 from daskkern.data.ingest.pipeline.report import IngestReport, report
 from daskkern.data.ingest.pipeline.sources import IngestSource, Sources, open_source
 from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION, SplitSettings
 from daskkern.data.ingest.pipeline.staging import Staging
 from daskkern.data.ingest.pipeline.stream import Progress
+from daskkern.data.ingest.readers.lake_tables import UnsurveyedGapError
 from daskkern.data.ingest.readers.tables import Request, Table
+from daskkern.data.lake.opening import TaskRunner, run_here
 from daskkern.data.schema.column_statistics import check_scaling_kind
 from daskkern.data.schema.encoding import check_choices
 from daskkern.data.schema.provenance import made_now
@@ -52,17 +55,22 @@ def ingest(
     missing: str = "auto",
     like: PathLike | TableSchema | None = None,
     client: Client | None = None,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
 ) -> IngestReport:
     """Turn files into a store, in bounded memory. Either everything is written, or nothing remains.
 
     Parameters
     ----------
-    sources : path, sequence of paths, DaskArrays or dask dataframe
+    sources : path or URL, sequence of them, DataFrame, Arrow table, DaskArrays or dask dataframe
         Files or patterns of one format, see :mod:`daskkern.data.ingest.readers.formats`; a folder stands for the
-        Parquet files in it. Several are concatenated. A killed ingestion is resumed when it is called again with the
-        same arguments. Dask collections are computed a block at a time, by the active Dask client.
+        Parquet files in it, or the Delta Lake or Iceberg table. Parquet is read from any URL, see
+        :mod:`daskkern.data.lake`. Several are concatenated. A killed ingestion is resumed when it is called again with
+        the same arguments. Dask collections are computed a block at a time, by the active Dask client. DataFrames are
+        those of pandas and Polars, and others that hand out Arrow data.
     out : path or URL
-        The store to write. For a URL, rows are first stored in the temporary folder of this machine (``TMPDIR``).
+        The store to write. Rows whose number is known, as that of Parquet, are written straight to a URL unless they
+        are split or shuffled; others are first stored in the temporary folder of this machine (``TMPDIR``).
     target : str or sequence of str, optional
         Target columns of a table, or the entry of an npz. Required for tables; ``()`` means none.
     task : str
@@ -116,8 +124,14 @@ def ingest(
     like : path or TableSchema, optional
         A store, or the schema of a model, whose columns, categories, filled values, scaling and classes these rows get.
     client : distributed.Client, optional
-        Workers that read and write the training rows in parallel; they must share the files with this process. Such
-        an ingestion is not resumed after a kill. A split or a shuffle still happens in this process.
+        Workers that read and write the training rows in parallel; they must share the files with this process, or
+        reach the URLs. The store is the same, its statistics up to rounding. A split or a shuffle still happens in
+        this process.
+    columns : sequence of str, optional
+        Columns of a table to use as features; all others but targets and weight are not read.
+    where : str, optional
+        A filter of the rows of Parquet files, such as ``"day >= 3 and region = 'north'"``; its grammar:
+        :mod:`daskkern.data.lake.where`. Files and row groups in which no row passes are not read.
 
     Raises
     ------
@@ -135,39 +149,93 @@ def ingest(
     names = (target,) if isinstance(target, str) else None if target is None else tuple(target)
     scratch = working_place(out).parent
     request = Request(
-        names, weight, tuple(drop), task, scratch, client is not None, features, index_base, *choices, known
+        names,
+        weight,
+        tuple(drop),
+        task,
+        scratch,
+        client is not None,
+        features,
+        index_base,
+        *choices,
+        known,
+        None if columns is None else tuple(columns),
+        where,
     )
-    source = open_source(sources, request, (scale, chunk_rows))
+    settings = _Settings(
+        split_settings,
+        outputs,
+        known,
+        task,
+        shuffle,
+        seed,
+        scale,
+        chunk_rows,
+        overwrite,
+        begun,
+        client,
+        progress or _silent,
+    )
+    try:
+        return _run(sources, request, settings, every_float=False)
+    except UnsurveyedGapError:
+        return _run(sources, request, settings, every_float=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Settings:
+    """The checked arguments of :func:`ingest`; `begun` says that a killed process wrote some of the stores."""
+
+    split: SplitSettings
+    outputs: Mapping[int, PathLike]
+    like: TableSchema | None
+    task: str
+    shuffle: bool | None
+    seed: int
+    scale: str
+    chunk_rows: int | None
+    overwrite: bool
+    begun: bool
+    client: Client | None
+    progress: Progress
+
+
+def _run(sources: Sources, request: Request, wanted: _Settings, *, every_float: bool) -> IngestReport:
+    """Open the sources, write the stores, and report."""
+    client, outputs, like = wanted.client, wanted.outputs, wanted.like
+    run: TaskRunner = run_here if client is None else JobsOnWorkers(client)
+    source = open_source(sources, request, (wanted.scale, wanted.chunk_rows), run, every_float=every_float)
     parts = source.parts
-    check_split(parts, split_settings, outputs)
-    decision = decide(parts.train, task) if known is None else decide_like(parts.train, known)
-    test = parts.test if out_test is not None else None
+    check_split(parts, wanted.split, outputs)
+    decision = decide(parts.train, wanted.task) if like is None else decide_like(parts.train, like)
+    test = parts.test if TEST in outputs else None
     if client is not None:
         _check_cluster(source, test)
     if test is not None:
         _check_test(parts.train, test, decision)
-    key = source.key and work_key([source.key, repr(split_settings), shuffle, seed, sorted(map(str, outputs.values()))])
-    if begun:
+    places = sorted(map(str, outputs.values()))
+    key = source.key and work_key([source.key, repr(wanted.split), wanted.shuffle, wanted.seed, places])
+    if wanted.begun:
         check_begun(outputs, key)
     making = Staging(
         source=source,
         decision=decision,
         test=test,
-        like=known,
+        like=like,
         outputs=outputs,
-        split=split_settings,
-        shuffle=shuffle,
-        seed=seed,
-        scale=scale,
-        chunk_rows=chunk_rows,
-        overwrite=overwrite or begun,
+        split=wanted.split,
+        shuffle=wanted.shuffle,
+        seed=wanted.seed,
+        scale=wanted.scale,
+        chunk_rows=wanted.chunk_rows,
+        overwrite=wanted.overwrite or wanted.begun,
         client=client,
         key=key,
         record=made_now("ingest", source.names),
-        progress=progress or _silent,
+        progress=wanted.progress,
     )
     shuffled = making.run()
-    return report(source, outputs, decision.reason, shuffled=shuffled, requested=shuffle)
+    return report(source, outputs, decision.reason, shuffled=shuffled, requested=wanted.shuffle)
 
 
 def _silent(done: int, total: int | None) -> None:

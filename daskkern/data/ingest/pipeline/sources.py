@@ -3,21 +3,29 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from dask.base import is_dask_collection
 
+from daskkern.data.ingest.columns.choice import choose_columns
 from daskkern.data.ingest.columns.imputing import filled_as, imputed
 from daskkern.data.ingest.pipeline.resume import key_of
 from daskkern.data.ingest.readers.dask_tables import DaskArrays, open_arrays, open_frame
-from daskkern.data.ingest.readers.formats import find_files
+from daskkern.data.ingest.readers.formats import find_files, is_lake
+from daskkern.data.ingest.readers.frame_tables import is_table, open_table
+from daskkern.data.ingest.readers.lake_tables import open_lake_table
 from daskkern.data.ingest.readers.tables import Parts, Request, Table
+from daskkern.data.lake.opening import TaskRunner, open_lake, run_here
+from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import SpecError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Sources: TypeAlias = PathLike | Sequence[PathLike] | DaskArrays | Any
-"""Files or patterns, dask arrays, or a dask dataframe, which has no type here because its package is optional."""
+"""Files or patterns, dask arrays, or a dataframe, which has no type here because its package is optional."""
+
+_TABLES = ("csv", "parquet", "arrow", "dask", "frame")
 
 
 @dataclass(frozen=True)
@@ -34,19 +42,52 @@ class IngestSource:
     names: tuple[str, ...]
 
 
-def open_source(sources: Sources, request: Request, settings: tuple[object, ...]) -> IngestSource:
-    """Return the rows of files or dask collections; `settings` are settings of the store that the digest covers."""
+def open_source(
+    sources: Sources,
+    request: Request,
+    settings: tuple[object, ...],
+    run: TaskRunner = run_here,
+    *,
+    every_float: bool = False,
+) -> IngestSource:
+    """Return the rows of the sources of an ingestion.
+
+    Parameters
+    ----------
+    sources : path or URL, sequence of them, DataFrame, Arrow table, DaskArrays or dask dataframe
+    request : Request
+    settings : tuple
+        Settings of the store that the digest covers.
+    run : callable
+        Runs the tasks that prepare the reading of a lake.
+    every_float : bool
+        See :func:`daskkern.data.ingest.readers.lake_tables.open_lake_table`.
+    """
     if isinstance(sources, DaskArrays) or is_dask_collection(sources):
         lazy = open_arrays(sources, request) if isinstance(sources, DaskArrays) else open_frame(sources, request)
         _check_options(request, "dask")
         return IngestSource("dask", 1, _filled(lazy, request), None, ("dask",))
-    found, files = find_files(sources)
+    if is_table(sources):
+        _check_options(request, "frame")
+        return IngestSource("frame", 1, _filled(open_table(sources, request), request), None, ("a table in memory",))
+    places = [os.fspath(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+    named = tuple(map(str, places))
+    covered = {"request": repr(request), "settings": settings}
+    if is_lake(places):
+        _check_options(request, "parquet")
+        lake = open_lake(places, columns=partial(_needed, request, places[0]), where=request.where, run=run)
+        parts = open_lake_table(lake, request, run, every_float=every_float)
+        return IngestSource("parquet", len(lake.stamps), parts, work_key([*lake.stamps, covered]), named)
+    found, files = find_files(places)
     if request.count:  # workers may run in another current folder
         files = [Path(os.path.abspath(file)) for file in files]
-    named = tuple(str(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources))
     _check_options(request, found.name)
-    key = key_of(files, {"request": repr(request), "settings": settings})
+    key = key_of(files, covered)
     return IngestSource(found.name, len(files), _filled(found.open(files, request), request), key, named)
+
+
+def _needed(request: Request, place: str, names: Sequence[str]) -> Sequence[str]:
+    return choose_columns(names, request, place).all
 
 
 def _check_options(request: Request, name: str) -> None:
@@ -54,11 +95,13 @@ def _check_options(request: Request, name: str) -> None:
     for option, is_given, formats in (
         ("--features", request.features is not None, ("hdf5", "zarr")),
         ("--index-base", request.index_base is not None, ("svmlight",)),
-        ("--keep", bool(request.keep), ("csv", "parquet", "arrow", "dask")),
-        ("--categorical", request.categorical not in ("auto", "refuse"), ("csv", "parquet", "arrow", "dask")),
+        ("--keep", bool(request.keep), _TABLES),
+        ("--categorical", request.categorical not in ("auto", "refuse"), _TABLES),
+        ("--columns", request.columns is not None, _TABLES),
+        ("--where", request.where is not None, ("parquet",)),
     ):
         if is_given and name not in formats:
-            *others, last = formats
+            *others, last = [known for known in formats if known != "frame"]
             known = f"{', '.join(others)} and {last}" if others else last
             raise SpecError(f"{option} was given, but it applies to {known} files only, not to {name}; leave it out")
 

@@ -19,10 +19,13 @@ from daskkern.data.ingest.pipeline.stream import IngestStream, Progress
 from daskkern.data.ingest.readers.tables import Table
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.provenance import Provenance
+from daskkern.data.schema.schema import ClassLabel
 from daskkern.data.schema.table_schema import TableSchema
+from daskkern.data.shuffle.shuffle import shuffle_store
 from daskkern.data.storage.shared_writer import SharedWriter
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.writer import StoreWriter
+from daskkern.data.transactions.resumable import work_key
 from daskkern.data.transactions.work_folder import put_in_place, work_folder
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -76,9 +79,17 @@ class Staging:
         """The rows to be stored, except those of `test`."""
         return self.source.parts.train
 
+    @property
+    def in_place(self) -> bool:
+        """Whether rows are written straight to their URL: in their own order, and when their number is known."""
+        plain = self.shuffle is not True and not self.split.is_wanted and self.test is None
+        return plain and is_url(self.outputs[TRAIN]) and self.train.n_rows is not None and not self.train.is_sparse
+
     def run(self) -> bool:
         """Write the stores, all or none, and return whether the training rows were shuffled."""
         out = self.outputs[TRAIN]
+        if self.in_place:
+            return self._write_in_place(os.fspath(out))
         with staging(out) as staged, ExitStack() as aside:
             # The writers of the other parts end after the training store is renamed: all of them appear, or none.
             others = {
@@ -87,22 +98,41 @@ class Staging:
                 if part != TRAIN
             }
             # A complete store was staged by a process that was killed later.
-            if self.test is not None or not is_written(staged, self.source.key):
+            key = self.source.key if self.client is None else self._parts_key
+            if self.test is not None or not is_written(staged, key):
                 self._stage(staged, others.get(TEST))
             shuffled = self._place(staged, others)
             for other in others.values():
                 other.set_scaling(open_store(out).info.scaling)
         return shuffled
 
+    def _write_in_place(self, out: str) -> bool:
+        """Write the rows to a URL without a local copy; shuffle them there when a target turns out to be sorted."""
+        with self._writer(SharedWriter, out, self.train, self.scale, self.overwrite, self._parts_key) as shared:
+            ingest_parts(self.client, shared, self.train, self.decision, self._classes, self.progress)
+        shuffled = wants_shuffle(self.shuffle, open_store(out))
+        if shuffled:
+            shuffle_store(out, out, seed=self.seed, overwrite=True)
+        return shuffled
+
+    @property
+    def _classes(self) -> tuple[ClassLabel, ...] | None:
+        return None if self.like is None else self.like.classes
+
+    @property
+    def _parts_key(self) -> str | None:
+        """The key of rows that are written part by part."""
+        return None if self.source.key is None else work_key([self.source.key, "parts"])
+
     def _stage(self, staged: Path, test: StoreWriter | None) -> None:
         """Write all rows in the order in which they come; those of `self.test` to their own writer."""
-        classes = None if self.like is None else self.like.classes
         if self.client is not None:
-            with self._writer(SharedWriter, staged, self.train, self.scale, overwrite=True) as shared:
-                ingest_parts(self.client, shared, self.train, self.decision, classes, self.progress)
+            key = self._parts_key
+            with self._writer(SharedWriter, staged, self.train, self.scale, overwrite=True, key=key) as shared:
+                ingest_parts(self.client, shared, self.train, self.decision, self._classes, self.progress)
             return
         with self._writer(StoreWriter, staged, self.train, self.scale, overwrite=True, key=self.source.key) as writer:
-            IngestStream(self.train, self.test, self.decision, self.progress, classes).run(writer, test)
+            IngestStream(self.train, self.test, self.decision, self.progress, self._classes).run(writer, test)
 
     def _place(self, staged: Path, others: Mapping[int, StoreWriter]) -> bool:
         """Move staged rows to their stores; return whether the training rows were shuffled."""
@@ -118,7 +148,7 @@ class Staging:
             place = out if is_url(out) else folder / "store"
             with self._writer(StoreWriter, place, self.train, self.scale, self.overwrite, self.key) as train:
                 writers = {TRAIN: train, **from_train}
-                _set_classes(writers, whole)
+                _set_schema(writers, whole)
                 if shuffled:
                     train.set_provenance({**self.record, "shuffled with seed": self.seed})
                 placing.run(folder, writers, self.progress)
@@ -151,12 +181,16 @@ class Staging:
             resume_key=key,
         )
         made.set_provenance(self.record)
+        if rows.fills_means:
+            made.fill_means()
         if self.like is not None:
             made.set_scaling(self.like.scaling)
         return made
 
 
-def _set_classes(writers: Mapping[int, StoreWriter], whole: Store) -> None:
+def _set_schema(writers: Mapping[int, StoreWriter], whole: Store) -> None:
+    """Record the classes and the encoding of all rows in the stores of their parts."""
     for writer in writers.values():
+        writer.set_encoding(whole.info.encoding)
         if whole.info.classes is not None:
             writer.set_classes(whole.info.classes)

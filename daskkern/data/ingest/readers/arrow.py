@@ -33,6 +33,19 @@ def _plain(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
+def to_numbers(array: pa.Array) -> HostArray:
+    """Return a column of numbers, booleans, or dates and times, which become days since 1970-01-01; NaN for missing."""
+    return to_numpy(array) if not is_time(array.type) else _days(array)
+
+
+def _days(array: pa.Array) -> HostArray:
+    if pa.types.is_date32(array.type):
+        return to_numpy(array.cast(pa.int32()).cast(pa.float64()))
+    unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
+    ticks = to_numpy(array.cast(pa.int64()).cast(pa.float64(), safe=False))
+    return ticks / (86400.0 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit])
+
+
 def to_numpy(array: pa.Array, name: str = "") -> HostArray:
     """Return the values of a column: numbers, booleans, or strings of a fixed width. Missing numbers become NaN."""
     if pa.types.is_dictionary(array.type):
@@ -67,8 +80,15 @@ def is_number(kind: pa.DataType) -> bool:
     return any(check(kind) for check in known)
 
 
+def is_time(kind: pa.DataType) -> bool:
+    """Return whether values of this Arrow type are dates, or dates with times."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
 def refuse_missing(array: pa.Array, name: str, source: str, first: int) -> None:
     """Raise DataError naming the row when a column misses a value."""
+    if not array.null_count and not is_text(array.type):
+        return
     missing = pc.is_null(array)
     if is_text(array.type) and not pa.types.is_dictionary(array.type):
         missing = pc.or_(missing, pc.equal(pc.fill_null(array, ""), ""))

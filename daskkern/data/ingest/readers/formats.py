@@ -10,10 +10,11 @@ from daskkern.data.ingest.readers.array_tables import open_npy, open_npz
 from daskkern.data.ingest.readers.arrow_files import open_arrow
 from daskkern.data.ingest.readers.csv_tables import open_csv
 from daskkern.data.ingest.readers.hdf5_files import open_hdf5
-from daskkern.data.ingest.readers.parquet_tables import open_parquet
 from daskkern.data.ingest.readers.svm_tables import open_svm
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.zarr_files import open_zarr
+from daskkern.data.lake.listing import SUFFIXES, natural_key
+from daskkern.data.remote.stores import is_url, public
 from daskkern.errors import DataError
 
 
@@ -30,7 +31,6 @@ FORMATS = (
     Format("npz", (".npz",), open_npz),
     Format("npy", (".npy",), open_npy),
     Format("csv", (".csv", ".csv.gz"), open_csv),
-    Format("parquet", (".parquet", ".pq"), open_parquet),
     Format("hdf5", (".h5", ".hdf5", ".h5ad"), open_hdf5),
     Format("zarr", (".zarr",), open_zarr),
     Format("arrow", (".arrow", ".feather", ".arrows", ".ipc"), open_arrow),
@@ -38,6 +38,35 @@ FORMATS = (
         "svmlight", tuple(f"{name}{gz}" for gz in ("", ".gz") for name in (".svm", ".libsvm", ".svmlight")), open_svm
     ),
 )
+
+
+def is_lake(places: Sequence[str]) -> bool:
+    """Return whether sources are Parquet files, or folders, which stand for the Parquet files in them.
+
+    Raises
+    ------
+    DataError
+        When some are and some are not.
+    """
+    kinds = [_is_lake(place) for place in places]
+    if len(set(kinds)) > 1:
+        raise DataError(
+            f"{places[0]} and {places[kinds.index(not kinds[0])]} are of different formats; ingest files of one format "
+            "at a time"
+        )
+    return bool(kinds) and kinds[0]
+
+
+def _is_lake(place: str) -> bool:
+    name = public(place).lower().rstrip("/")
+    if name.endswith((*SUFFIXES, ".metadata.json")):
+        return True
+    if any(name.endswith(known.suffixes) for known in FORMATS):
+        return False
+    if not is_url(place) and glob.has_magic(place) and not os.path.exists(place):
+        first = next(glob.iglob(place), None)  # a pattern of folders, such as day=*
+        return first is not None and _is_lake(first)
+    return is_url(place) or (os.path.isdir(place) and not is_zarr(Path(place)))
 
 
 def find_files(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Format, list[Path]]:
@@ -62,17 +91,21 @@ def is_source(name: str) -> bool:
     path = Path(name)
     if path.is_dir():
         return is_zarr(path) or any(path.rglob("*.parquet"))
-    return path.is_file() and any(path.name.lower().endswith(known.suffixes) for known in FORMATS)
+    suffixes = (*SUFFIXES, *(suffix for known in FORMATS for suffix in known.suffixes))
+    return path.is_file() and path.name.lower().endswith(suffixes)
 
 
 def _expand(name: str) -> list[Path]:
-    if os.path.isdir(name) and not is_zarr(Path(name)):
-        return _inside(Path(name))
+    if is_url(name):
+        raise DataError(
+            f"got {name}, but only Parquet, Delta Lake and Iceberg are read from URLs; copy the file to this machine, "
+            "or write it as Parquet"
+        )
     if os.path.exists(name):
         return [Path(name)]
     if not glob.has_magic(name):
         raise DataError(f"there is no file {name}; check the name")
-    found = sorted(glob.glob(name))
+    found = sorted(glob.glob(name), key=natural_key)
     if not found:
         raise DataError(f"no file matches {name}; check the pattern")
     return [Path(path) for path in found]
@@ -83,29 +116,11 @@ def is_zarr(path: Path) -> bool:
     return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray"))
 
 
-def _inside(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder and its folders, sorted, as in data sets of other programs."""
-    suffixes = (".parquet", ".pq")
-    found = sorted(path for path in folder.rglob("*") if path.name.lower().endswith(suffixes) and path.is_file())
-    visible = [path for path in found if not path.name.startswith((".", "_"))]
-    if not visible:
-        raise DataError(
-            f"{folder} is a folder without Parquet files; name the files in it, for example '{folder}/*.csv'"
-        )
-    partitioned = next((part for path in visible for part in path.relative_to(folder).parts[:-1] if "=" in part), None)
-    if partitioned is not None:
-        raise DataError(
-            f"{folder} stores a column in the names of its folders ({partitioned}), which would be lost; write it as "
-            "plain files, or name the files to ingest without that column"
-        )
-    return visible
-
-
 def _format_of(path: Path) -> Format:
     if path.is_dir() and is_zarr(path):
         return next(known for known in FORMATS if known.name == "zarr")
     for known in FORMATS:
         if path.name.lower().endswith(known.suffixes):
             return known
-    endings = ", ".join(suffix for known in FORMATS for suffix in known.suffixes)
+    endings = ", ".join((*SUFFIXES, *(suffix for known in FORMATS for suffix in known.suffixes)))
     raise DataError(f"{path} is of no known format; files ending in {endings} can be ingested")

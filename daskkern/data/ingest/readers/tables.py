@@ -27,8 +27,9 @@ class Request:
     `target` is None when not given, and empty when the data has no targets. `scratch` is a folder for temporary
     files; with `count` the number of rows must be known before the first piece. `features` names the
     key of the features in files of named arrays. `index_base` is the number of the first feature in SVMLight files,
-    None to guess. `like` is the schema of a store whose columns, encoding and classes the rows must have. `keep` names
-    columns that pieces carry unchanged in addition, features or not.
+    None to guess. `columns` names those that may be features, None all; `where` is a filter of rows. `like` is the
+    schema of a store whose columns, encoding and classes the rows must have. `keep` names columns that pieces carry
+    unchanged in addition, features or not.
     """
 
     target: tuple[str, ...] | None
@@ -43,6 +44,8 @@ class Request:
     missing: MissingChoice = "auto"
     like: TableSchema | None = None
     keep: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,15 @@ class Table:
     pieces_from: Callable[[int], Iterator[Piece]] | None = None
     starts: tuple[int, ...] | None = None
     targets: Callable[[], Iterator[HostArray]] | None = None
+    window: Callable[[int, int], Callable[[], Iterator[Piece]]] | None = None
+    fills_means: bool = False
+
+    def between(self, start: int, stop: int) -> "Table":
+        """Return the table of the rows from `start` to `stop`, or beyond; light to send where a format allows it."""
+        if self.window is None:
+            return replace(self, pieces=lambda: self.rows_from(start), pieces_from=None, targets=None)
+        light = replace(self, window=None, pieces_from=None, starts=None, targets=None, n_rows=None)
+        return replace(light, pieces=self.window(start, stop))
 
     def rows_from(self, start: int) -> Iterator[Piece]:
         """Start a pass at row `start`: directly where the format allows it, else by skipping the rows before."""

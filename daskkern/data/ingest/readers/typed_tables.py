@@ -17,7 +17,7 @@ from daskkern.data.ingest.columns.categories import (
     survey_categories,
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
-from daskkern.data.ingest.readers.arrow import is_number, is_text, piece_of
+from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of
 from daskkern.data.ingest.readers.tables import (
     Parts,
     Piece,
@@ -32,7 +32,7 @@ from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
 
-_ABSENT = ("",)  # texts that count as missing values, in addition to null
+ABSENT_TEXTS = ("",)  # texts that count as missing values, in addition to null
 _SURVEY_ROWS = 1 << 16
 
 
@@ -74,7 +74,8 @@ def open_typed(files: Sequence[TypedFile], request: Request) -> Parts:
     indexes = tuple(dict.fromkeys(name for file in files for name in file.index))
     note = (f"the index that pandas wrote was left out: {', '.join(indexes)}",) if indexes else ()
     tables = [_TypedReader(file, columns, encoder).table() for file in files]
-    return Parts(concatenate(tables), notes=(*note, *notes), missing=encoder.missing)
+    times = note_on_times(first.schema, columns.features)
+    return Parts(concatenate(tables), notes=(*note, *times, *notes), missing=encoder.missing)
 
 
 def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request) -> tuple[Encoder, tuple[str, ...]]:
@@ -82,16 +83,20 @@ def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request)
     like = request.like
     if like is not None:
         encoding = like.encoding or plain_encoding(columns.features, {})
-        return Encoder(encoding, missing_like(encoding), _ABSENT), ()
+        return Encoder(encoding, missing_like(encoding), ABSENT_TEXTS), ()
     kinds = {name: files[0].schema.field(name).type for name in columns.features}
     missing = request.missing
     if missing == "auto":
-        missing = "mean" if _has_gaps(files, [name for name in kinds if is_number(kinds[name])]) else "refuse"
+        missing = "mean" if _has_gaps(files, [name for name in kinds if not is_text(kinds[name])]) else "refuse"
     texts = [name for name in kinds if is_text(kinds[name]) and request.categorical != "refuse"]
     batches = (batch for file in files for batch in file.batches(texts, _SURVEY_ROWS, 0))
     source = str(files[0].path)
-    known = survey_categories(batches, texts, request.categorical, request.missing, _ABSENT, source) if texts else {}
-    return Encoder(plain_encoding(columns.features, known), missing, _ABSENT), note_on_texts(request.categorical, known)
+    known = (
+        survey_categories(batches, texts, request.categorical, request.missing, ABSENT_TEXTS, source) if texts else {}
+    )
+    return Encoder(plain_encoding(columns.features, known), missing, ABSENT_TEXTS), note_on_texts(
+        request.categorical, known
+    )
 
 
 def _has_gaps(files: Sequence[TypedFile], names: Sequence[str]) -> bool:
@@ -117,12 +122,13 @@ class _TypedReader:
 
     def table(self) -> Table:
         self._refuse_types()
-        kinds = [self._target_kind(name) for name in self.columns.targets]
+        schema, path = self.file.schema, str(self.file.path)
+        kinds = [target_kind(name, schema.field(name).type, path) for name in self.columns.targets]
         return Table(
             source=str(self.file.path),
             n_rows=self.file.n_rows,
             n_features=len(self.encoder.feature_names),
-            dtype=stored_dtype(self._dtype()),
+            dtype=stored_dtype(dtype_of(self.encoder, self.file.schema)),
             target_kind=kind_of_all(kinds),
             n_targets=len(self.columns.targets),
             has_weight=self.columns.weight is not None,
@@ -139,52 +145,63 @@ class _TypedReader:
         for batch in self.file.batches(self.columns.targets, _SURVEY_ROWS, 0):
             yield batch.column(0).to_numpy(zero_copy_only=False)
 
-    def _dtype(self) -> "np.dtype[np.generic]":
-        """Return the dtype that holds every feature unchanged; missing numbers need one with NaN."""
-        found = [self._dtype_of(column) for column in self.encoder.encoding]
-        common = np.result_type(*found)
-        return common if self.encoder.missing == "refuse" or common.kind == "f" else np.dtype(np.float64)
-
-    def _dtype_of(self, column: ColumnEncoding) -> "np.dtype[np.generic]":
-        if column.kind == "number":
-            return _numpy_type(self.file.schema.field(column.name).type)
-        if column.kind == "code":
-            return np.min_scalar_type(len(column.categories))  # with 16 bits, float32 stays float32
-        return np.dtype(np.uint8 if column.kind == "onehot" else np.int32)
-
-    def _target_kind(self, name: str) -> TargetKind:
-        kind = self.file.schema.field(name).type
-        if is_text(kind):
-            return "text"
-        if not is_number(kind):
-            raise DataError(f"the target {name!r} of {self.file.path} holds {kind} values; expected numbers or strings")
-        known: dict[str, TargetKind] = {"b": "truth", "i": "integer", "u": "integer", "f": "float"}
-        return known[_numpy_type(kind).kind]
-
     def _refuse_types(self) -> None:
         numbers = [column.name for column in self.encoder.encoding if column.kind == "number"]
         for name in (*numbers, *([self.columns.weight] if self.columns.weight else [])):
             kind = self.file.schema.field(name).type
-            if not is_number(kind):
+            if not is_number(kind) and not is_time(kind):
                 batch = next(iter(self.file.batches([name], 1, 0)), None)
-                found = f", {batch.column(0)[0].as_py()!r:.60} in row 0 (counted from 0)," if batch is not None else ""
-                remedy = "write it as numbers"
-                if is_text(kind):
-                    remedy = "use --categorical onehot, codes or ordinal, or encode it as numbers"
-                elif pa.types.is_temporal(kind):
-                    remedy = "write it as numbers, such as days since the first one or the hour of the day"
-                raise DataError(
-                    f"column {name!r} of {self.file.path} holds {kind} values{found} where numbers are expected; "
-                    f"{remedy}, or leave it out with --drop {name}"
-                )
+                raise unusable_type(name, str(self.file.path), kind, None if batch is None else batch.column(0))
 
     def _pieces(self, start: int) -> Iterator[Piece]:
-        dtype, first, source = self._dtype(), start, str(self.file.path)
+        dtype, first, source = dtype_of(self.encoder, self.file.schema), start, str(self.file.path)
         rows = block_rows(8 * (len(self.columns.all) + len(self.encoder.feature_names)))
         for batch in self.file.batches(self.columns.all, rows, start):
             X = self.encoder.features(batch, dtype, source, first)
             yield piece_of(batch, X, self.columns, source, first)
             first += batch.num_rows
+
+
+def dtype_of(encoder: Encoder, schema: pa.Schema) -> "np.dtype[np.generic]":
+    """Return the dtype that holds every feature unchanged; missing numbers need one with NaN."""
+    common = np.result_type(*(_feature_dtype(column, schema) for column in encoder.encoding))
+    return common if encoder.missing == "refuse" or common.kind == "f" else np.dtype(np.float64)
+
+
+def _feature_dtype(column: ColumnEncoding, schema: pa.Schema) -> "np.dtype[np.generic]":
+    if column.kind == "number":
+        return _numpy_type(schema.field(column.name).type)
+    if column.kind == "code":
+        return np.min_scalar_type(len(column.categories))  # with 16 bits, float32 stays float32
+    return np.dtype(np.uint8 if column.kind == "onehot" else np.int32)
+
+
+def target_kind(name: str, kind: pa.DataType, source: str) -> TargetKind:
+    """Return the kind of a target of an Arrow type. Raises DataError for other types."""
+    if is_text(kind):
+        return "text"
+    if not is_number(kind):
+        raise DataError(f"the target {name!r} of {source} holds {kind} values; expected numbers or strings")
+    known: dict[str, TargetKind] = {"b": "truth", "i": "integer", "u": "integer", "f": "float"}
+    return known[_numpy_type(kind).kind]
+
+
+def unusable_type(name: str, source: str, kind: pa.DataType, values: pa.Array | None) -> DataError:
+    """Return the error for a column that is no feature; `values` are its first ones, where there are some."""
+    found = f", {values[0].as_py()!r:.60} in row 0 (counted from 0)," if values is not None and len(values) else ""
+    remedy = "write it as numbers"
+    if is_text(kind):
+        remedy = "use --categorical onehot, codes or ordinal, or encode it as numbers"
+    return DataError(
+        f"column {name!r} of {source} holds {kind} values{found} where numbers are expected; {remedy}, or leave it "
+        f"out with --drop {name}"
+    )
+
+
+def note_on_times(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
+    """Return a note on columns of dates and times."""
+    times = [name for name in names if is_time(schema.field(name).type)]
+    return (f"dates became days since 1970-01-01: {', '.join(times)}",) if times else ()
 
 
 def after(batches: Iterable[pa.RecordBatch], start: int) -> Iterator[pa.RecordBatch]:
@@ -198,4 +215,5 @@ def after(batches: Iterable[pa.RecordBatch], start: int) -> Iterator[pa.RecordBa
 def _numpy_type(kind: pa.DataType) -> "np.dtype[np.generic]":
     if pa.types.is_dictionary(kind):
         return _numpy_type(kind.value_type)
-    return np.dtype(np.float64) if pa.types.is_decimal(kind) else np.dtype(kind.to_pandas_dtype())
+    as_floats = pa.types.is_decimal(kind) or is_time(kind)
+    return np.dtype(np.float64) if as_floats else np.dtype(kind.to_pandas_dtype())

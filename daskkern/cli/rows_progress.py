@@ -1,0 +1,74 @@
+"""The progress of commands that pass over rows, on stderr: rows done, rows per second, time left.
+
+On a terminal a live line; elsewhere, as in the log of a batch job, a whole line every half minute.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+RowsDone: TypeAlias = Callable[[int, int | None], None]
+
+_LINE_SECONDS = 30.0
+
+
+@contextmanager
+def rows_progress(what: str) -> Iterator[RowsDone]:
+    """Yield a function that is called with the rows done, and the rows in all or None, and shows both.
+
+    Parameters
+    ----------
+    what : str
+        A verb, such as "ingesting".
+    """
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield _RowsLine(bar, bar.add_task(what, total=None, state="reading the columns"), what)
+
+
+class _RowsLine:
+    """Keeps the line up to date; a pass that starts again from fewer rows has a rate of its own."""
+
+    def __init__(self, bar: Progress, task: TaskID, what: str) -> None:
+        self._bar, self._task, self._what = bar, task, what
+        self._begun: tuple[float, int] | None = None
+        self._last, self._told = 0, time.monotonic()
+
+    def __call__(self, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if self._begun is None or done < self._last:
+            self._begun = (now, done)
+        self._last = done
+        state = rows_state(done, total, now - self._begun[0], done - self._begun[1])
+        self._bar.update(self._task, completed=done, total=total, state=state)
+        if self._bar.disable and now - self._told >= _LINE_SECONDS:
+            self._told = now
+            print(f"{self._what}: {state}", file=sys.stderr, flush=True)
+
+
+def rows_state(done: int, total: int | None, seconds: float, rows: int) -> str:
+    """Return the numbers of a line: `done` of `total` rows, of which `rows` took `seconds`."""
+    parts = [f"{done:,} rows" if total is None else f"{done:,}/{total:,} rows"]
+    if rows > 0 and seconds > 0:
+        parts.append(f"{rows / seconds:,.0f} rows/s")
+        if total is not None:
+            parts.append(f"{_clock(seconds / rows * (total - done))} left")
+    return "  ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

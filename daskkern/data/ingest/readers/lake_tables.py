@@ -1,0 +1,209 @@
+"""Tables from lakes: Parquet files anywhere, whose row groups workers read by themselves."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.categories import Encoder, missing_like, note_on_texts, plain_encoding
+from daskkern.data.ingest.columns.choice import ColumnRoles, choose_columns
+from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of, to_numpy
+from daskkern.data.ingest.readers.lake_survey import LakeSurvey, SurveyJob, columns_with_nan, survey
+from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, block_rows, kind_of_all
+from daskkern.data.ingest.readers.typed_tables import ABSENT_TEXTS, dtype_of, note_on_times, target_kind, unusable_type
+from daskkern.data.lake.lake import Lake
+from daskkern.data.lake.opening import TaskRunner, count_rows
+from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice
+from daskkern.data.schema.layout import stored_dtype
+from daskkern.errors import DataError
+
+_TARGET_ROWS = 1 << 16
+
+
+class UnsurveyedGapError(DataError):
+    """A column has NaN, although the footers of its files say that no value is missing."""
+
+
+def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_float: bool = False) -> Parts:
+    """Return the rows of a lake.
+
+    Parameters
+    ----------
+    lake : Lake
+    request : Request
+    run : callable
+        Runs the tasks of the first pass.
+    every_float : bool
+        Look for missing values in all columns of floats, not only in those of which the footers say that they have
+        some: writers other than pandas may store NaN, which a footer does not count.
+
+    Raises
+    ------
+    DataError
+        When columns do not fit the request. While rows are read, UnsurveyedGapError for NaN in a column without gaps.
+    """
+    columns = choose_columns(lake.columns, replace(request, drop=(), columns=None), lake.name)
+    _refuse_types(lake, columns, request)
+    lake = count_rows(lake, run)
+    if lake.n_rows == 0:
+        raise DataError(f"{lake.name} has no rows; at least one is needed")
+    encoder, notes = _encoder(lake, columns, request, run, every_float)
+    reader = _LakeReader(
+        lake, columns, encoder, request.like is None and request.missing != "refuse" and not every_float
+    )
+    index = (f"the index that pandas wrote was left out: {', '.join(lake.index)}",) if lake.index else ()
+    times = note_on_times(lake.schema, columns.features)
+    return Parts(reader.table(), notes=(*index, *times, *notes), missing="refuse")
+
+
+def _encoder(
+    lake: Lake, columns: ColumnRoles, request: Request, run: TaskRunner, every_float: bool
+) -> tuple[Encoder, tuple[str, ...]]:
+    """Return the conversion of columns to features, with the replacements of missing values, and notes."""
+    if request.like is not None:
+        encoding = request.like.encoding or plain_encoding(columns.features, {})
+        return Encoder(encoding, missing_like(encoding), ABSENT_TEXTS), ()
+    kinds = {name: lake.schema.field(name).type for name in columns.features}
+    numbers = [name for name in kinds if not is_text(kinds[name])]
+    texts = tuple(name for name in kinds if is_text(kinds[name]) and request.categorical != "refuse")
+    surveyed = _to_survey(lake, numbers, request.missing, every_float)
+    missing: MissingChoice = "mean" if request.missing == "auto" else request.missing
+    found = survey(SurveyJob(lake, surveyed, texts, missing, request.categorical, ABSENT_TEXTS), run)
+    known = found.texts.encodings(request.missing)
+    gaps = {name: counts.gaps for name, counts in found.numbers.items() if counts.gaps}
+    if request.missing == "auto" and not gaps:
+        missing = "refuse"
+    plain = plain_encoding(columns.features, known)
+    filled = plain if missing == "refuse" else _filled(plain, found, missing, lake)
+    note = (f"{sum(gaps.values())} missing numbers in {len(gaps)} columns were replaced ({missing})",) if gaps else ()
+    return Encoder(filled, missing, ABSENT_TEXTS), (*note_on_texts(request.categorical, known), *note)
+
+
+def _to_survey(lake: Lake, numbers: Sequence[str], missing: MissingChoice, every_float: bool) -> tuple[str, ...]:
+    """Return the columns of numbers to examine: those that may have gaps, whose replacement must be known before."""
+    if missing == "refuse":
+        return ()
+    if missing == "most_frequent":
+        return tuple(numbers)
+    sure = [name for name in numbers if lake.nulls.get(name) == 0]
+    floats = [name for name in sure if pa.types.is_floating(lake.schema.field(name).type)]
+    suspect = floats if every_float else columns_with_nan(lake, floats)
+    return tuple(name for name in numbers if name not in sure or name in suspect)
+
+
+def _filled(encoding: Encoding, found: LakeSurvey, missing: MissingChoice, lake: Lake) -> Encoding:
+    """Return the encoding with replacements; means of columns without gaps become known when all rows are."""
+    filled = []
+    for column in encoding:
+        counts = found.numbers.get(column.name)
+        if column.kind != "number":
+            filled.append(column)
+        elif missing == "constant":
+            filled.append(replace(column, fill=0.0))
+        elif counts is None:
+            filled.append(column)
+        else:
+            fill = counts.fill(missing)
+            if fill is None:
+                raise DataError(
+                    f"feature column {column.name!r} of {lake.name} has no values at all; leave it out with --drop, "
+                    "or use --missing constant"
+                )
+            filled.append(replace(column, fill=fill))
+    return tuple(filled)
+
+
+def _refuse_types(lake: Lake, columns: ColumnRoles, request: Request) -> None:
+    """Refuse columns that hold neither numbers nor dates, nor texts that are categories."""
+    texts = request.categorical != "refuse" if request.like is None else True
+    usable = [name for name in columns.features if not (texts and is_text(lake.schema.field(name).type))]
+    if request.like is not None:
+        encoding = request.like.encoding or plain_encoding(columns.features, {})
+        usable = [column.name for column in encoding if column.kind == "number"]
+    for name in (*usable, *([columns.weight] if columns.weight else [])):
+        kind = lake.schema.field(name).type
+        if not is_number(kind) and not is_time(kind):
+            batch = next(lake.batches(lake.pieces[0], [name], 1), None) if lake.pieces else None
+            raise unusable_type(name, lake.name, kind, None if batch is None else batch.rows.column(0))
+
+
+@dataclass(frozen=True, eq=False)
+class _LakeReader:
+    lake: Lake
+    columns: ColumnRoles
+    encoder: Encoder
+    checks_nan: bool
+    """Whether NaN in a column without a replacement means that the first pass has to be wider."""
+
+    def table(self) -> Table:
+        lake = self.lake
+        kinds = [target_kind(name, lake.schema.field(name).type, lake.name) for name in self.columns.targets]
+        counts = [piece.n_rows if piece.kept is None else piece.kept for piece in lake.pieces]
+        starts = tuple(accumulate(counts[:-1], initial=0))
+        deferred = self.encoder.missing == "mean" and any(
+            column.kind == "number" and column.fill is None for column in self.encoder.encoding
+        )
+        return Table(
+            source=lake.name,
+            n_rows=lake.n_rows,
+            n_features=len(self.encoder.feature_names),
+            dtype=stored_dtype(dtype_of(self.encoder, lake.schema)),
+            target_kind=kind_of_all(kinds),
+            n_targets=len(self.columns.targets),
+            has_weight=self.columns.weight is not None,
+            pieces=partial(_pieces, self, 0),
+            pieces_from=lambda start: self._window(starts, start, None)(),
+            window=lambda start, stop: self._window(starts, start, stop),
+            starts=starts,
+            feature_names=self.encoder.feature_names,
+            target_names=self.columns.targets or None,
+            encoding=self.encoder.encoding if deferred else self.encoder.recorded,
+            targets=self._target if kinds == ["float"] else None,
+            fills_means=deferred,
+        )
+
+    def _window(self, starts: tuple[int, ...], start: int, stop: int | None) -> Callable[[], Iterator[Piece]]:
+        """Return a pass over the rows from `start` on, which carries only the pieces that it reads."""
+        first = max(0, int(np.searchsorted(starts, start, side="right")) - 1)
+        last = len(starts) if stop is None else int(np.searchsorted(starts, stop, side="left"))
+        part = replace(self, lake=self.lake.of(self.lake.pieces[first:last]))
+        return partial(_pieces, part, start - starts[first])
+
+    def _target(self) -> Iterator[HostArray]:
+        for piece in self.lake.pieces:
+            for batch in self.lake.batches(piece, self.columns.targets, _TARGET_ROWS):
+                yield to_numpy(batch.rows.column(0))
+
+
+def _pieces(reader: _LakeReader, start: int) -> Iterator[Piece]:
+    """Yield the rows of a lake without the first `start` ones, encoded."""
+    lake, columns, encoder = reader.lake, reader.columns, reader.encoder
+    exact = dtype_of(encoder, lake.schema)
+    stored = stored_dtype(exact)
+    rows = block_rows(8 * (len(columns.all) + len(encoder.feature_names)))
+    for piece in lake.pieces:
+        for batch in lake.batches(piece, columns.all, rows):
+            skipped = min(start, batch.rows.num_rows)
+            start -= skipped
+            if skipped == batch.rows.num_rows:
+                continue
+            part, first = batch.rows.slice(skipped), batch.first + skipped
+            with np.errstate(over="ignore"):
+                X = encoder.features(part, stored, batch.source, first)
+            if X.dtype.kind == "f" and not (np.isfinite(X.min()) and np.isfinite(X.max())):
+                if reader.checks_nan:
+                    _refuse_nan(X, encoder.encoding, batch.source)
+                X = encoder.features(part, exact, batch.source, first)  # for the message, with the value as it was
+            yield piece_of(part, X, columns, batch.source, first)
+
+
+def _refuse_nan(X: HostArray, encoding: Sequence[ColumnEncoding], source: str) -> None:
+    if not np.isnan(X).any():
+        return
+    names = [column.name for column in encoding for _ in column.feature_names]
+    column = names[int(np.flatnonzero(np.isnan(X).any(axis=0))[0])]
+    raise UnsurveyedGapError(f"column {column!r} of {source} has NaN, which the footer of the file does not count")

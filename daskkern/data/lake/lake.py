@@ -1,0 +1,208 @@
+"""A lake: row groups of Parquet files with one schema, read a batch at a time in bounded memory.
+
+Every row group is described by a small record, so that a task for a worker carries those that it reads, and nothing of
+the others.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from daskkern.data.lake.partitions import PartitionValues
+from daskkern.data.remote.files import open_file
+from daskkern.data.remote.stores import is_url
+from daskkern.errors import DataError
+
+_GROUP_BYTES = 48 << 20
+"""Compressed bytes of the columns of a row group that are read at once; larger ones are read through small buffers."""
+
+_BUFFER_BYTES = 16 << 20  # for all columns of a file together
+
+
+@dataclass(frozen=True)
+class LakePiece:
+    """One row group of a file.
+
+    Attributes
+    ----------
+    file : str
+        Path or URL.
+    size : int
+        Bytes of the file.
+    group : int
+        Number of the row group in its file.
+    first : int
+        Row of the file at which it begins.
+    n_rows : int
+        Rows, without a filter.
+    n_bytes : int
+        Compressed bytes of all its columns.
+    partition : tuple of (str, value)
+        Columns that come from the names of folders.
+    kept : int or None
+        Rows that pass the filter, once they have been counted.
+    """
+
+    file: str
+    size: int
+    group: int
+    first: int
+    n_rows: int
+    n_bytes: int
+    partition: PartitionValues = ()
+    kept: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LakeBatch:
+    """Rows of a file, from its row `first` on; of rows that passed a filter, the number of them counts."""
+
+    source: str
+    first: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, eq=False)
+class Lake:
+    """Row groups that are read as one table.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    schema : pyarrow.Schema
+        All columns: those of the files, then those of the names of folders. Readers cast to these types.
+    columns : tuple of str
+        Those that were chosen; the schema also has the columns of the filter.
+    pieces : tuple of LakePiece
+        In the order of the rows. Row groups in which no row can pass the filter are left out.
+    where : pyarrow.compute.Expression or None
+        The filter.
+    filtered : tuple of str
+        The columns that the filter reads.
+    nulls : dict
+        Missing values of each column by the footers of the files; None where they do not say.
+    index : tuple of str
+        Columns that pandas added as its index.
+    stamps : tuple of str
+        What changes when a file is written again, for each file.
+    """
+
+    name: str
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    pieces: tuple[LakePiece, ...]
+    where: "pa.compute.Expression | None" = None
+    filtered: tuple[str, ...] = ()
+    nulls: dict[str, int | None] = field(default_factory=dict)
+    index: tuple[str, ...] = ()
+    stamps: tuple[str, ...] = ()
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows that pass the filter; None while they have not been counted."""
+        counts = [piece.n_rows if self.where is None else piece.kept for piece in self.pieces]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def of(self, pieces: Sequence[LakePiece]) -> "Lake":
+        """Return the lake of these pieces alone."""
+        return replace(self, pieces=tuple(pieces), stamps=(), nulls={})
+
+    def batches(self, piece: LakePiece, columns: Sequence[str], rows: int) -> Iterator[LakeBatch]:
+        """Yield the columns of one piece, at most `rows` rows at a time.
+
+        Only these columns, and those of the filter, are read. Holds the compressed columns of the row group, where
+        they have less than 48 MiB, and one batch.
+
+        Raises
+        ------
+        DataError
+            When the file is damaged, or a value does not fit the type of its column.
+        StoreError
+            When a server cannot be reached.
+        """
+        wanted = list(dict.fromkeys([*columns, *self.filtered]))
+        first = piece.first if self.where is None else 0
+        source = piece.file if self.where is None else f"the rows that pass the filter in {piece.file}"
+        for batch in self._stored(piece, wanted, rows):
+            kept = batch if self.where is None else _filtered(batch, self.where)
+            if kept.num_rows:
+                yield LakeBatch(source, first, kept.select(list(columns)))
+            first += kept.num_rows
+
+    def counted(self, piece: LakePiece) -> int:
+        """Return the rows of a piece that pass the filter; reads the columns of the filter."""
+        if self.where is None:
+            return piece.n_rows
+        return sum(batch.rows.num_rows for batch in self.batches(piece, self.filtered[:1], 1 << 16))
+
+    def _stored(self, piece: LakePiece, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of a piece, in the types of the schema."""
+        fixed = dict(piece.partition)
+        stored = [name for name in columns if name not in fixed]
+        kinds = [self.schema.field(name).type for name in columns]
+        texts = [name for name in stored if pa.types.is_string(self.schema.field(name).type)]
+        schema = pa.schema([(name, self.schema.field(name).type) for name in columns])
+        large = piece.n_bytes > _GROUP_BYTES
+        try:
+            with (
+                open_file(piece.file, piece.size) as stream,
+                pq.ParquetFile(
+                    stream,
+                    read_dictionary=texts,
+                    pre_buffer=is_url(piece.file) and not large,
+                    buffer_size=_buffer_bytes(len(stored)) if large else 0,
+                ) as file,
+            ):
+                found = file.iter_batches(rows, row_groups=[piece.group], columns=stored, use_threads=False)
+                for batch in found if stored else _empty(piece.n_rows, rows):
+                    arrays = [
+                        _constant(fixed[name], kind, batch.num_rows) if name in fixed else _cast(batch[name], kind)
+                        for name, kind in zip(columns, kinds, strict=True)
+                    ]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=_with_types(schema, arrays))
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(piece.file, error) from error
+
+
+def damaged(place: str, error: Exception) -> DataError:
+    """Return the error for a file that cannot be read."""
+    return DataError(f"{place} cannot be read as Parquet: {error}; make the file again")
+
+
+def _buffer_bytes(n_columns: int) -> int:
+    return max(1 << 13, min(1 << 18, _BUFFER_BYTES // max(1, n_columns)))  # of one column
+
+
+def _empty(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches without columns, for columns of the names of folders alone."""
+    for start in range(0, n_rows, rows):
+        struct = pa.array([{}] * min(rows, n_rows - start), pa.struct([]))
+        yield pa.RecordBatch.from_struct_array(struct)
+
+
+def _constant(value: object, kind: pa.DataType, n_rows: int) -> pa.Array:
+    if not pa.types.is_string(kind):
+        return pa.repeat(pa.scalar(value, kind), n_rows)
+    indices = pa.repeat(pa.scalar(0 if value is not None else None, pa.int32()), n_rows)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value or ""], kind))
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column in the type of the schema; texts stay dictionaries, which are read faster."""
+    if array.type == kind or (pa.types.is_dictionary(array.type) and array.type.value_type == kind):
+        return array
+    return array.cast(kind)
+
+
+def _with_types(schema: pa.Schema, arrays: Sequence[pa.Array]) -> pa.Schema:
+    return pa.schema([(name, array.type) for name, array in zip(schema.names, arrays, strict=True)])
+
+
+def _filtered(batch: pa.RecordBatch, where: "pa.compute.Expression") -> pa.RecordBatch:
+    table = pa.Table.from_batches([batch]).filter(where)
+    whole = table.combine_chunks().to_batches()
+    return whole[0] if whole else batch.slice(0, 0)

@@ -1,0 +1,236 @@
+"""Opening a lake: its files are listed once, their footers read side by side, and their schemas made one."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from daskkern.data.lake.footers import Footer, FooterJob, footer
+from daskkern.data.lake.lake import Lake, LakePiece
+from daskkern.data.lake.listing import LakeFile, listed
+from daskkern.data.lake.partitions import PartitionValues, partition_values, partitions_that_may_pass
+from daskkern.data.lake.table_formats import table_files
+from daskkern.data.lake.where import where_columns, where_expression
+from daskkern.errors import DataError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+_THREADS = 16  # that wait for servers
+_FILES_AT_ONCE = 64  # of one task of a worker
+
+
+class TaskRunner(Protocol):
+    """Runs a function over jobs, here or on workers, and returns the results in the order of the jobs."""
+
+    def __call__(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]: ...
+
+
+def run_here(function: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
+    """Run jobs in this process, in threads, for jobs that wait for files or servers."""
+    if len(jobs) < 2:
+        return [function(job) for job in jobs]
+    with ThreadPoolExecutor(min(_THREADS, len(jobs))) as pool:
+        return list(pool.map(function, jobs))
+
+
+def open_lake(
+    sources: PathLike | Sequence[PathLike],
+    *,
+    columns: Sequence[str] | Callable[[Sequence[str]], Sequence[str]] | None = None,
+    where: str | None = None,
+    run: TaskRunner = run_here,
+) -> Lake:
+    """Open Parquet files as one table of row groups; no row is read.
+
+    Parameters
+    ----------
+    sources : path or URL, or a sequence of them
+        Files, folders and patterns, see :func:`daskkern.data.lake.listing.listed`; a folder may be a Delta Lake or
+        Iceberg table. Columns in the names of folders (``day=1/``) become columns of the table.
+    columns : sequence of str or callable, optional
+        The columns to be read, or a function that chooses them among all; all by default. Files must agree in these
+        alone.
+    where : str, optional
+        A filter, see :mod:`daskkern.data.lake.where`. Folders and row groups in which no row passes are not read.
+    run : callable
+        Runs jobs, for example on workers; by default threads of this process.
+
+    Returns
+    -------
+    Lake
+        Row groups in the natural order of their files.
+
+    Raises
+    ------
+    DataError
+        When there is no file, a file is damaged, or files differ in their columns.
+    SpecError
+        When the filter is not understood.
+    StoreError
+        When a server cannot be reached.
+    """
+    names = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    files = [file for name in names for file in _files(os.fspath(name))]
+    if not files:
+        raise DataError("got no source; name at least one file")
+    fixed, values = partition_values(files)
+    first = footer(FooterJob(files[0]))
+    index = _index(first.schema)
+    schema = _with_partitions(plain_schema(first.schema, index), fixed, files[0])
+    expression = None if where is None else where_expression(where, schema)
+    if expression is not None and fixed.names:
+        able = partitions_that_may_pass(values, schema, expression)
+        pairs = [(file, found) for file, found in zip(files, values, strict=True) if found in able]
+        files, values = [file for file, _ in pairs], [found for _, found in pairs]
+    jobs = [FooterJob(*pair, schema, expression) for pair in zip(files, values, strict=True)]
+    batches = [jobs[at : at + _FILES_AT_ONCE] for at in range(0, len(jobs), _FILES_AT_ONCE)]
+    footers = [one for batch in run(_footers, batches) for one in batch]
+    wanted = columns(schema.names) if callable(columns) else columns
+    chosen = schema.names if wanted is None else _chosen(wanted, schema, files)
+    schema = _united(schema, chosen, fixed, list(zip(files, footers, strict=True)), index)
+    pieces = tuple(
+        LakePiece(file.place, file.found.size, group.number, group.first, group.n_rows, group.n_bytes, found)
+        for file, found, one in zip(files, values, footers, strict=True)
+        for group in one.groups
+    )
+    if not pieces and where is not None:
+        raise DataError(f"no row of {names[0]} passes the filter {where!r}; check the filter")
+    label = files[0].place if len(files) == 1 else f"{len(files)} files from {files[0].place}"
+    filtered = () if where is None else where_columns(where, schema)
+    nulls = _nulls(footers, chosen, fixed, values)
+    stamps = tuple(f"{file.place} {file.found.size} {file.found.stamp}" for file in files)
+    schema = pa.schema([field for field in schema if field.name in chosen or field.name in filtered])
+    return Lake(label, schema, tuple(chosen), pieces, expression, filtered, nulls, index, stamps)
+
+
+def count_rows(lake: Lake, run: TaskRunner) -> Lake:
+    """Return the lake with the rows of every piece counted that pass its filter; reads the columns of the filter."""
+    if lake.n_rows is not None:
+        return lake
+    counts = run(_count, [lake.of([piece]) for piece in lake.pieces])
+    pieces = [replace(piece, kept=count) for piece, count in zip(lake.pieces, counts, strict=True)]
+    return replace(lake, pieces=tuple(piece for piece in pieces if piece.kept))
+
+
+def _count(lake: Lake) -> int:
+    return sum(lake.counted(piece) for piece in lake.pieces)
+
+
+def _files(place: str) -> list[LakeFile]:
+    known = table_files(place)
+    return listed(place) if known is None else known
+
+
+def _footers(jobs: Sequence[FooterJob]) -> list[Footer]:
+    return run_here(footer, jobs)
+
+
+def _index(schema: pa.Schema) -> tuple[str, ...]:
+    described = schema.pandas_metadata or {}
+    return tuple(name for name in described.get("index_columns", ()) if name in schema.names)
+
+
+def plain_schema(schema: pa.Schema, index: Sequence[str] = ()) -> pa.Schema:
+    """Return a schema without metadata and without the index of pandas; texts of all kinds are strings."""
+    return pa.schema([(field.name, _plain_type(field.type)) for field in schema if field.name not in index])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    texts = (pa.types.is_large_string, pa.types.is_string_view)
+    return pa.string() if any(is_text(kind) for is_text in texts) else kind
+
+
+def _with_partitions(schema: pa.Schema, fixed: pa.Schema, file: LakeFile) -> pa.Schema:
+    """Return the columns of files and of folder names; a column that is in both is taken from the folders."""
+    kept = [field for field in schema if field.name not in fixed.names]
+    if not kept and not fixed.names:
+        raise DataError(f"{file.place} has no columns; write it again")
+    return pa.schema([*kept, *fixed])
+
+
+def _chosen(columns: Sequence[str], schema: pa.Schema, files: Sequence[LakeFile]) -> list[str]:
+    for name in columns:
+        if name not in schema.names:
+            raise DataError(
+                f"{files[0].place} has no column {name!r}; the columns are {', '.join(map(repr, schema.names[:12]))}"
+            )
+    return [name for name in schema.names if name in columns]
+
+
+def _united(
+    first: pa.Schema,
+    chosen: Sequence[str],
+    fixed: pa.Schema,
+    footers: Sequence[tuple[LakeFile, Footer]],
+    index: Sequence[str],
+) -> pa.Schema:
+    """Return one type for every chosen column of all files: the narrowest that holds the values of each."""
+    united = pa.schema([first.field(name) for name in first.names])
+    seen: set[str] = set()
+    for file, one in footers:
+        key = one.schema.remove_metadata().to_string()
+        if key in seen:
+            continue
+        seen.add(key)
+        found = plain_schema(one.schema, (*index, *_index(one.schema)))
+        _check_columns(first, found, fixed, chosen, (file, footers[0][0]))
+        for name in chosen:
+            if name not in fixed.names:
+                at = united.get_field_index(name)
+                united = united.set(at, _joined(united.field(at), found.field(name), file, footers[0][0]))
+    return united
+
+
+def _joined(one: pa.Field, other: pa.Field, file: LakeFile, first: LakeFile) -> pa.Field:
+    if one.type == other.type:
+        return one
+    try:
+        return pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive").field(0)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"column {one.name!r} holds {one.type} values in {first.place} and {other.type} in {file.place}; write "
+            "both with one type, or leave the column out with --drop"
+        ) from error
+
+
+def _check_columns(
+    first: pa.Schema,
+    found: pa.Schema,
+    fixed: pa.Schema,
+    chosen: Sequence[str],
+    files: tuple[LakeFile, LakeFile],
+) -> None:
+    wanted = [name for name in chosen if name not in fixed.names]
+    missing = [name for name in wanted if name not in found.names]
+    everything = len(chosen) == len(first.names)
+    extra = [name for name in found.names if name not in first.names] if everything else []
+    if missing or extra:
+        says = [f"lacks {', '.join(map(repr, missing[:12]))}"] * bool(missing)
+        says += [f"also has {', '.join(map(repr, extra[:12]))}"] * bool(extra)
+        raise DataError(
+            f"the columns of {files[0].place} differ from those of {files[1].place}: it {' and '.join(says)}; "
+            "make the columns the same, name those that all files have with --columns, or ingest the files separately"
+        )
+
+
+def _nulls(
+    footers: Sequence[Footer], names: Sequence[str], fixed: pa.Schema, values: Sequence[PartitionValues]
+) -> dict[str, int | None]:
+    """Return the missing values of each column in all files, as far as the footers say."""
+    totals: dict[str, int | None] = dict.fromkeys(names, 0)
+    for one in footers:
+        for group in one.groups:
+            known: dict[str, Any] = dict(group.nulls)
+            for name in names:
+                total, more = totals[name], known.get(name, 0 if name in fixed.names else None)
+                totals[name] = None if total is None or more is None else total + more
+    for name in set(fixed.names) & set(names):
+        totals[name] = sum(dict(found)[name] is None for found in set(values))
+    return totals

@@ -1,0 +1,128 @@
+"""Delta Lake and Iceberg tables: the files of their current version, as the packages of these formats list them.
+
+Their folders also hold files of earlier versions, so the files in a folder are never read without these packages.
+"""
+
+import os
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+
+from daskkern.data.lake.listing import LakeFile, natural_key
+from daskkern.data.remote.files import FoundFile, files_below
+from daskkern.data.remote.stores import is_url
+from daskkern.errors import DataError, StoreError
+
+_METADATA = ".metadata.json"
+
+
+def table_files(place: str) -> list[LakeFile] | None:
+    """Return the files of the current version of a Delta Lake or Iceberg table; None for any other place.
+
+    Parameters
+    ----------
+    place : str
+        A path or URL: the folder of a table, or a metadata file of an Iceberg table.
+
+    Raises
+    ------
+    StoreError
+        When the package of the format is not installed: ``deltalake`` or ``pyiceberg``.
+    DataError
+        When the table cannot be read, or marks rows as deleted without having written their files again.
+    """
+    if place.endswith(_METADATA):
+        return _iceberg(place)
+    if place.lower().endswith((".parquet", ".pq")) or (not is_url(place) and not os.path.isdir(place)):
+        return None
+    root = place.rstrip("/")
+    if _exists(f"{root}/_delta_log"):
+        return _delta(root)
+    versions = [file.place for file in _below(f"{root}/metadata") if file.place.endswith(_METADATA)]
+    return _iceberg(max(versions, key=natural_key)) if versions else None
+
+
+def _below(folder: str) -> list[FoundFile]:
+    return files_below(folder) if is_url(folder) or os.path.isdir(folder) else []
+
+
+def _exists(folder: str) -> bool:
+    return bool(_below(folder))
+
+
+def _delta(place: str) -> list[LakeFile]:
+    try:
+        from deltalake import DeltaTable  # optional package
+    except ImportError as error:
+        raise _missing(place, "Delta Lake", "deltalake") from error
+    try:
+        table = DeltaTable(place, storage_options={"allow_http": "true"} if is_url(place) else None)
+        features = {*(table.protocol().reader_features or ())}
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        names = list(table.metadata().partition_columns)
+        deletions = "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows > 0
+    except Exception as error:
+        raise DataError(f"{place} cannot be read as a Delta Lake table: {error}") from error
+    if deletions:
+        raise _deleted(place, "Delta Lake", "with OPTIMIZE or REORG TABLE ... APPLY (PURGE)")
+    if "columnMapping" in features:
+        raise DataError(
+            f"{place} is a Delta Lake table with column mapping, which is not supported; write a copy of it"
+        )
+    files = []
+    for action in sorted(actions, key=lambda one: natural_key(str(one["path"]))):
+        path = unquote(str(action["path"]))
+        found = FoundFile(
+            path if is_url(path) else f"{place}/{path}", int(action["size_bytes"]), str(action["modification_time"])
+        )
+        partition = tuple((name, action.get(f"partition.{name}")) for name in names)
+        files.append(LakeFile(found, place, partition))
+    return _some(files, place)
+
+
+def _iceberg(metadata: str) -> list[LakeFile]:
+    try:
+        from pyiceberg.table import StaticTable  # optional package
+    except ImportError as error:
+        raise _missing(metadata, "Iceberg", "pyiceberg") from error
+    place = metadata.rpartition("/metadata/")[0]
+    try:
+        table = StaticTable.from_metadata(metadata, _iceberg_settings())
+        tasks: list[Any] = list(table.scan().plan_files())
+    except Exception as error:
+        raise DataError(f"{metadata} cannot be read as an Iceberg table: {error}") from error
+    if any(task.delete_files for task in tasks):
+        raise _deleted(place, "Iceberg", "by compacting the table")
+    places = sorted((_plain(task.file.file_path), int(task.file.file_size_in_bytes)) for task in tasks)
+    files = [LakeFile(FoundFile(path, size, ""), place, ()) for path, size in places]
+    return _some(sorted(files, key=lambda file: natural_key(file.place)), place)
+
+
+def _iceberg_settings() -> dict[str, str]:
+    """Return the settings by which pyiceberg finds other servers than Amazon's."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL")
+    return {} if endpoint is None else {"s3.endpoint": endpoint}
+
+
+def _plain(place: str) -> str:
+    return unquote(urlparse(place).path) if place.startswith("file:") else place
+
+
+def _some(files: list[LakeFile], place: str) -> list[LakeFile]:
+    if not files:
+        raise DataError(f"the table at {place} has no rows; at least one is needed")
+    return files
+
+
+def _missing(place: str, name: str, package: str) -> StoreError:
+    return StoreError(
+        f"{place} is {'an' if name[0] in 'AEIOU' else 'a'} {name} table, which needs the package {package}; install "
+        "daskkern[lake]"
+    )
+
+
+def _deleted(place: str, name: str, how: str) -> DataError:
+    return DataError(
+        f"the {name} table at {place} marks rows as deleted that its files still hold; write these files again {how}"
+    )

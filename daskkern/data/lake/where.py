@@ -1,0 +1,242 @@
+"""Filters of rows as text, such as ``"day >= 3 and region in ('north', 'south')"``, as expressions of pyarrow.
+
+The grammar, from the weakest to the strongest operator::
+
+    or, and, not, ( )
+    column = 1   column != 1   column < 1   column <= 1   column > 1   column >= 1   also the other way round
+    column in (1, 2)   column not in (1, 2)   column between 1 and 2   column is null   column is not null
+
+A column is a name, in double quotes or backticks where it has other characters than letters, digits, ``_`` and ``.``.
+A value is a number, a text in single quotes, ``true`` or ``false``; texts stand for dates where the column holds dates.
+Nothing is evaluated as Python. Rows for which a comparison has no value are left out, as in SQL.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskkern.errors import SpecError
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
+        |'(?P<text>(?:[^']|'')*)'
+        |"(?P<quoted>(?:[^"]|"")+)"|`(?P<ticked>[^`]+)`
+        |(?P<word>[^\W\d][\w.]*)
+        |(?P<mark><=|>=|<>|!=|==|=|<|>|\(|\)|,))""",
+    re.VERBOSE,
+)
+_COMPARISONS = {"=": "equal", "==": "equal", "!=": "not_equal", "<>": "not_equal"}
+_COMPARISONS |= {"<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_DEEPEST = 100
+
+
+@dataclass(frozen=True)
+class _Token:
+    """A word, a mark or a value of a filter; `kind` is "word", "name", "value", "mark" or "end"."""
+
+    kind: str
+    value: Any
+
+    def __str__(self) -> str:
+        return "the end" if self.kind == "end" else repr(self.value)
+
+
+def where_expression(text: str, schema: pa.Schema) -> "pc.Expression":
+    """Return the expression of a filter over columns of `schema`, for :mod:`pyarrow.dataset`.
+
+    Raises
+    ------
+    SpecError
+        When the text is not a filter, names a column that does not exist, or compares it with a value of another kind.
+    """
+    return _Parser(text, schema).parse()
+
+
+def where_columns(text: str, schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that a filter reads. Raises SpecError, as :func:`where_expression`."""
+    parser = _Parser(text, schema)
+    parser.parse()
+    return tuple(dict.fromkeys(parser.columns))
+
+
+class _Parser:
+    """A recursive descent over the tokens of one filter."""
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self._text, self._schema = text, schema
+        self._tokens = _tokens(text)
+        self._at = self._depth = 0
+        self.columns: list[str] = []
+
+    def parse(self) -> "pc.Expression":
+        found = self._either()
+        if self._next.kind != "end":
+            raise self._error(f"{self._next} follows a whole condition; join conditions with and, or")
+        return found
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _take(self) -> _Token:
+        token = self._next
+        self._at = min(self._at + 1, len(self._tokens) - 1)
+        return token
+
+    def _accept(self, word: str) -> bool:
+        token = self._next
+        is_it = (token.kind == "word" and token.value.lower() == word) or (token.kind == "mark" and token.value == word)
+        if is_it:
+            self._take()
+        return is_it
+
+    def _expect(self, word: str) -> None:
+        if not self._accept(word):
+            raise self._error(f"{self._next} was found where {word!r} is expected")
+
+    def _either(self) -> "pc.Expression":
+        found = self._both()
+        while self._accept("or"):
+            found = found | self._both()
+        return found
+
+    def _both(self) -> "pc.Expression":
+        found = self._negated()
+        while self._accept("and"):
+            found = found & self._negated()
+        return found
+
+    def _negated(self) -> "pc.Expression":
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self._error(f"it is nested more than {_DEEPEST} times")
+        try:
+            if self._accept("not"):
+                return ~self._negated()
+            if self._accept("("):
+                found = self._either()
+                self._expect(")")
+                return found
+            return self._condition()
+        finally:
+            self._depth -= 1
+
+    def _condition(self) -> "pc.Expression":
+        first = self._take()
+        if first.kind == "value":
+            mark = self._comparison()
+            column = self._column(self._take())
+            return self._compared(column, _MIRRORED.get(mark, mark), first.value)
+        column = self._column(first)
+        field = pc.field(column)
+        if self._accept("is"):
+            negated = self._accept("not")
+            self._expect("null")
+            return field.is_valid() if negated else field.is_null(nan_is_null=False)
+        negated = self._accept("not")
+        if self._accept("in"):
+            chosen = field.isin(pa.array([self._typed(column, v) for v in self._list()], self._kind(column)))
+            return (~chosen & field.is_valid()) if negated else chosen
+        if self._accept("between"):
+            low = self._value()
+            self._expect("and")
+            inside = self._compared(column, ">=", low) & self._compared(column, "<=", self._value())
+            return ~inside if negated else inside
+        if negated:
+            raise self._error(f"{self._next} was found where 'in' or 'between' is expected")
+        return self._compared(column, self._comparison(), self._value())
+
+    def _comparison(self) -> str:
+        token = self._take()
+        if token.kind != "mark" or token.value not in _COMPARISONS:
+            raise self._error(f"{token} was found where a comparison such as >= is expected")
+        return str(token.value)
+
+    def _column(self, token: _Token) -> str:
+        if token.kind not in ("word", "name"):
+            raise self._error(f"{token} was found where a column is expected")
+        if token.value not in self._schema.names:
+            shown = ", ".join(map(repr, self._schema.names[:12]))
+            raise self._error(f"there is no column {token.value!r}; the columns are {shown}")
+        self.columns.append(str(token.value))
+        return self.columns[-1]
+
+    def _value(self) -> Any:
+        token = self._take()
+        if token.kind == "word" and token.value.lower() in ("true", "false"):
+            return token.value.lower() == "true"
+        if token.kind != "value":
+            raise self._error(f"{token} was found where a value is expected: a number, or a text in single quotes")
+        return token.value
+
+    def _list(self) -> list[Any]:
+        self._expect("(")
+        values = [self._value()]
+        while self._accept(","):
+            values.append(self._value())
+        self._expect(")")
+        return values
+
+    def _compared(self, column: str, mark: str, value: Any) -> "pc.Expression":
+        typed = pa.scalar(self._typed(column, value), self._kind(column))
+        field: Any = pc.field(column)
+        operation = {
+            "equal": field == typed,
+            "not_equal": field != typed,
+            "less": field < typed,
+            "less_equal": field <= typed,
+            "greater": field > typed,
+            "greater_equal": field >= typed,
+        }
+        return operation[_COMPARISONS[mark]]
+
+    def _kind(self, column: str) -> pa.DataType:
+        """Return the type of values that a column is compared with: whole numbers may be compared with fractions."""
+        kind = self._schema.field(column).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return pa.float64() if pa.types.is_floating(kind) or pa.types.is_decimal(kind) else kind
+
+    def _typed(self, column: str, value: Any) -> Any:
+        kind = self._kind(column)
+        if pa.types.is_integer(kind) and isinstance(value, float) and not value.is_integer():
+            raise self._error(f"column {column!r} holds {kind} values; compare it with whole numbers")
+        try:
+            if pa.types.is_temporal(kind) and isinstance(value, str):
+                return pa.scalar(value).cast(kind).as_py()
+            if isinstance(value, str) != (pa.types.is_string(kind) or pa.types.is_large_string(kind)) or (
+                isinstance(value, bool) != pa.types.is_boolean(kind)
+            ):
+                raise TypeError
+            return pa.scalar(int(value) if pa.types.is_integer(kind) else value, kind).as_py()
+        except (pa.ArrowException, TypeError, OverflowError, ValueError):
+            raise self._error(f"column {column!r} holds {kind} values and cannot be compared with {value!r}") from None
+
+    def _error(self, reason: str) -> SpecError:
+        return SpecError(f"the filter {self._text!r} cannot be used: {reason}")
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens, at = [], 0
+    while text[at:].strip():
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise SpecError(f"the filter {text!r} cannot be read at {text[at:].strip()[:20]!r}; see docs/sources.md")
+        at = found.end()
+        tokens.append(_token(found))
+    return [*tokens, _Token("end", None)]
+
+
+def _token(found: "re.Match[str]") -> _Token:
+    kind, raw = str(found.lastgroup), found[str(found.lastgroup)]
+    if kind == "number":
+        whole = re.fullmatch(r"[-+]?\d+", raw) is not None
+        return _Token("value", int(raw) if whole else float(raw))
+    if kind == "text":
+        return _Token("value", raw.replace("''", "'"))
+    if kind in ("quoted", "ticked"):
+        return _Token("name", raw.replace('""', '"') if kind == "quoted" else raw)
+    return _Token(kind, raw)

@@ -1,0 +1,93 @@
+"""The record of the finished parts of a work, from which another process continues it after a kill."""
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.data.remote.objects import get_object, put_object
+from daskkern.data.schema.schema import ClassLabel
+
+SECONDS = 2.0
+"""Between two records."""
+
+PartResult: TypeAlias = tuple[dict[str, HostArray], tuple[ClassLabel, ...]]
+"""The state of the writer of a part, and the labels by code in it."""
+
+
+@dataclass(frozen=True)
+class RecordPlace:
+    """Where a record lies: a file `name` in a folder, or below a URL."""
+
+    folder: Path | str
+    name: str
+
+    def read(self) -> bytes | None:
+        """Return the record; None when there is none."""
+        if isinstance(self.folder, str):
+            return get_object(self.folder, self.name)
+        path = self.folder / self.name
+        return path.read_bytes() if path.is_file() else None
+
+    def write(self, value: bytes) -> None:
+        """Replace the record, atomically."""
+        if isinstance(self.folder, str):
+            put_object(self.folder, self.name, value)
+            return
+        temporary = self.folder / f"{self.name}.new"
+        temporary.write_bytes(value)
+        temporary.replace(self.folder / self.name)
+
+
+class PartRecord:
+    """Finished parts by number, saved every two seconds at most.
+
+    Parameters
+    ----------
+    place : RecordPlace or None
+        None records nothing.
+    bounds : sequence of (int, int)
+        Rows of the parts; a record of other parts is not taken up.
+    """
+
+    def __init__(self, place: RecordPlace | None, bounds: Sequence[tuple[int, int]]) -> None:
+        self._place, self._bounds = place, [list(bound) for bound in bounds]
+        self._results: dict[int, PartResult] = {}
+        self._last = 0.0
+
+    def take_up(self) -> Mapping[int, PartResult]:
+        """Return the results of the parts that an earlier process finished."""
+        found = None if self._place is None else self._place.read()
+        if found is not None:
+            with np.load(io.BytesIO(found), allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            head = json.loads(str(arrays.pop("head")))
+            if head["bounds"] == self._bounds:
+                for number, labels in head["labels"].items():
+                    prefix = f"{number}/"
+                    state = {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
+                    self._results[int(number)] = (state, tuple(labels))
+        return dict(self._results)
+
+    def keep(self, number: int, result: PartResult) -> None:
+        """Record a finished part."""
+        self._results[number] = result
+        if self._place is None or time.monotonic() - self._last < SECONDS:
+            return
+        labels = {number: list(found[1]) for number, found in self._results.items()}
+        head = json.dumps({"bounds": self._bounds, "labels": labels})
+        target = io.BytesIO()
+        with zipfile.ZipFile(target, "w") as archive:
+            named = {f"{n}/{key}": array for n, (state, _) in self._results.items() for key, array in state.items()}
+            for name, array in {**named, "head": np.array(head)}.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+        self._place.write(target.getvalue())
+        self._last = time.monotonic()
