@@ -43,6 +43,7 @@ OPTIONAL = {
     "obstore",
     "moto",
     "werkzeug",
+    "xarray",
 }
 OPTIONAL |= {"prometheus_client", "selenium"}
 PAGE = "daskkern.monitor.dashboard"  # made with bokeh, which only a scheduler that shows it imports

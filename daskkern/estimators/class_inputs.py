@@ -9,18 +9,32 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import is_sparse
 from daskkern.errors import DataError
 from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, multilabel_arrays, numeric_rows
+from daskkern.estimators.direct_inputs import ColumnRoles, direct_source, is_direct
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
+from daskkern.estimators.labels import plain_labels
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource
 
 
 def class_source(
-    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    known: HostArray | None = None,
+    *,
+    reset: bool = True,
+    roles: ColumnRoles | None = None,
 ) -> tuple[RowSource, HostArray]:
     """Return rows as a source, and the classes, of several labels their numbers.
 
     DataError for classes other than `known`.
     """
+    roles = ColumnRoles() if roles is None else roles
+    if is_direct(X, roles):
+        labels = None if known is None else plain_labels(known)
+        source = direct_source(estimator, X, y, sample_weight, roles, "classification", labels)
+        return source, np.array(source.info.classes)
     if is_store(X):
         return _store(X, y, sample_weight, known)
     if _is_table(y):
@@ -33,6 +47,17 @@ def class_source(
         assert classes is not None
         return blocks, classes
     return labelled_arrays(estimator, X, y, sample_weight, known, reset=reset)
+
+
+def known_classes(estimator: Any, classes: Any) -> HostArray | None:
+    """Return the classes of a fitted estimator, or the given ones for a new model, ascending."""
+    given = None if classes is None else np.unique(np.asarray(classes))
+    if getattr(estimator, "_carried", None) is None:
+        return given
+    mine: HostArray = estimator.classes_
+    if given is not None and not np.array_equal(given, mine):
+        raise DataError(f"got classes={classes!r}, but the model has {mine.tolist()}; leave them out")
+    return mine
 
 
 def validation_rows(X: Any, y: Any, source: RowSource, classes: HostArray) -> RowSource:

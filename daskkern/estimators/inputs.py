@@ -8,14 +8,17 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import zarr
+from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
 from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
+from daskkern.estimators.direct_inputs import ColumnRoles, direct_source, is_direct
 from daskkern.estimators.frames import named
 from daskkern.estimators.labels import codes_of, plain_labels
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
+from daskkern.training.feeding.group_source import GroupSource
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import StoreSource
 
@@ -51,10 +54,20 @@ def store_source(X: Any, y: Any, sample_weight: Any, task: str) -> StoreSource:
     return source
 
 
-def validation_source(validation: Any, make: Callable[[Any, Any], RowSource]) -> RowSource | None:
-    """Return the source for ``validation=``: None, a store, or a pair (X, y)."""
+def validation_source(
+    validation: Any,
+    make: Callable[[Any, Any], RowSource],
+    estimator: BaseEstimator,
+    roles: ColumnRoles,
+    source: RowSource,
+) -> RowSource | None:
+    """Return the source for ``validation=`` of a fit to `source`: None, a store, a Dataset, or a pair (X, y)."""
     if validation is None:
         return None
+    X, y = validation if isinstance(validation, tuple) and len(validation) == 2 else (validation, None)
+    if isinstance(source, GroupSource) and is_direct(X, roles):
+        task = str(source.info.task)
+        return direct_source(estimator, X, y, None, roles, task, source.info.classes)
     if is_store(validation):
         return StoreSource.at(validation)
     if isinstance(validation, tuple) and len(validation) == 2:

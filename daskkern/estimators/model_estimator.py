@@ -13,9 +13,11 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
+from daskkern.data.cubes.packages import is_cube
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
+from daskkern.estimators.direct_inputs import applied_to_cube
 from daskkern.estimators.frame_codes import encoded
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
@@ -60,6 +62,8 @@ class ModelEstimator(BaseEstimator):
     def _apply_rows(self, X: Any, function: RowFunction, like: HostArray) -> Any:
         """Apply `function` to the model and rows `X`; see :meth:`_apply`."""
         check_is_fitted(self, "model_")
+        if is_cube(X):
+            return applied_to_cube(self.model_, X, function, like)
         if is_lazy(X):
             return self._apply_lazily(X, function, like)
         if is_store(X):
