@@ -9,9 +9,9 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import is_sparse
 from daskkern.errors import DataError
 from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, multilabel_arrays, numeric_rows
-from daskkern.estimators.direct_inputs import ColumnRoles, direct_source, is_direct
+from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
-from daskkern.estimators.labels import plain_labels
+from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource
 
@@ -24,17 +24,18 @@ def class_source(
     known: HostArray | None = None,
     *,
     reset: bool = True,
-    roles: ColumnRoles | None = None,
+    roles: RowRoles | None = None,
 ) -> tuple[RowSource, HostArray]:
     """Return rows as a source, and the classes, of several labels their numbers.
 
     DataError for classes other than `known`.
     """
-    roles = ColumnRoles() if roles is None else roles
+    roles = RowRoles() if roles is None else roles
     if is_direct(X, roles):
-        labels = None if known is None else plain_labels(known)
-        source = direct_source(estimator, X, y, sample_weight, roles, "classification", labels)
-        return source, np.array(source.info.classes)
+        if known is not None:
+            raise DataError(f"got partial_fit on X of type {type(X).__name__}; give arrays, or call fit")
+        direct = direct_source(estimator, X, y, sample_weight, roles, "classification")
+        return direct, np.array(direct.info.classes)
     if is_store(X):
         return _store(X, y, sample_weight, known)
     if _is_table(y):

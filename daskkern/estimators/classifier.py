@@ -13,7 +13,7 @@ from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.class_inputs import class_source, known_classes, validation_rows
-from daskkern.estimators.direct_inputs import ColumnRoles
+from daskkern.estimators.direct_inputs import named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels
 from daskkern.estimators.uncertainty import ClassUncertainty
@@ -223,7 +223,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         daskkern.errors.DaskkernError
             With one sentence: what was given, what was expected, what to do.
         """
-        roles = ColumnRoles.of(target, sample_dims, coords, drop)
+        roles = named_roles(target, sample_dims, coords, drop)
         source, known = class_source(self, X, y, sample_weight, roles=roles)
         watched = validation_source(validation, lambda X, y: validation_rows(X, y, source, known), self, roles, source)
         if detach:

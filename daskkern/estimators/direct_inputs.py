@@ -1,57 +1,43 @@
 """Rows that estimators read where they lie: xarray Datasets, tables in files, Zarr arrays."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import zarr
 from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
 from daskkern.cluster.connect.clients import client_of
-from daskkern.data.cubes.cube_opening import CubeChoice
 from daskkern.data.cubes.cube_predictions import predicted_cube
 from daskkern.data.cubes.packages import is_cube
-from daskkern.data.schema.schema import ClassLabel
+from daskkern.data.direct.arrow_datasets import is_arrow_dataset
 from daskkern.errors import DataError
 from daskkern.estimators.parameters import active_client
 from daskkern.models import KernelModel
-from daskkern.training.feeding.cube_source import cube_source
-from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.direct.places import RowRoles, direct_rows
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
 
 
-@dataclass(frozen=True)
-class ColumnRoles:
-    """What a user names in `fit`, checked: see :meth:`daskkern.KernelClassifier.fit`."""
-
-    target: tuple[str, ...] = ()
-    sample_dims: tuple[str, ...] | None = None
-    coords: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, target: Any, sample_dims: Any, coords: Any, drop: Any) -> "ColumnRoles":
-        """Return the names as tuples. A single name is one of its own."""
-        return cls(
-            _names("target", target) or (),
-            _names("sample_dims", sample_dims),
-            _names("coords", coords) or (),
-            _names("drop", drop) or (),
-        )
-
-    def refuse_for(self, X: Any) -> None:
-        """Raise DataError where anything is named, for rows that have no names."""
-        for name, value in vars(self).items():
-            if value:
-                raise DataError(
-                    f"got {name}={value!r} with X of type {type(X).__name__}; it names parts of an xarray Dataset"
-                )
+def named_roles(target: Any, sample_dims: Any, coords: Any, drop: Any) -> RowRoles:
+    """Return the names that `fit` was given. A single name is a list of one. DataError for what is no name."""
+    return RowRoles(
+        _names("target", target), _names("sample_dims", sample_dims), _names("coords", coords), _names("drop", drop)
+    )
 
 
-def is_direct(X: Any, roles: ColumnRoles) -> bool:
-    """Return whether a fit reads `X` where it lies. DataError where `roles` do not suit it."""
-    if is_cube(X):
+def is_direct(X: Any, roles: RowRoles) -> bool:
+    """Return whether a fit reads `X` where it lies. DataError where `roles` name parts of rows without names."""
+    if is_cube(X) or is_arrow_dataset(X) or isinstance(X, zarr.Array):
         return True
-    roles.refuse_for(X)
+    if isinstance(X, str | os.PathLike):
+        return bool(roles.given)
+    for name, value in roles.given.items():
+        raise DataError(
+            f"got {name}={value!r} with X of type {type(X).__name__}; it names parts of an xarray Dataset, or "
+            "columns of a table in files"
+        )
     return False
 
 
@@ -60,29 +46,28 @@ def direct_source(
     X: Any,
     y: Any,
     sample_weight: Any,
-    roles: ColumnRoles,
+    roles: RowRoles,
     task: str,
-    classes: tuple[ClassLabel, ...] | None = None,
+    like: SourceInfo | None = None,
 ) -> RowSource:
-    """Return rows that are read where they lie as a source; `classes` are those of earlier rows."""
-    weight = sample_weight if isinstance(sample_weight, str) else None
-    choice = CubeChoice(roles.target, roles.sample_dims, roles.coords, roles.drop, weight)
-    given = None if weight is not None else sample_weight
+    """Return rows that are read where they lie as a source; `like` are training rows whose classes they get."""
+    name = sample_weight if isinstance(sample_weight, str) else None
+    weight = None if name is not None else sample_weight
     with client_of(active_client(getattr(estimator, "client", None))) as client:
-        return cube_source(X, choice, task, y=y, weight=given, classes=classes, client=client)
+        asked = replace(roles, task=task, weight=name)
+        return direct_rows(X, asked, y=y, weight=weight, like=like, client=client)[0]
 
 
 def applied_to_cube(model: KernelModel, X: Any, function: Any, like: HostArray) -> Any:
     """Return a function of a model and rows, for every cell of a Dataset."""
     outputs: tuple[str, Any] | None = None
     if like.ndim > 1:
-        labels: Any = range(like.shape[1])
-        if model.classes is not None and len(model.classes) == like.shape[1]:
+        width, names = int(like.shape[1]), model.target_names
+        outputs = ("output", range(width))
+        if model.classes is not None and len(model.classes) == width:
             outputs = ("class", list(model.classes))
-        elif model.target_names is not None and len(model.target_names) == like.shape[1]:
-            outputs = ("target", list(model.target_names))
-        else:
-            outputs = ("output", labels)
+        elif names is not None and len(names) == width:
+            outputs = ("target", list(names))
     single = model.target_names[0] if model.target_names is not None and len(model.target_names) == 1 else None
     work = _OfModel(model, function)
     return predicted_cube(X, model.feature_names, work, like, name=single, outputs=outputs)
@@ -99,10 +84,10 @@ class _OfModel:
         return np.asarray(self.function(self.model, self.model.check(X), 1))
 
 
-def _names(role: str, given: Any) -> tuple[str, ...] | None:
+def _names(role: str, given: Any) -> tuple[str, ...]:
     if given is None:
-        return None
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list | tuple) else (given,)
-    if not all(isinstance(name, str) for name in names):
-        raise DataError(f"got {role}={given!r}; give a name, or a list of names")
+        return ()
+    names = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise DataError(f"got {role}={given!r}; give a name, or a list of different names")
     return names

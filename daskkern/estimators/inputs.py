@@ -14,11 +14,12 @@ from daskkern.arrays import HostArray
 from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
-from daskkern.estimators.direct_inputs import ColumnRoles, direct_source, is_direct
+from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frames import named
 from daskkern.estimators.labels import codes_of, plain_labels
+from daskkern.training.direct.group_source import GroupSource
+from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
-from daskkern.training.feeding.group_source import GroupSource
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import StoreSource
 
@@ -58,7 +59,7 @@ def validation_source(
     validation: Any,
     make: Callable[[Any, Any], RowSource],
     estimator: BaseEstimator,
-    roles: ColumnRoles,
+    roles: RowRoles,
     source: RowSource,
 ) -> RowSource | None:
     """Return the source for ``validation=`` of a fit to `source`: None, a store, a Dataset, or a pair (X, y)."""
@@ -67,7 +68,7 @@ def validation_source(
     X, y = validation if isinstance(validation, tuple) and len(validation) == 2 else (validation, None)
     if isinstance(source, GroupSource) and is_direct(X, roles):
         task = str(source.info.task)
-        return direct_source(estimator, X, y, None, roles, task, source.info.classes)
+        return direct_source(estimator, X, y, None, roles, task, source.info)
     if is_store(validation):
         return StoreSource.at(validation)
     if isinstance(validation, tuple) and len(validation) == 2:

@@ -12,7 +12,7 @@ from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
-from daskkern.estimators.direct_inputs import ColumnRoles, direct_source, is_direct
+from daskkern.estimators.direct_inputs import direct_source, is_direct, named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
 from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.lazy_scores import lazy_r2
@@ -21,6 +21,7 @@ from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
+from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
 
@@ -155,7 +156,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         daskkern.errors.DaskkernError
             With one sentence: what was given, what was expected, what to do.
         """
-        roles = ColumnRoles.of(target, sample_dims, coords, drop)
+        roles = named_roles(target, sample_dims, coords, drop)
         source = self._source(X, y, sample_weight, roles=roles)
         watched = validation_source(validation, numeric_rows, self, roles, source)
         if detach:
@@ -174,9 +175,9 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         return self
 
     def _source(
-        self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, roles: ColumnRoles | None = None
+        self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, roles: RowRoles | None = None
     ) -> RowSource:
-        roles = ColumnRoles() if roles is None else roles
+        roles = RowRoles() if roles is None else roles
         if is_direct(X, roles):
             return direct_source(self, X, y, sample_weight, roles, "regression")
         if is_store(X):

@@ -15,8 +15,8 @@ from daskkern.data.remote.stores import name_of_place, public
 from daskkern.data.rows.rows import ALL
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError
+from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.feeding.cluster_blocks import LazyBlock, Triple
-from daskkern.training.feeding.group_source import GroupSource
 from daskkern.training.feeding.row_source import SourceInfo
 
 _FEW = 20
