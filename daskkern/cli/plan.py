@@ -14,6 +14,8 @@ from daskkern.cli.options.fit_options import FitRequest, fit_options
 from daskkern.cli.options.row_options import open_rows, row_options
 from daskkern.cluster.connect.membership import check_any, live_workers
 from daskkern.monitor.formatting import format_bytes
+from daskkern.training.direct.group_source import GroupSource
+from daskkern.training.direct.ingest_gain import ingest_gain
 from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
@@ -117,6 +119,8 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
         f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "
         f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of about {time.batch} rows."
     )
+    if isinstance(source, GroupSource):
+        say(ingest_gain(source).in_words(settings.max_epochs))
 
 
 def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:

@@ -92,8 +92,8 @@ def open_rows(place: str, roles: RowRoles, like: SourceInfo | None = None) -> Ro
     if not roles.given:
         return _store(place)
     if not roles.target:
-        name, value = next(iter(roles.given.items()))
-        raise DataError(f"got --{name.replace('_', '-')} {value} without --target, which names what is predicted")
+        name = next(iter(roles.given))
+        raise DataError(f"got --{name.replace('_', '-')} without --target, which names what is predicted")
     if not is_url(place) and not os.path.exists(place) and not any(c in place for c in "*?["):
         raise DataError(f"there is no file, folder or store at {place}; check the name")
     if _is_ours(place):

@@ -9,7 +9,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import psutil
@@ -103,7 +103,7 @@ def resumption_of(
     here = ("", 0, 0.0) if detached else (socket.gethostname(), process.pid, process.create_time())
     words = (name, ranks, share, detached, priority, user)
     named = {key: ",".join(value) if isinstance(value, tuple) else str(value) for key, value in (rows or {}).items()}
-    return Resumption(places[0], dict(options), places[1], places[2], *words, *here, rows=named)
+    return replace(Resumption(places[0], dict(options), places[1], places[2], *words, *here), rows=named)
 
 
 def write_resumption(group: zarr.Group, record: Resumption) -> None:
