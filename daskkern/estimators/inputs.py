@@ -11,7 +11,7 @@ import zarr
 from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
-from daskkern.backend.namespace import to_host
+from daskkern.backend.namespace import as_host
 from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
@@ -142,7 +142,7 @@ def _blocks(
 def _unique(y: da.Array) -> HostArray:
     """Return the labels in `y`, ascending."""
     try:
-        return np.unique(to_host(da.unique(y).compute()))  # of arrays on a GPU, too
+        return np.unique(as_host(da.unique(y).compute()))  # of arrays on a GPU, too
     except TypeError as error:
         raise DataError(
             "y holds labels that have no order; remove missing ones, and make all text, or all numbers"
@@ -156,8 +156,8 @@ class _Encode:
     classes: HostArray | None
 
     def __call__(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
-        rows, targets = to_host(X), None if y is None else self._targets(to_host(y))
-        weights = None if weight is None else to_host(weight).astype(np.float64)
+        rows, targets = as_host(X), None if y is None else self._targets(as_host(y))
+        weights = None if weight is None else as_host(weight).astype(np.float64)
         if weights is not None:
             check_weight(weights)
         return rows, targets, weights
@@ -181,7 +181,7 @@ def _known(array: da.Array, name: str) -> da.Array:
 
 
 def _aligned(other: Any, X: da.Array, name: str) -> da.Array:
-    array = _known(other if is_lazy(other) else da.from_array(to_host(other)), name)
+    array = _known(other if is_lazy(other) else da.from_array(as_host(other)), name)
     if array.shape[0] != X.shape[0]:
         raise DataError(f"{name} has {array.shape[0]} rows, but X has {X.shape[0]}")
     return array.rechunk({0: X.chunks[0], **({1: -1} if array.ndim == 2 else {})})

@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
-from daskkern.backend.namespace import is_sparse, to_host
+from daskkern.backend.namespace import as_host, is_sparse
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
@@ -119,5 +119,5 @@ class _OfScores:
 
 
 def _apply_block(X: HostArray, model: KernelModel, function: RowFunction) -> HostArray:
-    rows = X if is_sparse(X) else to_host(X)  # of chunks on a GPU, too
+    rows = X if is_sparse(X) else as_host(X)  # of chunks on a GPU, too
     return function(model, model.check(rows), 1)  # Dask runs one of these on each of its threads
