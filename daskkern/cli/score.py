@@ -3,8 +3,10 @@
 import click
 
 from daskkern.cli.console import progress_bar, say, say_json, show_notes, table
+from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.data.storage.unseen import unseen_notes
 from daskkern.data.transactions.atomic import check_destination
+from daskkern.evaluation.cubes import predict_cube
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.predict import FORMAT, predict_store
 from daskkern.evaluation.raw_tables import rows_of
@@ -60,9 +62,14 @@ def score_command(model: str, store: str, as_json: bool, details: bool, device: 
 def predict_command(model: str, store: str, out: str, overwrite: bool, device: str, threads: int | None) -> None:
     """Predict every row of STORE and write the predictions, in bounded memory.
 
-    STORE may also be a table with the columns of the training table, such as a .csv file.
+    STORE may also be a table with the columns of the training table, such as a .csv file, or a Zarr store of xarray with
+    the variables of the training Dataset.
     """
     fitted = load_model(model).on(device)
+    if is_cube_store(store):
+        n_cells, name = predict_cube(fitted, store, out, overwrite=overwrite)
+        say(f"{n_cells:,} cells are in {out} (a Zarr store for xarray; the variable is {name})")
+        return
     check_destination(out, kind=FORMAT, overwrite=overwrite)
     with rows_of(fitted, store, out, targets=False) as rows, progress_bar() as bar:
         line = bar.add_task("predicting", total=rows.info.n_rows)

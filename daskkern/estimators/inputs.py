@@ -142,7 +142,9 @@ def _blocks(
 def _unique(y: da.Array) -> HostArray:
     """Return the labels in `y`, ascending."""
     try:
-        return np.unique(as_host(da.unique(y).compute()))  # of arrays on a GPU, too
+        to_host: Any = as_host  # CuPy cannot unite labels
+        on_host = y.map_blocks(to_host, dtype=y.dtype, meta=np.empty(0, y.dtype))
+        return np.asarray(da.unique(on_host).compute())
     except TypeError as error:
         raise DataError(
             "y holds labels that have no order; remove missing ones, and make all text, or all numbers"

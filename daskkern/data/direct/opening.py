@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from daskkern.data.direct.arrow_datasets import is_arrow_dataset, open_dataset
+from daskkern.data.direct.dask_frames import frame_key, is_dask_frame, open_dask_frame
 from daskkern.data.ingest.columns.imputing import filled_as, imputed
 from daskkern.data.ingest.columns.match_schema import decide_like
 from daskkern.data.ingest.columns.targets import Decision, check_task, decide
@@ -64,14 +65,14 @@ class OpenedTable:
 
 
 def open_table(X: Any, choice: TableChoice, like: TableSchema | None = None) -> OpenedTable:
-    """Open a path, a pattern, a folder or a ``pyarrow.dataset.Dataset``.
+    """Open a path, a pattern, a folder, a ``pyarrow.dataset.Dataset`` or a dask dataframe.
 
     As in an ingestion, columns of text are read once to find their categories, and columns of numbers to find gaps and,
     where there are some, means. Nothing is written.
 
     Parameters
     ----------
-    X : path or pyarrow.dataset.Dataset
+    X : path, pyarrow.dataset.Dataset or dask dataframe
     choice : TableChoice
     like : TableSchema or None
         Columns, encoding and classes of training rows, which these rows get.
@@ -100,6 +101,8 @@ def _opened(X: Any, request: Request) -> tuple[Parts, str]:
         parts = open_dataset(X, request)
         files = [str(name) for name in getattr(X, "files", [])]
         return _filled(parts, request), _digest([*files, repr(request), str(parts.train.n_rows)])
+    if is_dask_frame(X):
+        return _filled(open_dask_frame(X, request), request), _digest([frame_key(X), repr(request)])
     place = os.fspath(X)
     source = open_source(place if is_url(place) else os.path.abspath(place), request, ())
     if source.format in ("csv", "svmlight"):
@@ -125,4 +128,6 @@ def _digest(words: list[str]) -> str:
 
 
 def _place(X: Any) -> str:
+    if is_dask_frame(X):
+        return "the dask dataframe"
     return "the pyarrow dataset" if is_arrow_dataset(X) else os.fspath(X)

@@ -1,7 +1,7 @@
 """Places and objects that rows are read from directly: which kind of source each is."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import zarr
@@ -11,6 +11,7 @@ from daskkern.data.cubes.cube_opening import CubeChoice
 from daskkern.data.cubes.cube_stores import is_cube_store, open_cube, plain_arrays
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.arrow_datasets import is_arrow_dataset
+from daskkern.data.direct.dask_frames import frame_with_target, is_dask_frame
 from daskkern.data.direct.opening import TableChoice
 from daskkern.errors import DataError
 from daskkern.training.direct.cube_source import cube_source
@@ -71,11 +72,11 @@ def direct_rows(
 
     Parameters
     ----------
-    X : Dataset, DataArray, pyarrow.dataset.Dataset, Zarr array, path or URL
+    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, path or URL
         A path is that of a Zarr store of xarray, of a Zarr group with arrays ``X`` and `target`, or of a table.
     roles : RowRoles
-    y, weight : DataArray or Zarr array
-        Where `X` is one, or a Dataset.
+    y, weight : DataArray, Zarr array or dask series
+        Where `X` is of that kind.
     like : SourceInfo or None
         Training rows, whose classes and columns these rows get.
     client : Client or None
@@ -94,16 +95,20 @@ def direct_rows(
     if isinstance(X, zarr.Array):
         _refuse(roles, ("target", "sample_dims", "coords", "drop", "categorical", "missing"), "a Zarr array")
         return zarr_source(X, y, weight, roles.task, classes), ()
+    if is_dask_frame(X) and y is not None and not roles.target:
+        X, name = frame_with_target(X, y)
+        roles, y = replace(roles, target=(name,)), None
     if y is not None or weight is not None:
         raise DataError(
             f"got y or sample_weight with X={_named(X)}; name columns of it, with target= and sample_weight="
         )
-    if not is_arrow_dataset(X) and (roles.sample_dims or roles.coords or is_cube_store(X)):
+    held = is_arrow_dataset(X) or is_dask_frame(X)
+    if not held and (roles.sample_dims or roles.coords or is_cube_store(X)):
         _refuse(roles, ("categorical", "missing"), "a Dataset")
         place, choice = os.fspath(X), _cube_choice(roles)
         return cube_source(open_cube(X), choice, roles.task_or_none, classes=classes, client=client, place=place), ()
     _refuse(roles, ("sample_dims", "coords"), "a table")
-    pair = {} if is_arrow_dataset(X) or len(roles.target) != 1 else plain_arrays(X)
+    pair = {} if held or len(roles.target) != 1 else plain_arrays(X)
     if "X" in pair and roles.target[0] in pair:
         _refuse(roles, ("drop", "categorical", "missing"), "a group of Zarr arrays")
         y = pair[roles.target[0]]
@@ -127,4 +132,6 @@ def _refuse(roles: RowRoles, names: tuple[str, ...], what: str) -> None:
 
 
 def _named(X: Any) -> str:
+    if is_dask_frame(X):
+        return "a dask dataframe"
     return "a pyarrow dataset" if is_arrow_dataset(X) else repr(os.fspath(X))

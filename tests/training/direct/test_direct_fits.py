@@ -160,6 +160,15 @@ def test_commands_read_lakes_and_cubes(
     assert code == 0, err
     assert "reads 118 rows x 3 features from" in out
     assert "118 of 120 cells by time, lat, lon" in out
+    code, out, err = run(
+        capfd, "predict", tmp_path / "m2", tmp_path / "cube.zarr", "--out", tmp_path / "predicted.zarr"
+    )
+    assert code == 0, err
+    assert "120 cells are in" in out
+    found = xr.open_zarr(tmp_path / "predicted.zarr", consolidated=False).y
+    assert np.isnan(found.values).sum() == 1
+    assert float(((found - cube.y) ** 2).mean()) < float(cube.y.var())
+    xr.testing.assert_equal(found.lon, cube.lon)
     code, out, err = run(capfd, "plan", lake, "--target", "y", *settings)
     assert code == 0, err
     assert "ingesting first: reading takes" in out
