@@ -5,7 +5,7 @@ says (16-bit integers with ``scale_factor``, ``add_offset`` and ``_FillValue``),
 chunk by chunk. The sea has no temperature: its cells are missing. The last tenth of the time steps is predicted and
 compared, lazily, and written to a Zarr store again.
 
-The default is a cube of about 0.9 GB of decoded numbers and a limit of 800 MB for this process, whose peak is printed.
+The default is a cube of 1.1 GB of decoded numbers and a limit of 1 GB for this process, whose peak is printed.
 
 Run it with ``python examples/climate_cube.py``; it needs ``daskkern[xarray]``, and ``--maps`` needs ``daskkern[plot]``.
 """
@@ -29,7 +29,7 @@ from daskkern import KernelRegressor, Landmarks
 
 DIMS = ("time", "lat", "lon")
 COORDS = ("lat", "lon", "time")
-PER_CHUNK = 8
+PER_CHUNK = 4
 PACKED = {"dtype": "int16", "scale_factor": 0.01, "add_offset": 0.0, "_FillValue": -32768}
 
 
@@ -113,12 +113,12 @@ def draw(folder: Path, truth: xr.DataArray, predicted: xr.DataArray) -> Iterator
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the cube, fit, predict and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=640, help="time steps of six hours")
+    parser.add_argument("--steps", type=int, default=400, help="time steps of six hours")
     parser.add_argument("--grid", type=int, nargs=2, default=(91, 180), metavar=("LAT", "LON"))
     parser.add_argument("--levels", type=int, default=20)
     parser.add_argument("--landmarks", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--limit", default="800MB", help="the memory that this process may use")
+    parser.add_argument("--limit", default="1GB", help="the memory that this process may use")
     parser.add_argument("--out", help="a folder for the cube and the predictions, which are kept there")
     parser.add_argument("--maps", help="a folder for maps of the last time step")
     given = parser.parse_args(arguments)

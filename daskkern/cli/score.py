@@ -62,8 +62,8 @@ def score_command(model: str, store: str, as_json: bool, details: bool, device: 
 def predict_command(model: str, store: str, out: str, overwrite: bool, device: str, threads: int | None) -> None:
     """Predict every row of STORE and write the predictions, in bounded memory.
 
-    STORE may also be a table with the columns of the training table, such as a .csv file, or a Zarr store of xarray with
-    the variables of the training Dataset.
+    STORE may also be a table with the columns of the training table, such as a .csv file, or a Zarr store of xarray
+    with the variables of the training Dataset.
     """
     fitted = load_model(model).on(device)
     if is_cube_store(store):

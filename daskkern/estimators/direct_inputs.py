@@ -55,8 +55,7 @@ def direct_source(
     name = sample_weight if isinstance(sample_weight, str) else None
     weight = None if name is not None else sample_weight
     with client_of(active_client(getattr(estimator, "client", None))) as client:
-        asked = replace(roles, task=task, weight=name)
-        return direct_rows(X, asked, y=y, weight=weight, like=like, client=client)[0]
+        return direct_rows(X, replace(roles, task=task, weight=name), y=y, weight=weight, like=like, client=client)[0]
 
 
 def applied_to_cube(model: KernelModel, X: Any, function: Any, like: HostArray) -> Any:

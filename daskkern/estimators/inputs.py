@@ -142,8 +142,8 @@ def _blocks(
 def _unique(y: da.Array) -> HostArray:
     """Return the labels in `y`, ascending."""
     try:
-        to_host: Any = as_host  # CuPy cannot unite labels
-        on_host = y.map_blocks(to_host, dtype=y.dtype, meta=np.empty(0, y.dtype))
+        lazy: Any = y  # CuPy cannot unite labels
+        on_host = lazy.map_blocks(as_host, dtype=y.dtype, meta=np.empty(0, y.dtype))
         return np.asarray(da.unique(on_host).compute())
     except TypeError as error:
         raise DataError(

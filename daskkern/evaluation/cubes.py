@@ -30,7 +30,7 @@ def predict_cube(model: KernelModel, place: str, out: str | Path, *, overwrite: 
     name = (model.target_names or ("prediction",))[0] if len(model.target_names or ("",)) == 1 else "prediction"
     like = model.labels(model.coef[:0])
     labels = ("target", list(model.target_names or range(like.shape[1]))) if like.ndim > 1 else None
-    found = predicted_cube(open_cube(place), model.feature_names, _Labels(model), like, name=name, outputs=labels)
+    found = predicted_cube(open_cube(place), model.feature_names, _CellLabels(model), like, name=name, outputs=labels)
     if found.dtype.kind == "O":
         found = found.astype(f"U{max(len(str(label)) for label in model.classes or ('',))}")
     with atomic_group(out, kind=FORMAT, overwrite=overwrite) as group:
@@ -41,7 +41,7 @@ def predict_cube(model: KernelModel, place: str, out: str | Path, *, overwrite: 
 
 
 @dataclass(frozen=True)
-class _Labels:
+class _CellLabels:
     """The predictions of checked rows, with one thread: Dask runs one on each of its threads."""
 
     model: KernelModel

@@ -19,7 +19,7 @@ from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 
 _MOST_CLASSES = 1000
-_THREADS = 4
+_THREADS = 2  # more hold more blocks in memory, and decode little faster
 
 T = TypeVar("T")
 Each = Callable[[Callable[[int], Any], int], Iterable[Any]]
