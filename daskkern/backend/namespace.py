@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,12 @@ def to_host(array: Array) -> HostArray:
     """Return `array` as a NumPy array: itself if it is one, a copy if it is on a GPU."""
     get = getattr(array, "get", None)
     return np.asarray(get() if callable(get) else array)
+
+
+def as_host(values: Any) -> HostArray:
+    """Return what a user gave - an array, on a GPU too, a list, a column of a frame - as a NumPy array."""
+    on_gpu = hasattr(values, "get") and hasattr(values, "strides")  # as CuPy's are; a column of pandas has no strides
+    return to_host(values) if on_gpu else np.asarray(values)
 
 
 def settle(array: Array = None) -> None:

@@ -10,9 +10,10 @@ from sklearn.datasets import load_digits
 
 from daskkern.basis import Landmarks
 from daskkern.cli.console import REMARKS, say
-from daskkern.cli.fit import finish, open_source
+from daskkern.cli.fit import finish
 from daskkern.cli.ingest import print_report
 from daskkern.cli.options.cluster_options import ClusterRequest
+from daskkern.cli.options.row_options import open_rows
 from daskkern.cli.score import describe
 from daskkern.data.ingest import ingest
 from daskkern.data.storage.store import open_store
@@ -23,6 +24,7 @@ from daskkern.losses import SquaredHinge
 from daskkern.models import load_model, save_model
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
+from daskkern.training.direct.places import RowRoles
 from daskkern.training.planning.planner import device_pool
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
@@ -55,7 +57,7 @@ def command(context: click.Context, out: str) -> None:
     settings = FitSettings(
         Gaussian("median"), SquaredHinge(), Landmarks(1000), parse_solver("auto"), max_epochs=_EPOCHS, calibrate=True
     )
-    rows = open_source(str(train))
+    rows = open_rows(str(train), RowRoles())
     with where.client(partial(device_pool, rows, settings)) as client, progress(_EPOCHS, REMARKS) as listener:
         result = fit(rows, settings, client=client, listener=listener)
     save_model(result.model, model)

@@ -11,6 +11,7 @@ from daskkern.cli.auto import searched, show_trials, without_limit
 from daskkern.cli.console import InterruptedJobError, say
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.fit_options import FitRequest, fit_options
+from daskkern.cli.options.row_options import open_rows, row_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.scheduler.lease import concluded
@@ -18,7 +19,7 @@ from daskkern.cluster.scheduler.metadata import FitMetadata, login
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
-from daskkern.errors import DataError, ModelError, SpecError, StoreError, SupersededError
+from daskkern.errors import ModelError, SpecError, StoreError, SupersededError
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.events import EpochTimed
 from daskkern.model_selection import Budget, with_trials
@@ -30,7 +31,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place
 from daskkern.training.checkpoints.resumption import resumption_of
-from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.direct.places import RowRoles
 from daskkern.training.jobs.detached import submit
 from daskkern.training.planning.planner import device_pool
 from daskkern.training.run.fit import FitResult, fit_job
@@ -77,6 +78,7 @@ from daskkern.training.run.settings import FitSettings
 )
 @click.option("--user", metavar="NAME", help="The user whose quota counts.  [default: the login name]")
 @click.option("--share", is_flag=True, help="Share workers with other fits that allow it; each keeps to its --memory.")
+@row_options
 @log_options
 @click.option("--report", metavar="FILE", help="Write Dask's performance report on the cluster's work to an HTML file.")
 @fit_options
@@ -95,12 +97,16 @@ def fit_command(
     priority: int,
     user: str | None,
     share: bool,
+    roles: RowRoles,
     log: LogRequest,
     report: str | None,
     request: FitRequest,
     where: ClusterRequest,
 ) -> None:
-    """Train a kernel machine on STORE and write the model."""
+    """Train a kernel machine on STORE and write the model.
+
+    With --target, STORE is a table, a Dataset or a pair of arrays, which is read where it lies.
+    """
     if detach and (log or report):
         raise SpecError(
             "--log-json, --log-file and --report record what this process sees of a fit, and --detach exits at once; "
@@ -117,9 +123,9 @@ def fit_command(
     place = checkpoint or f"{whole_out}.checkpoint"
     check_model_place(out, place, overwrite=overwrite)
     guard = ModelGuard.of(whole_out)
-    source = open_source(store)
+    source = open_rows(store, roles)
     settings = request.settings(source.info.task, source.info.n_rows)
-    watched = None if validation is None else open_source(validation)
+    watched = None if validation is None else open_rows(validation, roles, source.info)
     note = order_note(source.open("float32"))
     if note is not None:
         say(f"note: {note}")
@@ -136,6 +142,7 @@ def fit_command(
             detached=detach,
             priority=priority,
             user=login() if user is None else user,
+            rows=roles.given,
         )
     policy = CheckpointPolicy(
         checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite, record=record
@@ -268,11 +275,3 @@ def where_time_went(times: Sequence[EpochTimed]) -> str:
     """Return one line on where the time of all epochs went, as a mean over the ranks."""
     ways = f" (sums: {times[-1].ways})" if times[-1].ways else ""
     return f"time of the epochs: {in_words(shares_of(times))}{ways}"
-
-
-def open_source(store: str) -> StoreSource:
-    """Return the source for a store named on the command line. DataError if it has no targets."""
-    source = StoreSource.at(store)
-    if source.info.task is None:
-        raise DataError(f"the store {store} has no targets, so nothing can be fitted; ingest it again with --target")
-    return source

@@ -9,12 +9,15 @@ from distributed import Client
 
 from daskkern.backend.concurrency import cpu_count
 from daskkern.cli.console import say, table
-from daskkern.cli.fit import open_source
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.fit_options import FitRequest, fit_options
 from daskkern.cli.options.json_option import json_option
+from daskkern.cli.options.row_options import open_rows, row_options
 from daskkern.cluster.connect.membership import check_any, live_workers
 from daskkern.monitor.formatting import format_bytes
+from daskkern.training.direct.group_source import GroupSource
+from daskkern.training.direct.ingest_gain import ingest_gain
+from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, worst
@@ -66,12 +69,13 @@ class _Expectation:
 
 @click.command("plan")
 @click.argument("store")
+@row_options
 @json_option
 @fit_options
 @cluster_options
-def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> dict[str, object]:
+def plan_command(store: str, roles: RowRoles, request: FitRequest, where: ClusterRequest) -> dict[str, object]:
     """Show how much memory one rank of a fit would need, how long the fit would take, and its cost in worker-hours."""
-    source: RowSource = open_source(store)
+    source: RowSource = open_rows(store, roles)
     settings = with_categories(request.settings(source.info.task, source.info.n_rows), source.info)
     source = with_scaling(source, learn_scaling(source, settings))
     wide, notes = expected_arithmetic(source, settings)
@@ -124,6 +128,8 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> dict
         f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "
         f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of about {time.batch} rows."
     )
+    if isinstance(source, GroupSource):
+        say(ingest_gain(source).in_words(settings.max_epochs))
     return _record(found, batch, time, cost)
 
 

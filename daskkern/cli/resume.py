@@ -9,6 +9,7 @@ import click
 from daskkern.cli.console import say
 from daskkern.cli.fit import fit_command
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
+from daskkern.cli.options.row_options import ROW_OPTIONS
 from daskkern.data.remote.stores import absolute, public
 from daskkern.errors import DaskkernError, StoreError
 from daskkern.training.checkpoints.resumption import Resumption
@@ -103,6 +104,9 @@ def _words(fit: FoundFit, record: Resumption, where: ClusterRequest) -> Iterator
         yield f"--priority={record.priority}"
     if record.user and where.workers != 0:
         yield f"--user={record.user}"
+    for key, names in record.rows.items():
+        if key in ROW_OPTIONS:
+            yield f"--{key.replace('_', '-')}={names}"
     for key, setting in record.options.items():
         yield f"--set={key}={json.dumps(setting)}"
     if where.named:

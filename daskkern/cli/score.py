@@ -1,16 +1,18 @@
 """``daskkern score`` and ``daskkern predict``: apply a model to a store or table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 import click
 
 from daskkern.cli.console import InterruptedJobError, aside, progress_bar, say, say_json, show_notes, table
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
+from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.errors import SpecError
+from daskkern.evaluation.cubes import predict_cube
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.predict import report_notes, write_predictions
-from daskkern.evaluation.tables.formats import format_of
+from daskkern.evaluation.tables.formats import TableFormat, format_of
 from daskkern.evaluation.tables.scoring import score_rows
 from daskkern.evaluation.tables.tasks import ScoringPlace
 from daskkern.models import KernelModel, load_model
@@ -94,11 +96,21 @@ def predict_command(
 ) -> None:
     """Predict every row of STORE and write the predictions, in bounded memory.
 
-    STORE may also be a table with the columns of the training table, such as a .csv file. After a kill, the same
-    command continues in a folder of files, and otherwise starts again; no row is written twice.
+    STORE may also be a table with the columns of the training table, such as a .csv file, or a Zarr store of xarray
+    with the variables of the training Dataset. After a kill, the same command continues in a folder of files, and
+    otherwise starts again; no row is written twice.
     """
     fitted = load_model(model)
-    format_of(out)
+    known = format_of(out)
+    if is_cube_store(store):
+        asked = {
+            "--keep": keep, "--partition-by": partition_by, "--rows-per-file": rows_per_file, "--scores": scores,
+            "--std": std, "--confidence": confidence,
+        }  # fmt: skip
+        _predict_cells(
+            fitted.on(device), store, out, known, [name for name, value in asked.items() if value], overwrite
+        )
+        return
     with _placed(fitted, where, device, threads) as (placed, place), progress_bar() as bar:
         line = bar.add_task("predicting", total=None)
         try:
@@ -124,6 +136,17 @@ def predict_command(
             raise InterruptedJobError(f"interrupted; the same command continues the predictions in {out}") from None
     say(f"{report.n_rows:,} predictions are in {out} ({report.what})")
     show_notes(report_notes(report))
+
+
+def _predict_cells(
+    model: KernelModel, store: str, out: str, known: TableFormat | None, others: Sequence[str], overwrite: bool
+) -> None:
+    if known not in (None, "zarr"):
+        raise SpecError(f"got --out {out} for a Zarr store of xarray; its predictions are another: name it with .zarr")
+    if others:
+        raise SpecError(f"got {others[0]} with a Zarr store of xarray, whose cells have no columns; leave it out")
+    n_cells, name = predict_cube(model, store, out, overwrite=overwrite)
+    say(f"{n_cells:,} cells are in {out} (a Zarr store for xarray; the variable is {name})")
 
 
 @contextmanager

@@ -9,21 +9,36 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import is_sparse
 from daskkern.errors import DataError
 from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, multilabel_arrays, numeric_rows
+from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
 from daskkern.estimators.frame_codes import is_lazy_frame
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
+from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource
 
 
 def class_source(
-    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    known: HostArray | None = None,
+    *,
+    reset: bool = True,
+    roles: RowRoles | None = None,
 ) -> tuple[RowSource, HostArray]:
     """Return rows as a source, and the classes, of several labels their numbers.
 
     DataError for classes other than `known`.
     """
+    roles = RowRoles() if roles is None else roles
+    if is_direct(X, roles):
+        if known is not None:
+            raise DataError(f"got partial_fit on X of type {type(X).__name__}; give arrays, or call fit")
+        direct = direct_source(estimator, X, y, sample_weight, roles, "classification")
+        return direct, np.array(direct.info.classes)
     if is_store(X):
         return _store(X, y, sample_weight, known)
     if is_lazy_frame(X):
@@ -41,6 +56,17 @@ def class_source(
         assert found is not None
         return blocks, found
     return labelled_arrays(estimator, X, y, sample_weight, known, reset=reset)
+
+
+def known_classes(estimator: Any, classes: Any) -> HostArray | None:
+    """Return the classes of a fitted estimator, or the given ones for a new model, ascending."""
+    given = None if classes is None else np.unique(np.asarray(classes))
+    if getattr(estimator, "_carried", None) is None:
+        return given
+    mine: HostArray = estimator.classes_
+    if given is not None and not np.array_equal(given, mine):
+        raise DataError(f"got classes={classes!r}, but the model has {mine.tolist()}; leave them out")
+    return mine
 
 
 def validation_rows(X: Any, y: Any, source: RowSource, classes: HostArray) -> RowSource:

@@ -9,12 +9,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
-from daskkern.errors import DataError
 from daskkern.estimators.base import KernelEstimator, goes_on
-from daskkern.estimators.class_inputs import class_source, validation_rows
+from daskkern.estimators.class_inputs import class_source, known_classes, validation_rows
+from daskkern.estimators.direct_inputs import named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels
 from daskkern.estimators.uncertainty import ClassUncertainty
@@ -192,13 +191,18 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         validation: Any = None,
         detach: bool = False,
         out: Any = None,
+        target: Any = None,
+        sample_dims: Any = None,
+        coords: Any = None,
+        drop: Any = None,
     ) -> "KernelClassifier | FitHandle":
         """Fit the classifier.
 
         Parameters
         ----------
-        X : path, URL, Zarr group, dask array (n, d) or array-like (n, d)
+        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray
             A store brings its own targets and weights. Dask arrays are never gathered. NumPy arrays are not copied.
+            The cells of a Dataset are rows, without those where a value is missing; see ``docs/xarray.md``.
         y : dask array or array-like (n,), or (n, c) of 0 and 1, optional
             Class labels of one kind: strings, integers, floats or booleans. A dense or sparse table says which of
             several labels each row has; in a store, several regression targets of 0 and 1.
@@ -210,14 +214,18 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
             unfitted, and a worker writes the model.
         out : path or URL, optional
             Where the worker writes the model, with `detach`; an existing model there is replaced.
+        target, sample_dims, coords, drop : str or list of str, optional
+            Of a Dataset: the variable to predict, the dims whose cells are rows (by default those of the target),
+            coordinates that are features too, and variables that are none.
 
         Raises
         ------
         daskkern.errors.DaskkernError
             With one sentence: what was given, what was expected, what to do.
         """
-        source, known = class_source(self, X, y, sample_weight)
-        watched = validation_source(validation, lambda X, y: validation_rows(X, y, source, known))
+        roles = named_roles(target, sample_dims, coords, drop)
+        source, known = class_source(self, X, y, sample_weight, roles=roles)
+        watched = validation_source(validation, lambda X, y: validation_rows(X, y, source, known), self, roles, source)
         if detach:
             return self._submit(source, watched, out)
         self._fit_source(source, watched, out)
@@ -247,20 +255,10 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
             For rows of another kind than before, labels outside the classes, or changed settings.
         """
         begun = getattr(self, "_carried", None) is not None
-        source, known = class_source(self, X, y, sample_weight, self._known(classes), reset=not begun)
+        source, known = class_source(self, X, y, sample_weight, known_classes(self, classes), reset=not begun)
         self._go_on(source)
         self.classes_ = known
         return self
-
-    def _known(self, classes: Any) -> HostArray | None:
-        """Return the classes of the model, or the given ones for a new model, ascending."""
-        given = None if classes is None else np.unique(np.asarray(classes))
-        if getattr(self, "_carried", None) is None:
-            return given
-        mine: HostArray = self.classes_
-        if given is not None and not np.array_equal(given, mine):
-            raise DataError(f"got classes={classes!r}, but the model has {mine.tolist()}; leave them out")
-        return mine
 
     def decision_function(self, X: Any) -> Any:
         """Return scores (n, n_classes), or (n,) for two classes, or (n, c) of several labels; lazy for a dask array."""

@@ -8,13 +8,18 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import zarr
+from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
+from daskkern.backend.namespace import as_host
 from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
+from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frames import named
 from daskkern.estimators.labels import codes_of, plain_labels
+from daskkern.training.direct.group_source import GroupSource
+from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import StoreSource
@@ -51,10 +56,20 @@ def store_source(X: Any, y: Any, sample_weight: Any, task: str) -> StoreSource:
     return source
 
 
-def validation_source(validation: Any, make: Callable[[Any, Any], RowSource]) -> RowSource | None:
-    """Return the source for ``validation=``: None, a store, or a pair (X, y)."""
+def validation_source(
+    validation: Any,
+    make: Callable[[Any, Any], RowSource],
+    estimator: BaseEstimator,
+    roles: RowRoles,
+    source: RowSource,
+) -> RowSource | None:
+    """Return the source for ``validation=`` of a fit to `source`: None, a store, a Dataset, or a pair (X, y)."""
     if validation is None:
         return None
+    X, y = validation if isinstance(validation, tuple) and len(validation) == 2 else (validation, None)
+    if isinstance(source, GroupSource) and is_direct(X, roles):
+        task = str(source.info.task)
+        return direct_source(estimator, X, y, None, roles, task, source.info)
     if is_store(validation):
         return StoreSource.at(validation)
     if isinstance(validation, tuple) and len(validation) == 2:
@@ -127,7 +142,9 @@ def _blocks(
 def _unique(y: da.Array) -> HostArray:
     """Return the labels in `y`, ascending."""
     try:
-        return np.asarray(da.unique(y).compute())
+        lazy: Any = y  # CuPy cannot unite labels
+        on_host = lazy.map_blocks(as_host, dtype=y.dtype, meta=np.empty(0, y.dtype))
+        return np.asarray(da.unique(on_host).compute())
     except TypeError as error:
         raise DataError(
             "y holds labels that have no order; remove missing ones, and make all text, or all numbers"
@@ -141,8 +158,8 @@ class _Encode:
     classes: HostArray | None
 
     def __call__(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
-        rows, targets = np.asarray(X), None if y is None else self._targets(np.asarray(y))
-        weights = None if weight is None else np.asarray(weight, np.float64)
+        rows, targets = as_host(X), None if y is None else self._targets(as_host(y))
+        weights = None if weight is None else as_host(weight).astype(np.float64)
         if weights is not None:
             check_weight(weights)
         return rows, targets, weights
@@ -166,7 +183,7 @@ def _known(array: da.Array, name: str) -> da.Array:
 
 
 def _aligned(other: Any, X: da.Array, name: str) -> da.Array:
-    array = _known(other if is_lazy(other) else da.from_array(np.asarray(other)), name)
+    array = _known(other if is_lazy(other) else da.from_array(as_host(other)), name)
     if array.shape[0] != X.shape[0]:
         raise DataError(f"{name} has {array.shape[0]} rows, but X has {X.shape[0]}")
     return array.rechunk({0: X.chunks[0], **({1: -1} if array.ndim == 2 else {})})

@@ -13,10 +13,13 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
+from daskkern.backend.namespace import as_host, is_sparse
+from daskkern.data.cubes.packages import is_cube
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
+from daskkern.estimators.direct_inputs import applied_to_cube
 from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import is_lazy_frame, needs_encoding
 from daskkern.estimators.frames import check_raw
@@ -63,6 +66,8 @@ class ModelEstimator(NestedEstimator):
     def _apply_rows(self, X: Any, function: RowFunction, like: HostArray) -> Any:
         """Apply `function` to the model and rows `X`; see :meth:`_apply`."""
         check_is_fitted(self, "model_")
+        if is_cube(X):
+            return applied_to_cube(self.model_, X, function, like)
         if is_lazy_frame(X):
             X = lazy_features(X, self.model_.encoding)
         if is_lazy(X):
@@ -129,4 +134,5 @@ class _OfScores:
 
 
 def _apply_block(X: HostArray, model: KernelModel, function: RowFunction) -> HostArray:
-    return function(model, model.check(X), 1)  # Dask runs one of these on each of its threads
+    rows = X if is_sparse(X) else as_host(X)  # of chunks on a GPU, too
+    return function(model, model.check(rows), 1)  # Dask runs one of these on each of its threads

@@ -12,6 +12,7 @@ from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
+from daskkern.estimators.direct_inputs import direct_source, is_direct, named_roles
 from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
 from daskkern.estimators.frame_codes import is_lazy_frame
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
@@ -22,6 +23,7 @@ from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
+from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
 
@@ -168,12 +170,16 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         validation: Any = None,
         detach: bool = False,
         out: Any = None,
+        target: Any = None,
+        sample_dims: Any = None,
+        coords: Any = None,
+        drop: Any = None,
     ) -> "KernelRegressor | FitHandle":
         """Fit the regressor.
 
         Parameters
         ----------
-        X : path, URL, Zarr group, dask array (n, d) or array-like (n, d)
+        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray
         y : dask array or array-like (n,) or (n, t), optional
         sample_weight : dask array or array-like (n,), optional
         validation : store or (X, y), optional
@@ -182,14 +188,19 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
             unfitted, and a worker writes the model.
         out : path or URL, optional
             Where the worker writes the model, with `detach`; an existing model there is replaced.
+        target, sample_dims, coords, drop : str or list of str, optional
+            Of a Dataset, as in :meth:`daskkern.KernelClassifier.fit`; several targets are possible.
 
         Raises
         ------
         daskkern.errors.DaskkernError
             With one sentence: what was given, what was expected, what to do.
         """
-        source = self._source(X, y, sample_weight)
-        watched = validation_source(validation, lambda X, y: numeric_rows(X, y, source.info.encoding))
+        roles = named_roles(target, sample_dims, coords, drop)
+        source = self._source(X, y, sample_weight, roles=roles)
+        watched = validation_source(
+            validation, lambda X, y: numeric_rows(X, y, source.info.encoding), self, roles, source
+        )
         if detach:
             return self._submit(source, watched, out)
         self._fit_source(source, watched, out)
@@ -205,7 +216,12 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         self._go_on(source)
         return self
 
-    def _source(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> RowSource:
+    def _source(
+        self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, roles: RowRoles | None = None
+    ) -> RowSource:
+        roles = RowRoles() if roles is None else roles
+        if is_direct(X, roles):
+            return direct_source(self, X, y, sample_weight, roles, "regression")
         if is_store(X):
             return store_source(X, y, sample_weight, "regression")
         if is_lazy(X):

@@ -46,6 +46,10 @@ SMALL = {  # what its main is given, and what it must say
     "covtype_probabilities": (["--rows", "1500", "--landmarks", "200", "--epochs", "3"], r"log loss: [01]\.\d+"),
     "hyper_parameters": (["--landmarks", "50", "--epochs", "1", "--candidates", "2"], r"16 models in"),
     "compare_systems": (["--systems", "falkon,eigenpro4", "--columns", "100"], r"eigenpro4 +error +[0-9.]+%"),
+    "climate_cube": (
+        ["--steps", "20", "--grid", "12", "18", "--levels", "2", "--landmarks", "40", "--limit", "4GB"],
+        r"RMSE [0-4]\.\d+ degC on later time steps, where the spread is 1\d\.\d+ degC\npeak memory",
+    ),
     "resuming": (
         ["--rows", "1000", "--epochs", "5", "--after", "2"],
         r"ended in epoch 3 of 5: interrupted\nresumed in epoch 3 after 0 batches\nended: 5 [\s\S]* interrupted: True",

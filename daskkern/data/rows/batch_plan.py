@@ -19,6 +19,7 @@ import numpy as np
 
 from daskkern.arrays import IntArray
 from daskkern.backend.random import generator
+from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.rows import Rows
 from daskkern.errors import SpecError
 
@@ -60,6 +61,8 @@ class BatchPlan:
         Rows of a part, where chunks are read in pieces; 0 means that parts are chunks.
     reshuffle : bool
         Whether rows are reassigned to batches in every epoch.
+    edges : ChunkEdges or None
+        Where chunks of unequal size begin and end. Windows then consist of whole chunks, the same ones in every epoch.
     """
 
     n_rows: int
@@ -69,6 +72,7 @@ class BatchPlan:
     window_rows: int = 1 << 16
     piece_rows: int = 0
     reshuffle: bool = False
+    edges: ChunkEdges | None = None
 
     def __post_init__(self) -> None:
         if min(self.n_rows, self.chunk_rows, self.batch_size, self.window_rows) < 1 or self.seed < 0:
@@ -96,7 +100,9 @@ class BatchPlan:
         so that each is decoded once per epoch, and larger ones are decoded :attr:`chunk_reads` times.
         """
         window_rows = max(1, window_bytes // rows.row_bytes)
-        plan = cls(rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows, reshuffle=reshuffle)
+        plan = cls(
+            rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows, reshuffle=reshuffle, edges=rows.chunk_edges
+        )
         held = max(batch_size, window_rows)
         piece = max(held // STRETCHES, min(held // LEAST_STRETCHES, _PIECE_BYTES // rows.row_bytes), 1)
         if rows.decodes_chunks:
@@ -107,7 +113,7 @@ class BatchPlan:
 
     @property
     def part_rows(self) -> int:
-        """Number of rows of a part; the last one may have fewer."""
+        """Number of rows of a part; the last one, and with `edges` any, may have fewer."""
         return self.piece_rows or self.chunk_rows
 
     @property
@@ -118,7 +124,7 @@ class BatchPlan:
     @property
     def n_parts(self) -> int:
         """Number of parts of all rows."""
-        return -(-self.n_rows // self.part_rows)
+        return -(-self.n_rows // self.part_rows) if self.edges is None else self.edges.n_chunks
 
     @property
     def n_batches(self) -> int:
@@ -128,12 +134,15 @@ class BatchPlan:
     @property
     def n_windows(self) -> int:
         """Number of windows of an epoch."""
-        per_window = max(1, self.window_rows // self.part_rows, -(-self.batch_size // self.part_rows))
+        rows = self.part_rows if self.edges is None else -(-self.n_rows // self.n_parts)  # of a part, on average
+        per_window = max(1, self.window_rows // rows, -(-self.batch_size // rows))
         return -(-self.n_parts // per_window)
 
     @property
     def most_window_rows(self) -> int:
         """Maximum number of rows of a window, counted in whole parts."""
+        if self.edges is not None:
+            return int(self._window_sizes.max())
         return self.part_rows * -(-self.n_parts // self.n_windows)
 
     @cached_property
@@ -163,7 +172,7 @@ class BatchPlan:
 
     def parts_of(self, window: int, epoch: int = 0) -> IntArray:
         """Return the numbers of the parts of a window, ascending: one from every stretch of the order."""
-        return _window_parts(self, *self._draw(epoch))[window, : self._counts[window]]
+        return _window_parts(self, *self._part_draw(*self._draw(epoch)))[window, : self._counts[window]]
 
     def positions(self, batch: int, epoch: int = 0) -> IntArray:
         """Return the global row positions of batch number `batch`, int64, in the order of its rows."""
@@ -178,6 +187,19 @@ class BatchPlan:
         number = batch - int(self._first_batch[window])
         return slice(int(cuts[number]), int(cuts[number + 1]))
 
+    def rows_of(self, parts: IntArray) -> IntArray:
+        """Return the global positions of the rows of parts (k,), int64, part after part."""
+        if self.edges is not None:
+            return self.edges.rows_of(parts)
+        rows = (parts[:, None] * self.part_rows + np.arange(self.part_rows)).ravel()  # (parts * part_rows,)
+        return rows[rows < self.n_rows]
+
+    def bounds_of(self, part: int) -> tuple[int, int]:
+        """Return the first row of a part, and the one after its last."""
+        if self.edges is not None:
+            return self.edges.bounds_of(part)
+        return part * self.part_rows, min((part + 1) * self.part_rows, self.n_rows)
+
     @cached_property
     def _counts(self) -> IntArray:
         """Parts of each window (n_windows,); windows that also get one of the last, incomplete stretch come first."""
@@ -186,6 +208,9 @@ class BatchPlan:
 
     @cached_property
     def _window_sizes(self) -> IntArray:
+        if self.edges is not None:
+            parts = _window_parts(self)
+            return np.array([self.edges.sizes[row[:k]].sum() for row, k in zip(parts, self._counts, strict=True)])
         sizes = self._counts * self.part_rows
         sizes[(self.n_parts - 1) % self.n_windows] -= self.n_parts * self.part_rows - self.n_rows
         return sizes
@@ -199,6 +224,10 @@ class BatchPlan:
     def _draw(self, epoch: int) -> tuple[int, ...]:
         """Return what the random streams of the batch composition depend on in addition to the seed."""
         return (epoch,) if self.reshuffle else ()
+
+    def _part_draw(self, *draw: int) -> tuple[int, ...]:
+        """Return what the windows of parts depend on: chunks of unequal size stay in theirs, whose sizes are fixed."""
+        return draw if self.edges is None else ()
 
     def _cuts(self, window: int) -> IntArray:
         n_batches = len(self.batches_of(window))
@@ -217,9 +246,8 @@ def window_positions(plan: BatchPlan, window: int, epoch: int = 0) -> IntArray:
 
 @lru_cache(maxsize=4)
 def _positions(plan: BatchPlan, window: int, *draw: int) -> IntArray:
-    parts = _window_parts(plan, *draw)[window, : plan._counts[window]]
-    rows = (parts[:, None] * plan.part_rows + np.arange(plan.part_rows)).ravel()  # (parts * part_rows,)
-    rows = rows[rows < plan.n_rows]
+    parts = _window_parts(plan, *plan._part_draw(*draw))[window, : plan._counts[window]]
+    rows = plan.rows_of(parts)
     positions = rows[_permutation(len(rows), plan.seed, _ROWS, window, *draw)]
     positions.setflags(write=False)
     return positions

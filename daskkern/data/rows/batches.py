@@ -153,8 +153,7 @@ def _chunks(rows: Rows, plan: BatchPlan, visit: Visit, fields: Fields) -> Iterat
     """Yield places in storage order and the rows there, chunk by chunk."""
     done = 0
     for chunk in plan.parts_of(visit.window, visit.epoch).tolist():
-        first = chunk * plan.chunk_rows
-        last = min(first + plan.chunk_rows, plan.n_rows)
+        first, last = plan.bounds_of(chunk)
         yield slice(done, done + last - first), rows.read(first, last, fields)
         done += last - first
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.csr import CsrRows, FeatureRows, gather_rows
 from daskkern.data.schema.schema import ClassLabel, Task
 from daskkern.errors import SpecError
@@ -68,6 +69,8 @@ class Rows(ABC):
         rows, not on their location: a store in a zip file, which is read by whole chunks, has the same batches.
     decodes_chunks : bool
         Whether a whole chunk is decoded for any of its rows, as those are that are compressed.
+    chunk_edges : ChunkEdges or None
+        Where chunks begin and end that differ in size, at most `chunk_rows`; None where all but the last are equal.
     """
 
     n_rows: int
@@ -81,6 +84,7 @@ class Rows(ABC):
     n_stored: int | None = None
     reads_pieces: bool = False
     decodes_chunks: bool = False
+    chunk_edges: ChunkEdges | None = None
 
     @property
     def is_sparse(self) -> bool:
@@ -112,9 +116,11 @@ class Rows(ABC):
 
     def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
         """Yield slices and the rows at ``positions[slice]``, for ascending `positions` (k,); reads each chunk once."""
-        cuts = np.flatnonzero(np.diff(positions // self.chunk_rows)) + 1  # where the next chunk begins
-        edges = [0, *cuts.tolist(), positions.size] if positions.size else [0]
-        for begin, end in pairwise(edges):
+        edges = self.chunk_edges
+        chunks = positions // self.chunk_rows if edges is None else edges.chunks_of(positions)
+        cuts = np.flatnonzero(np.diff(chunks)) + 1  # where the next chunk begins
+        bounds = [0, *cuts.tolist(), positions.size] if positions.size else [0]
+        for begin, end in pairwise(bounds):
             wanted = positions[begin:end]
             start = int(wanted[0])
             yield slice(begin, end), _rows_of(self.read(start, int(wanted[-1]) + 1, fields), wanted - start)

@@ -9,7 +9,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import psutil
@@ -48,6 +48,8 @@ class Resumption:
     priority : int
     user : str
         The user whose quota counts; "" in checkpoints of versions without quotas.
+    rows : mapping
+        What the command named of rows that are not in a store, by option: names with commas between them.
     host, pid, since
         The process that runs it, and when that process began; "" and 0 for a detached fit.
     """
@@ -65,6 +67,7 @@ class Resumption:
     host: str = ""
     pid: int = 0
     since: float = 0.0
+    rows: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def runs(self) -> bool:
@@ -89,6 +92,7 @@ def resumption_of(
     detached: bool,
     priority: int = 0,
     user: str = "",
+    rows: Mapping[str, Any] | None = None,
 ) -> Resumption | None:
     """Return the record of a fit that begins now, without secrets; None where `options` are not plain values."""
     if not all(isinstance(value, Plain) for value in options.values()):
@@ -98,7 +102,8 @@ def resumption_of(
     process = psutil.Process()
     here = ("", 0, 0.0) if detached else (socket.gethostname(), process.pid, process.create_time())
     words = (name, ranks, share, detached, priority, user)
-    return Resumption(places[0], dict(options), places[1], places[2], *words, *here)
+    named = {key: ",".join(value) if isinstance(value, tuple) else str(value) for key, value in (rows or {}).items()}
+    return replace(Resumption(places[0], dict(options), places[1], places[2], *words, *here), rows=named)
 
 
 def write_resumption(group: zarr.Group, record: Resumption) -> None:
@@ -131,11 +136,13 @@ def _check(record: Resumption) -> None:
     """Raise ValueError for values that no fit has written."""
     wanted: dict[str, Any] = {item.name: str | None for item in fields(Resumption)}
     wanted |= {"store": str, "options": dict, "ranks": int | None, "share": bool, "detached": bool}
-    wanted |= {"priority": int, "user": str, "host": str, "pid": int, "since": float | int}
+    wanted |= {"rows": dict, "priority": int, "user": str, "host": str, "pid": int, "since": float | int}
     for name, kind in wanted.items():
         value = getattr(record, name)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise ValueError(f"{name} is {type(value).__name__}")
+    if not all(isinstance(text, str) for item in record.rows.items() for text in item):
+        raise ValueError("rows are not plain")
     for place in (record.store, record.validation, record.out):
         if place is not None and not (is_url(place) or os.path.isabs(place)):
             raise ValueError(f"{place!r} is neither an absolute path nor a URL")

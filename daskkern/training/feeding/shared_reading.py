@@ -134,8 +134,7 @@ def reading_times(
 
 def _rows_of(plan: BatchPlan, parts: HostArray) -> HostArray:
     """Return the positions of the rows of parts (k,), in an order in which no two of them follow each other."""
-    rows = (parts[:, None] * plan.part_rows + np.arange(plan.part_rows)).ravel()
-    rows = rows[rows < plan.n_rows]
+    rows = plan.rows_of(parts)
     return np.concatenate([rows[::2], rows[1::2]])
 
 

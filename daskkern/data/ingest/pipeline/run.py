@@ -159,8 +159,8 @@ def ingest(
         index_base,
         *choices,
         known,
-        None if columns is None else tuple(columns),
-        where,
+        columns=None if columns is None else tuple(columns),
+        where=where,
     )
     settings = _Settings(
         split_settings,

@@ -4,14 +4,11 @@ Feature columns are read as float64 whatever their first block contains, so a co
 may continue with fractions. The kind of a target is determined over the whole column, in a separate pass.
 """
 
-import codecs
-import gzip
 import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +27,7 @@ from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns,
 from daskkern.data.ingest.columns.kept import kept_types
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of
+from daskkern.data.ingest.readers.csv_dialects import LONGEST_ROW, UNREADABLE, opener, refuse_other_dialects
 from daskkern.data.ingest.readers.tables import (
     Parts,
     Piece,
@@ -50,9 +48,6 @@ _TYPES: dict[TargetKind, pa.DataType] = {
     "float": pa.float64(),
 }
 _BLOCK_BYTES = 1 << 20
-_LONGEST_ROW = 64 << 20
-_SEPARATORS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
-_UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)
 _CONVERT = "convert it, from Latin-1 for example with: iconv -f latin1 -t utf-8 FILE > NEW"
 _FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
 
@@ -212,7 +207,7 @@ class _File:
         try:
             with _open(self.path, convert) as reader:
                 yield from reader
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             _explain(error, self.path, self.names)
 
 
@@ -231,22 +226,18 @@ def _open(path: Path, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStreamingR
 
 def _block_bytes(path: Path) -> int:
     """Return the block size for Arrow: every row must fit, and Arrow reads some 32 blocks ahead."""
-    with _opener(path)(path, "rb") as stream:
-        longest = max(len(stream.readline(_LONGEST_ROW)) for _ in range(2))  # the header and the first row
+    with opener(path)(path, "rb") as stream:
+        longest = max(len(stream.readline(LONGEST_ROW)) for _ in range(2))  # the header and the first row
     return max(_BLOCK_BYTES, 4 * longest)
-
-
-def _opener(path: Path) -> Callable[[Path, str], Any]:
-    return gzip.open if path.name.lower().endswith(".gz") else open
 
 
 def _header(path: Path) -> list[str]:
     """Return the column names of a file, in order."""
-    _refuse_other_dialects(path)
+    refuse_other_dialects(path)
     try:
         with _open(path, pa.csv.ConvertOptions()) as reader:
             names = list(reader.schema.names)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         _explain(error, path, ())
     except UnicodeDecodeError as error:
         raise DataError(f"the first line of {path} is not encoded in UTF-8; {_CONVERT}") from error
@@ -258,24 +249,6 @@ def _header(path: Path) -> list[str]:
     return names
 
 
-def _refuse_other_dialects(path: Path) -> None:
-    """Refuse files in UTF-16 or UTF-32, as spreadsheets write them, and those with other separators than commas."""
-    try:
-        with _opener(path)(path, "rb") as stream:
-            line = stream.readline(_LONGEST_ROW)
-    except _UNREADABLE:
-        return  # opening it again says what is wrong
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
-        raise DataError(f"{path} is encoded in UTF-16 or UTF-32; save it in UTF-8")
-    line = re.sub(rb'"[^"]*"', b"", line)
-    other = next((mark for mark in _SEPARATORS if mark in line), None)
-    if other is not None and b"," not in line:
-        raise DataError(
-            f"the first line of {path} has no comma, but {_SEPARATORS[other]}; separate values by commas, and write "
-            "numbers with a decimal point"
-        )
-
-
 def _explain(error: Exception, path: Path, names: Sequence[str]) -> NoReturn:
     text = str(error)
     if "Empty CSV" in text:
@@ -284,8 +257,7 @@ def _explain(error: Exception, path: Path, names: Sequence[str]) -> NoReturn:
     if bad and int(bad[1]) < len(names):
         raise DataError(
             f"row {int(bad[2]) - _FIRST_DATA_ROW} of {path} (counted from 0) has {bad[3]!r:.60} in column "
-            f"{names[int(bad[1])]!r}, where a number is expected; encode such values as numbers, "
-            "or leave the column out with --drop"
+            f"{names[int(bad[1])]!r}, where a number is expected; encode it, or leave the column out with --drop"
         ) from error
     ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
     if ragged:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -70,6 +71,7 @@ class Table:
     `pieces_from(start)`, where a format supports it, starts a pass at a later row without reading those before. It
     is cheap only at the rows `starts`, such as those where a file or a row group begins; None means at any row.
     `targets()`, where a format supports it, passes over a single target (m,) without reading features.
+    `narrow_from(start)`, likewise, is `pieces_from` with targets and weights only; X has no columns.
     """
 
     source: str
@@ -88,14 +90,15 @@ class Table:
     pieces_from: Callable[[int], Iterator[Piece]] | None = None
     starts: tuple[int, ...] | None = None
     targets: Callable[[], Iterator[HostArray]] | None = None
+    narrow_from: Callable[[int], Iterator[Piece]] | None = None
     window: Callable[[int, int], Callable[[], Iterator[Piece]]] | None = None
     fills_means: bool = False
 
     def between(self, start: int, stop: int) -> "Table":
         """Return the table of the rows from `start` to `stop`, or beyond; light to send where a format allows it."""
         if self.window is None:
-            return replace(self, pieces=lambda: self.rows_from(start), pieces_from=None, targets=None)
-        light = replace(self, window=None, pieces_from=None, starts=None, targets=None, n_rows=None)
+            return replace(self, pieces=lambda: self.rows_from(start), pieces_from=None, narrow_from=None, targets=None)
+        light = replace(self, window=None, pieces_from=None, narrow_from=None, starts=None, targets=None, n_rows=None)
         return replace(light, pieces=self.window(start, stop))
 
     def rows_from(self, start: int) -> Iterator[Piece]:
@@ -103,6 +106,10 @@ class Table:
         if self.pieces_from is not None:
             return self.pieces_from(start)
         return self.pieces() if start == 0 else _skipped(self.pieces(), start)
+
+    def narrow_rows_from(self, start: int) -> Iterator[Piece]:
+        """Start a pass over targets and weights at row `start`, with features where these cannot be left out."""
+        return self.rows_from(start) if self.narrow_from is None else self.narrow_from(start)
 
     def feature_name(self, column: int) -> str:
         """Return the name of a feature for messages."""
@@ -149,14 +156,15 @@ def concatenate(tables: Sequence[Table]) -> Table:
     counts = [table.n_rows for table in tables if table.n_rows is not None]
     kinds = {table.target_kind for table in tables}
 
-    def pieces_from(start: int) -> Iterator[Piece]:
+    def pieces_from(start: int, narrow: bool = False) -> Iterator[Piece]:
         for table in tables:
             if table.n_rows is not None and start >= table.n_rows:
                 start -= table.n_rows
                 continue
-            yield from table.rows_from(start)
+            yield from table.narrow_rows_from(start) if narrow else table.rows_from(start)
             start = 0
 
+    narrow = all(table.narrow_from is not None for table in tables)
     return replace(
         first,
         source=f"{len(tables)} files from {first.source}",
@@ -167,6 +175,7 @@ def concatenate(tables: Sequence[Table]) -> Table:
         pieces_from=pieces_from if len(counts) == len(tables) else None,
         starts=_starts(tables),
         targets=_joined_targets(tables),
+        narrow_from=partial(pieces_from, narrow=True) if narrow and len(counts) == len(tables) else None,
     )
 
 

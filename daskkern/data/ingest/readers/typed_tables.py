@@ -139,6 +139,7 @@ class _TypedReader:
             target_names=self.columns.targets or None,
             encoding=self.encoder.recorded,
             targets=self._target if kinds == ["float"] else None,
+            narrow_from=self._narrow if kinds else None,
         )
 
     def _target(self) -> Iterator[HostArray]:
@@ -159,6 +160,12 @@ class _TypedReader:
         for batch in self.file.batches(self.columns.all, rows, start):
             X = self.encoder.features(batch, dtype, source, first)
             yield piece_of(batch, X, self.columns, source, first)
+            first += batch.num_rows
+
+    def _narrow(self, start: int) -> Iterator[Piece]:
+        names, first, source = self.columns.all[len(self.columns.features) :], start, str(self.file.path)
+        for batch in self.file.batches(names, _SURVEY_ROWS, start):
+            yield piece_of(batch, np.empty((batch.num_rows, 0)), self.columns, source, first)
             first += batch.num_rows
 
 

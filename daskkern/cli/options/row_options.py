@@ -1,0 +1,131 @@
+"""The options that name columns or variables of rows which are not in a store, and what opens them."""
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import click
+
+from daskkern.cli.console import say
+from daskkern.data.cubes.cube_stores import is_cube_store
+from daskkern.data.ingest.columns.targets import TASKS
+from daskkern.data.remote.stores import is_url
+from daskkern.data.schema.encoding import CATEGORICAL_CHOICES, MISSING_CHOICES
+from daskkern.errors import DataError
+from daskkern.evaluation.raw_tables import is_table
+from daskkern.training.direct.places import RowRoles, direct_rows
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.feeding.sources import StoreSource
+
+ROW_OPTIONS = tuple(item.name for item in fields(RowRoles))
+"""Names of the options, as records of fits have them."""
+
+
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name parts of tables and Datasets to a command, which receives them as one `roles`."""
+
+    @click.option(
+        "--target",
+        metavar="A,B",
+        help="Fit without ingestion: STORE is a table with row groups (Parquet, Arrow; also a folder), a Zarr store "
+        "of xarray, or a Zarr group with an array X; this names the columns, variables or array to predict.",
+    )
+    @click.option("--weight", metavar="NAME", help="With --target: the column or variable with weights of rows.")
+    @click.option("--drop", metavar="A,B", help="With --target: columns or variables that are no features.")
+    @click.option("--task", type=click.Choice(TASKS), default="auto", help="With --target.  [default: auto]")
+    @click.option(
+        "--categorical",
+        type=click.Choice(CATEGORICAL_CHOICES),
+        default="auto",
+        help="With --target: how columns of text become features, as for 'daskkern ingest'.  [default: auto]",
+    )
+    @click.option(
+        "--missing",
+        type=click.Choice(MISSING_CHOICES),
+        default="auto",
+        help="With --target: what missing values of a table become, as for 'daskkern ingest'.  [default: auto]",
+    )
+    @click.option(
+        "--sample-dims", metavar="A,B", help="Of xarray: the dims whose cells are rows.  [default: the target's]"
+    )
+    @click.option("--coords", metavar="A,B", help="Of xarray: coordinates that are features too, such as lat,lon,time.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        target: str | None,
+        weight: str | None,
+        drop: str | None,
+        task: str,
+        categorical: str,
+        missing: str,
+        sample_dims: str | None,
+        coords: str | None,
+        **others: Any,
+    ) -> Any:
+        roles = RowRoles(
+            _names("--target", target),
+            _names("--sample-dims", sample_dims),
+            _names("--coords", coords),
+            _names("--drop", drop),
+            weight,
+            task,
+            categorical,
+            missing,
+        )
+        return command(*args, roles=roles, **others)
+
+    return wrapped
+
+
+def open_rows(place: str, roles: RowRoles, like: SourceInfo | None = None) -> RowSource:
+    """Return the source for rows named on the command line: a store, or with names of columns what is read directly.
+
+    Notes about the columns are printed.
+
+    Raises
+    ------
+    DataError
+        If they have no targets, or cannot be read.
+    """
+    if not roles.given:
+        return _store(place)
+    if not roles.target:
+        name = next(iter(roles.given))
+        raise DataError(f"got --{name.replace('_', '-')} without --target, which names what is predicted")
+    if not is_url(place) and not os.path.exists(place) and not any(c in place for c in "*?["):
+        raise DataError(f"there is no file, folder or store at {place}; check the name")
+    if _is_ours(place):
+        raise DataError(f"got --target with {place}, a store, which records its targets; leave out --target")
+    source, notes = direct_rows(place, roles, like=like)
+    for note in notes:
+        say(f"note: {note}")
+    say(f"reads {source.info.n_rows:,} rows x {source.info.n_features} features from {source.origin}, not ingested")
+    return source
+
+
+def _store(place: str) -> StoreSource:
+    if not is_url(place) and is_table(place) and os.path.exists(place):
+        kind = "a Dataset of xarray" if is_cube_store(place) else "not a store"
+        raise DataError(
+            f"{place} is {kind}; name what is predicted with --target to read it where it lies, or make a store with "
+            "'daskkern ingest'"
+        )
+    source = StoreSource.at(place)
+    if source.info.task is None:
+        raise DataError(f"the store {place} has no targets, so nothing can be fitted; ingest it again with --target")
+    return source
+
+
+def _is_ours(place: str) -> bool:
+    return not is_url(place) and os.path.isdir(place) and not is_cube_store(place) and not is_table(place)
+
+
+def _names(option: str, text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise DataError(f"got {option} {text!r}; write different names with commas between them")
+    return names

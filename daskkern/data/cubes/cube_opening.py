@@ -1,0 +1,111 @@
+"""Which variables of a Dataset are features, targets and weights of its cells, checked."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from daskkern.data.cubes.cube_blocks import CubeBlocks
+from daskkern.data.cubes.cube_features import chosen_features
+from daskkern.data.cubes.cube_grid import grid_of
+from daskkern.data.cubes.packages import as_dataset, is_labelled, xarray_package
+from daskkern.errors import DataError
+
+_TARGET, _WEIGHT = "target", "sample_weight"
+
+
+@dataclass(frozen=True)
+class CubeChoice:
+    """What a user names of a Dataset.
+
+    Attributes
+    ----------
+    target : tuple of str
+        Variables to be predicted; may be empty where targets are a DataArray of their own.
+    sample_dims : tuple of str or None
+        The dims whose cells are rows; None takes those of the first target.
+    coords : tuple of str
+        Coordinates that become features.
+    drop : tuple of str
+        Variables that are no features.
+    weight : str or None
+        The variable with the weights of cells.
+    """
+
+    target: tuple[str, ...] = ()
+    sample_dims: tuple[str, ...] | None = None
+    coords: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    weight: str | None = None
+
+
+def cube_blocks(X: Any, choice: CubeChoice, y: Any = None, weight: Any = None) -> CubeBlocks:
+    """Return the blocks of a Dataset or DataArray `X` with its targets. Nothing is read.
+
+    Parameters
+    ----------
+    X : Dataset or DataArray
+    choice : CubeChoice
+    y : DataArray or None
+        Targets in place of a variable of `X`, with the same coordinates.
+    weight : DataArray or None
+        Weights of the cells, likewise.
+
+    Raises
+    ------
+    DataError
+        For names that the Dataset does not have, and coordinates that differ.
+    """
+    ds = as_dataset(X, "X")
+    targets, weighs = choice.target, choice.weight
+    if y is not None:
+        if targets:
+            raise DataError("got both target and y; name a variable of the Dataset, or give a DataArray as y")
+        ds, added = _with(ds, y, "y", _TARGET)
+        targets = (added,)
+    if not targets:
+        raise DataError(
+            "which variable is the target? Give target=NAME, or a DataArray as y; the variables are "
+            + ", ".join(map(str, ds.data_vars))
+        )
+    if weight is not None:
+        ds, weighs = _with(ds, weight, "sample_weight", _WEIGHT)
+    for name in (*targets, *([weighs] if weighs else [])):
+        if name not in ds.data_vars:
+            raise DataError(
+                f"the Dataset has no variable {name!r}; it has {', '.join(map(str, ds.data_vars)) or 'none'}"
+            )
+    dims = tuple(map(str, ds[targets[0]].dims)) if choice.sample_dims is None else choice.sample_dims
+    if not dims or len(set(dims)) < len(dims):
+        raise DataError(f"got sample_dims={dims!r}; name one or more different dims")
+    taken = (*targets, *([weighs] if weighs else []))
+    features = chosen_features(ds, dims, taken, choice.coords, choice.drop)
+    blocks = CubeBlocks(ds, grid_of(ds, dims, list(map(str, (*targets, *_by_size(ds)))), len(features)), features)
+    for name in taken:
+        further = [dim for dim in ds[name].dims if dim not in dims]
+        if further:
+            raise DataError(
+                f"variable {name!r} has the dim {further[0]!r} too, which is not among sample_dims {dims}; add it, "
+                f"or select one place of it with isel({further[0]}=...)"
+            )
+    used = list(dict.fromkeys([*(f.variable for f in features), *taken]))
+    kept = ds[[name for name in used if name in ds.data_vars]]
+    kept = kept.assign_coords({name: ds[name] for name in used if name not in ds.data_vars})
+    return CubeBlocks(kept, blocks.grid, features, targets, weighs)
+
+
+def _with(ds: Any, values: Any, role: str, name: str) -> tuple[Any, str]:
+    """Return the Dataset with a further variable, and its name."""
+    if not is_labelled(values):
+        raise DataError(
+            f"got {role} of type {type(values).__name__} with an xarray {type(ds).__name__}; give a DataArray with the "
+            "same coordinates, or name a variable"
+        )
+    own = str(values.name) if values.name is not None and values.name not in ds.variables else name
+    try:
+        aligned, values = xarray_package().align(ds, values, join="exact", copy=False)
+    except ValueError as error:
+        raise DataError(f"{role} does not have the coordinates of X ({error}); align them first") from None
+    return aligned.assign({own: values}), own
+
+
+def _by_size(ds: Any) -> list[str]:
+    return sorted(map(str, ds.data_vars), key=lambda name: -int(ds[name].size))

@@ -1,0 +1,59 @@
+"""Zarr stores that xarray wrote: recognised, and opened without reading, their chunks decoded when they are needed."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import zarr
+
+from daskkern.data.cubes.packages import xarray_package
+from daskkern.data.remote.stores import is_url, open_zarr
+from daskkern.errors import DataError
+
+
+def is_cube_store(place: str | os.PathLike[str]) -> bool:
+    """Return whether a path or URL is a Zarr group whose arrays have named dims, as xarray writes them."""
+    group = _group(place)
+    if group is None or str(group.attrs.get("format", "")).startswith("daskkern-"):
+        return False
+    return any(_dims(array) for _, array in group.arrays())
+
+
+def open_cube(place: str | os.PathLike[str]) -> Any:
+    """Return the Dataset in a Zarr store, scaled and masked by its attributes, without dask arrays.
+
+    Raises
+    ------
+    DataError
+        When xarray is not installed, or cannot open it.
+    """
+    xarray, group = xarray_package(), _group(place)
+    if group is None:
+        raise DataError(f"{os.fspath(place)} is no Zarr group; give a store that xarray wrote with to_zarr")
+    consolidated = group.metadata.consolidated_metadata is not None
+    try:
+        return xarray.open_zarr(group.store, group=group.path or None, chunks=None, consolidated=consolidated)
+    except Exception as error:  # decoders have exceptions of their own
+        raise DataError(f"{os.fspath(place)} cannot be opened by xarray: {type(error).__name__}: {error}") from error
+
+
+def plain_arrays(place: str | os.PathLike[str]) -> dict[str, zarr.Array[Any]]:
+    """Return the arrays directly in a Zarr group by name; none where there is no group."""
+    group = _group(place)
+    return {} if group is None else {name: array for name, array in group.arrays() if isinstance(array, zarr.Array)}
+
+
+def _group(place: str | os.PathLike[str]) -> zarr.Group | None:
+    text = os.fspath(place)
+    try:
+        if is_url(text):
+            return open_zarr(text)
+        path = Path(os.path.abspath(text))
+        return zarr.open_group(store=path, mode="r") if path.is_dir() else None
+    except Exception:  # zarr raises many types when there is no group
+        return None
+
+
+def _dims(array: Any) -> tuple[str, ...]:
+    names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS") or ()
+    return tuple(name for name in names if name)

@@ -1,0 +1,33 @@
+"""xarray, an optional package: recognised without importing it, and imported where it is needed."""
+
+import types
+from typing import Any
+
+from daskkern.errors import DataError
+
+
+def is_cube(X: Any) -> bool:
+    """Return whether `X` is an xarray Dataset or DataArray."""
+    return type(X).__module__.split(".")[0] == "xarray" and hasattr(X, "dims") and hasattr(X, "coords")
+
+
+def is_labelled(X: Any) -> bool:
+    """Return whether `X` is an xarray DataArray."""
+    return is_cube(X) and not hasattr(X, "data_vars")
+
+
+def xarray_package() -> types.ModuleType:
+    """Return the module xarray. DataError says how to install it."""
+    try:
+        import xarray
+    except ImportError:
+        raise DataError(
+            "xarray is not installed, which reads labelled arrays; install it with: pip install 'daskkern[xarray]'"
+        ) from None
+    module: types.ModuleType = xarray
+    return module
+
+
+def as_dataset(X: Any, name: str) -> Any:
+    """Return a Dataset as it is, and a DataArray as one with the variable `name`, unless it has a name of its own."""
+    return X.to_dataset(name=X.name or name) if is_labelled(X) else X

@@ -1,0 +1,69 @@
+"""A ``pyarrow.dataset.Dataset`` as a table: any files, file systems and partitions that Arrow knows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from daskkern.data.ingest.readers.tables import Parts, Request
+from daskkern.data.ingest.readers.typed_tables import TypedFile, after, open_typed
+from daskkern.errors import DataError
+
+
+def is_arrow_dataset(X: Any) -> bool:
+    """Return whether `X` is a dataset of Arrow."""
+    return isinstance(X, pads.Dataset)
+
+
+def open_dataset(dataset: pads.Dataset, request: Request) -> Parts:
+    """Return the rows of a dataset, a row group of a file after the other. Partitions are columns.
+
+    Raises
+    ------
+    DataError
+        For a dataset with a filter, and one without rows.
+    """
+    if getattr(dataset, "_scan_options", None):
+        raise DataError("got a filtered pyarrow dataset, whose row groups are unknown; write it, or ingest it once")
+    files = []
+    for fragment in dataset.get_fragments():
+        files += [_Fragment(part, dataset.schema) for part in _row_groups(fragment)]
+    if not files:
+        raise DataError("the pyarrow dataset has no files; at least one row is needed")
+    typed = [TypedFile(Path(file.path), file.n_rows, file.schema, file.batches, (0,)) for file in files if file.n_rows]
+    if not typed:
+        raise DataError("the pyarrow dataset has no rows; at least one is needed")
+    return open_typed(typed, request)
+
+
+def _row_groups(fragment: Any) -> Sequence[Any]:
+    split = getattr(fragment, "split_by_row_group", None)
+    return [fragment] if split is None else list(split())
+
+
+@dataclass(frozen=True, eq=False)
+class _Fragment:
+    """A row group of a dataset."""
+
+    fragment: Any
+    schema: pa.Schema
+
+    @property
+    def path(self) -> str:
+        return getattr(self.fragment, "path", "") or "the pyarrow dataset"
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.fragment.count_rows())
+
+    def batches(self, names: Sequence[str], rows: int, start: int) -> Iterator[pa.RecordBatch]:
+        try:
+            found = self.fragment.to_batches(
+                schema=self.schema, columns=list(names), batch_size=rows, use_threads=False, batch_readahead=1
+            )
+            yield from after((batch for batch in found if batch.num_rows), start)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{self.path} cannot be read: {error}") from error

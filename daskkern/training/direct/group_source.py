@@ -1,0 +1,78 @@
+"""Rows in groups as a source: files and arrays that a fit reads where they lie, without a store."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client, Future
+
+from daskkern.backend.task_names import task_name
+from daskkern.data.rows.grouped_rows import GroupedRows, GroupReader, RowTargets
+from daskkern.data.rows.rows import ALL, Rows
+from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple, remote_values
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
+
+LazyBlocks = Callable[[], "tuple[LazyBlock, ...]"]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSource(RowSource):
+    """Groups of rows that each process reads itself, where it can reach them.
+
+    Attributes
+    ----------
+    reader : GroupReader
+    info : SourceInfo
+    place : str
+        Where the rows come from, without the secrets of a URL.
+    label : str
+        A name, without folders.
+    identity : dict
+        JSON values that differ where the values of the rows do.
+    lazy : callable or None
+        Returns the groups as tasks, where their arrays are results on the cluster, which no other process can compute.
+    """
+
+    reader: GroupReader
+    info: SourceInfo
+    place: str
+    label: str
+    identity: dict[str, Any]
+    lazy: LazyBlocks | None = field(default=None, repr=False)
+
+    @property
+    def origin(self) -> str:
+        return self.place
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def local_bytes(self) -> int:
+        return self.reader.held_bytes
+
+    def open(self, dtype: str) -> Rows:
+        info = self.info
+        targets = RowTargets(info.task, info.n_targets, info.classes)  # type: ignore[arg-type]
+        return GroupedRows(self.reader, info.n_features, targets, dtype=dtype, scaling=info.scaling)
+
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None
+    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+        reader, sizes = self.reader, self.reader.sizes
+        if self.lazy is not None:
+            return BlockSource(self.lazy(), sizes, reader.has_weight, self.info).for_cluster(client, workers)
+        if not reader.held_bytes:
+            return self, ()
+        named = {task_name("rows"): self._triple(number) for number in range(len(sizes))}
+        futures = list(client.scatter(named, workers=workers, hash=False).values())
+        return BlockSource(remote_values(futures), sizes, reader.has_weight, self.info), tuple(futures)
+
+    def digest(self) -> dict[str, Any]:
+        return self.identity
+
+    def _triple(self, number: int) -> Triple:
+        block = self.reader.read(number, ALL, "float32")
+        assert block.X is not None
+        return block.X, block.y, block.weight

@@ -1,0 +1,131 @@
+"""Frames and chunks of arrays on a GPU, by stand-ins: taken where they are, and copied to the host when asked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from daskkern import KernelClassifier, KernelRegressor
+from daskkern.basis import AllRows
+from daskkern.data.direct.opening import TableChoice, open_table
+from daskkern.data.direct.table_reader import table_reader
+from daskkern.data.rows.grouped_rows import GroupedRows, RowTargets
+from daskkern.errors import DataError
+from tests.support.gpu.fake_arrays import FakeArray
+
+EXACT: dict[str, Any] = {"solver": "direct", "basis": AllRows(), "alpha": 1e-3, "calibrate": False}
+EXACT["kernel"] = "gaussian:3"
+
+
+class FakeGpuFrame:
+    """A partition as cuDF has it: it becomes an Arrow table when it is asked to, and a NumPy array never."""
+
+    def __init__(self, held: pd.DataFrame) -> None:
+        self._held, self.columns = held, held.columns
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def head(self, n: int) -> "FakeGpuFrame":
+        return FakeGpuFrame(self._held.head(n))
+
+    def to_arrow(self, preserve_index: bool = True) -> pa.Table:
+        return pa.Table.from_pandas(self._held, preserve_index=preserve_index)
+
+    def __getitem__(self, names: Sequence[str]) -> "FakeGpuFrame":
+        return FakeGpuFrame(self._held[names])
+
+    def __array__(self, *args: Any) -> Any:
+        raise TypeError("implicit conversion to a host NumPy array is not allowed")
+
+
+def frame(n: int = 90) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    made = pd.DataFrame({"a": rng.normal(size=n), "b": rng.integers(0, 5, n), "c": rng.choice(["x", "z"], n)})
+    return made.assign(y=np.sin(made.a) + (made.c == "x"))
+
+
+def on_gpu(whole: pd.DataFrame, npartitions: int) -> Any:
+    """A dask dataframe whose partitions are on the GPU, as far as a fit uses it."""
+    rows = np.array_split(np.arange(len(whole)), npartitions)
+    parts = [FakeGpuFrame(whole.iloc[part]) for part in rows]
+    return _FakeDaskFrame([dask.delayed(part, traverse=False) for part in parts], list(whole.columns))
+
+
+class _FakeDaskFrame:
+    """The part of dask-cudf's frames that a fit calls: lazy partitions, columns, lengths."""
+
+    def __init__(self, parts: Sequence[Any], columns: Sequence[str]) -> None:
+        self._parts, self.columns, self.npartitions = list(parts), list(columns), len(parts)
+
+    def __dask_graph__(self) -> Any:
+        return dask.delayed(self._parts).__dask_graph__()
+
+    def __dask_keys__(self) -> Any:
+        return [part.key for part in self._parts]
+
+    def __dask_tokenize__(self) -> Any:
+        return [part.key for part in self._parts]
+
+    @property
+    def partitions(self) -> "list[Any]":
+        return self._parts
+
+    def __getitem__(self, names: Sequence[str]) -> "_FakeDaskFrame":
+        return _FakeDaskFrame([part[names] for part in self._parts], names)
+
+    def map_partitions(self, function: Any) -> "_FakeDaskFrame":
+        return _FakeDaskFrame([dask.delayed(function)(part) for part in self._parts], [])
+
+    def to_delayed(self) -> "list[Any]":
+        return self._parts
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_partitions_are_groups_of_rows(on_device: bool) -> None:
+    whole = frame()
+    lazy = on_gpu(whole, 3) if on_device else dd.from_pandas(whole, npartitions=3)
+    opened = open_table(lazy, TableChoice(("y",)))
+    reader = table_reader(opened.table, opened.decision)
+    rows = GroupedRows(reader, opened.table.n_features, RowTargets("regression", 1))
+    block = rows.read(0, rows.n_rows)
+    assert opened.table.feature_names == ("a", "b", "c=x", "c=z")
+    expected = np.column_stack([whole.a, whole.b, whole.c == "x", whole.c == "z"]).astype("f4")
+    np.testing.assert_allclose(block.X, expected)
+    np.testing.assert_allclose(block.y[:, 0], whole.y)
+
+
+def test_frames_are_fitted_by_column_or_with_a_series() -> None:
+    whole = frame()
+    lazy = dd.from_pandas(whole, npartitions=3)
+    named = KernelRegressor(**EXACT).fit(lazy, target="y")
+    given = KernelRegressor(**EXACT).fit(lazy[["a", "b", "c"]], lazy.y)
+    X = np.random.default_rng(1).normal(size=(5, 4))
+    np.testing.assert_allclose(given.predict(X), named.predict(X))
+    np.testing.assert_allclose(KernelRegressor(**EXACT).fit(on_gpu(whole, 3), target="y").predict(X), named.predict(X))
+    with pytest.raises(DataError, match="give a series with the same partitions"):
+        KernelRegressor(**EXACT).fit(lazy[["a", "b"]], whole.y.to_numpy())
+
+
+def chunks_on_gpu(values: np.ndarray, rows: int) -> da.Array:
+    chunks = (tuple(len(part) for part in np.array_split(values, range(rows, len(values), rows))), *values.shape[1:])
+    return da.from_array(values, chunks=(rows, *values.shape[1:])).map_blocks(
+        FakeArray, dtype=values.dtype, meta=np.empty((0,) * values.ndim, values.dtype), chunks=chunks
+    )
+
+
+def test_chunks_on_a_gpu_are_fitted_and_predicted() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 3)), rng.choice([2, 7], 80)
+    lazy, labels = chunks_on_gpu(X, 30), chunks_on_gpu(y, 30)
+    settings = {**EXACT, "loss": "squared"}
+    found = KernelClassifier(**settings).fit(lazy, labels, sample_weight=chunks_on_gpu(np.ones(80), 30))
+    expected = KernelClassifier(**settings).fit(X, y)
+    assert found.classes_.tolist() == [2, 7]
+    np.testing.assert_allclose(found.decision_function(lazy).compute(), expected.decision_function(X), rtol=1e-4)
