@@ -43,7 +43,7 @@ class _RowsLine:
     def __init__(self, bar: Progress, task: TaskID, what: str) -> None:
         self._bar, self._task, self._what = bar, task, what
         self._begun: tuple[float, int] | None = None
-        self._last, self._told = 0, time.monotonic()
+        self._last, self._printed = 0, time.monotonic()
 
     def __call__(self, done: int, total: int | None) -> None:
         now = time.monotonic()
@@ -52,8 +52,8 @@ class _RowsLine:
         self._last = done
         state = rows_state(done, total, now - self._begun[0], done - self._begun[1])
         self._bar.update(self._task, completed=done, total=total, state=state)
-        if self._bar.disable and now - self._told >= _LINE_SECONDS:
-            self._told = now
+        if self._bar.disable and now - self._printed >= _LINE_SECONDS:
+            self._printed = now
             print(f"{self._what}: {state}", file=sys.stderr, flush=True)
 
 
