@@ -90,7 +90,7 @@ def test_a_history_shows_what_was_measured_and_turns_into_a_data_frame() -> None
     assert list(frame.index) == [1, 2]
     assert frame.loss.tolist() == [0.8, 0.5]
     assert "History of 2 epochs" in repr(history)
-    assert "<td>0.8</td>" in history._repr_html_()
+    assert ">0.8</td>" in history._repr_html_()
     plain = History((EpochRow(1, 0.5),))
     assert "optimality" not in repr(plain)
     assert "loss" in repr(plain)
