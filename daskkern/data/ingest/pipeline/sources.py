@@ -14,7 +14,7 @@ from daskkern.data.ingest.columns.imputing import filled_as, imputed
 from daskkern.data.ingest.pipeline.resume import key_of
 from daskkern.data.ingest.readers.dask_tables import DaskArrays, open_arrays, open_frame
 from daskkern.data.ingest.readers.formats import find_files, is_lake
-from daskkern.data.ingest.readers.frame_tables import is_table, open_table
+from daskkern.data.ingest.readers.frames import is_frame, open_table
 from daskkern.data.ingest.readers.lake_tables import open_lake_table
 from daskkern.data.ingest.readers.tables import Parts, Request, Table
 from daskkern.data.lake.opening import TaskRunner, open_lake, run_here
@@ -67,7 +67,7 @@ def open_source(
         lazy = open_arrays(sources, request) if isinstance(sources, DaskArrays) else open_frame(sources, request)
         _check_options(request, "dask")
         return IngestSource("dask", 1, _filled(lazy, request), None, ("dask",))
-    if is_table(sources):
+    if is_frame(sources):
         _check_options(request, "frame")
         return IngestSource("frame", 1, _filled(open_table(sources, request), request), None, ("a table in memory",))
     places = [os.fspath(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources)]

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.typed_tables import TypedFile, after, open_typed
+from daskkern.data.lake.opening import plain_schema
 from daskkern.errors import DataError
 
 _NAME = Path("the data frame")
@@ -37,16 +38,21 @@ def arrow_table(frame: Any) -> pa.Table:
                 raise DataError(f"the rows have names of columns that are not text, such as {other!r}; rename these")
             return pa.Table.from_pandas(frame, preserve_index=False)
         return frame if isinstance(frame, pa.Table) else pa.table(frame)
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"a column of the data frame has values of several kinds ({error}); make them one") from error
 
 
 def open_table(frame: Any, request: Request) -> Parts:
-    """Return the rows of a data frame, columns by name."""
+    """Return the rows of a data frame, columns by name. Arrow data are not copied; an index is left out.
+
+    DataError as from :func:`arrow_table`.
+    """
     table = arrow_table(frame)
+    schema = plain_schema(table.schema)
+    plain = table.cast(schema)
 
     def batches(names: Sequence[str], rows: int, start: int) -> Iterator[pa.RecordBatch]:
-        chosen = table.select(list(dict.fromkeys(names)))
+        chosen = plain.select(list(dict.fromkeys(names)))
         yield from after(chosen.to_batches(max_chunksize=rows), start)
 
-    return open_typed([TypedFile(_NAME, table.num_rows, table.schema, batches)], request)
+    return open_typed([TypedFile(_NAME, table.num_rows, schema, batches)], request)
