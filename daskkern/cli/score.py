@@ -103,12 +103,12 @@ def predict_command(
     fitted = load_model(model)
     known = format_of(out)
     if is_cube_store(store):
-        asked = {
+        given = {
             "--keep": keep, "--partition-by": partition_by, "--rows-per-file": rows_per_file, "--scores": scores,
             "--std": std, "--confidence": confidence,
         }  # fmt: skip
         _predict_cells(
-            fitted.on(device), store, out, known, [name for name, value in asked.items() if value], overwrite
+            fitted.on(device), store, out, known, [name for name, value in given.items() if value], overwrite
         )
         return
     with _placed(fitted, where, device, threads) as (placed, place), progress_bar() as bar:

@@ -3,10 +3,12 @@
 _CLUSTER = ("scheduler", "scheduler_file", "tls_ca", "tls_cert", "tls_key", "workers", "gpus")
 _COLUMNS = ("basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "trees")
 _STEPS = ("epochs", "max_seconds", "batch_size", "sampling", "class_weight")
-_PLACES = ("dtype", "precision", "device", "memory", "virtual_shards", "reading")
+_DIRECT = ("target", "weight", "drop", "task", "categorical", "missing", "sample_dims", "coords")
+_PLACES = ("dtype", "precision", "device", "memory", "virtual_shards", "reading", "groups")
 
 _FIT = {
     "Output": ("out", "overwrite", "checkpoint", "resume"),
+    "Rows that are not in a store": _DIRECT,
     "Model": ("auto", "system", "kernel", "scale", "learn_features", *_COLUMNS, "loss", "multilabel", "alpha"),
     "Training": ("solver", *_STEPS, "validation", "early_stopping", "monitor", "calibrate", "seed"),
     "Precision and memory": _PLACES,
@@ -20,7 +22,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "plan": _FIT,
     "ingest": {
         "Output": ("out", "overwrite", "chunk_rows"),
-        "Columns": ("target", "task", "drop", "weight", "categorical", "missing", "scale", "like"),
+        "Columns": ("target", "task", "columns", "drop", "weight", "where", "categorical", "missing", "scale", "like"),
         "Held-out rows and order": (
             *("split", "out_test", "split_validation", "out_validation", "stratify", "shuffle", "seed"),
         ),
@@ -54,6 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "daskkern fit train.zarr --out model.zarr --kernel laplacian:median --landmarks 10000 --workers 4",
         "daskkern fit train.zarr --out model.zarr --loss logistic --validation valid.zarr --early-stopping",
         "daskkern fit train.zarr --out model.zarr --config fit.yaml --set solver.window=4",
+        "daskkern fit lake/ --target price --out model.zarr",
         "daskkern fit train.zarr --out model.zarr --scheduler tcp://host:8786 --detach",
     ),
     "info": ("daskkern info train.zarr", "daskkern info train.zarr --json"),
@@ -68,7 +71,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "predict": (
         "daskkern predict model.zarr test.zarr --out predictions.zarr",
-        "daskkern predict model.zarr table.csv --out predictions.zarr",
+        "daskkern predict model.zarr table.csv --out predictions.parquet --keep id",
     ),
     "report": ("daskkern report model.zarr --test test.zarr --out report.html",),
     "resume": ("daskkern resume model.zarr.checkpoint", "daskkern resume --all folder"),
