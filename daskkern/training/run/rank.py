@@ -132,7 +132,7 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     feed = _feed(task, prepared, rows, problem, comm, context, xp)
     with (
         closing(feed),
-        open_checkpointing(job.policy, context.commit_cache, comm.rank, context.emit, task.gang) as checkpointing,
+        open_checkpointing(job.policy, context.commit_cache, comm.whole.rank, context.emit, task.gang) as checkpointing,
     ):
         limit_s = _limit(settings, prepared)
         reference = reference_of(prepared.held, settings, problem, saved, comm, xp)

@@ -18,6 +18,7 @@ from daskkern.errors import SpecError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitResumed, FitStarted, RankReported, StageFinished
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import PCG, SAG, SARAH, SGD, SVRG, AdaGrad, EigenPro, NystromSGD, Solver
+from daskkern.training.checkpoints import checkpointing
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import holders_in_group, holders_of
 from daskkern.training.checkpoints.resuming import fingerprint
@@ -28,7 +29,7 @@ from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import one_process_cluster
-from tests.support.fits import Fit, Runs, toy_settings, toy_source
+from tests.support.fits import EVERY_BATCH, Fit, Runs, toy_settings, toy_source
 
 FITS: dict[str, tuple[BasisSpec, Solver[Any], Loss]] = {
     "a factor": (Landmarks(60), EigenPro(window=3), Logistic()),
@@ -132,6 +133,21 @@ def test_a_run_goes_on_in_other_grids(name: str) -> None:
     np.testing.assert_allclose(found, whole, rtol=0, atol=1e-9 * np.abs(whole).max())
     resumed = [(event.size, event.groups) for event in runs.events if isinstance(event, FitResumed)]
     assert resumed == [(3, 1), (6, 3)]
+
+
+def test_one_rank_of_all_groups_writes_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+
+    class Counted(checkpointing.CheckpointWriter):
+        def __init__(self, *how: Any) -> None:
+            written.append(1)
+            super().__init__(*how)
+
+    monkeypatch.setattr(checkpointing, "CheckpointWriter", Counted)
+    policy = replace(EVERY_BATCH, checkpoint=str(tmp_path / "c"), run="a")
+    runs = Runs(Fit.of(toy_source(), toy_settings(Landmarks(40), EigenPro())), policy)
+    runs.run(4, groups=2)  # the first rank of the second group holds commits as well
+    assert written == [1]
 
 
 def test_a_checkpoint_continues_with_other_groups() -> None:
