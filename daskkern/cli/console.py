@@ -35,8 +35,14 @@ def say(line: str = "") -> None:
 
 def show_notes(notes: Iterable[str]) -> None:
     """Print remarks, one a line, unless --quiet was given."""
-    for note in () if REMARKS.quiet else notes:
-        say(f"note: {note}")
+    for note in notes:
+        remark(f"note: {note}")
+
+
+def remark(line: str) -> None:
+    """Print one line like :func:`say`, unless --quiet was given."""
+    if not REMARKS.quiet:
+        say(line)
 
 
 @contextmanager

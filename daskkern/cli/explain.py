@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from daskkern.cli.console import listing, say, say_json
+from daskkern.cli.console import listing, remark, say, say_json
 from daskkern.errors import SpecError
 from daskkern.evaluation.raw_tables import rows_of
 from daskkern.inspection import (
@@ -65,7 +65,7 @@ def command(
         return
     say(f"{n_rows:,} rows of {store}" + (f"; score {permuted.score:.4f} as they are" if repeats else ""))
     if why:
-        say(f"note: no gradients: {why}")
+        remark(f"note: no gradients: {why}")
     _show(found, permuted, top)
     if joint is not None and len(joint.names) > 1:
         say()

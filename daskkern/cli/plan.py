@@ -139,6 +139,7 @@ def _record(found: _Expectation, batch: int, time: TimePlan | None, cost: FitCos
     return {
         "rank": found.ranks,
         "workers": cost.workers,
+        "groups": 1 if found.plans is None else found.plans.groups,
         "memory": dict(plan.items),
         "memory_total": plan.total,
         "memory_budget": plan.budget,
@@ -165,7 +166,9 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
     if device is None:
         check_before(source, settings, settings.early_stopping is not None, shards, threads, budget)
     plans = None
-    if device is None and ranks > 1 and each == 1:  # the only choice between workers of a kind is that of groups
+    if (
+        device is None and each == 1 and (ranks > 1 or settings.groups != "auto")
+    ):  # the only choice between workers of a kind is that of groups
         alike = [WorkerResources(threads, budget, None, 0)] * ranks
         plans = Divider(upper_bound_summary(source, settings, wide=wide), source, settings, alike).plans()
     if plans is not None and plans.groups > 1:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from daskkern.cli.console import REMARKS, InterruptedJobError, listing, say
+from daskkern.cli.console import REMARKS, InterruptedJobError, listing, remark, say
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.json_option import json_option
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
@@ -97,7 +97,7 @@ def compare_command(
             on_event=_print_progress,
         )
     if test is None:
-        say("note: without --test, errors are those of the training rows")
+        remark("note: without --test, errors are those of the training rows")
     _show(found)
     if folder is not None:
         found.save(folder / "comparison.json")

@@ -56,3 +56,14 @@ def test_a_penalty_is_a_number_or_auto(given: object, alpha: object) -> None:
 def test_any_other_penalty_is_refused(given: object) -> None:
     with pytest.raises(SpecError, match=r"got alpha=.*; expected a number of 0 or more, or 'auto'"):
         FitRequest({"alpha": given}).settings("regression")
+
+
+@pytest.mark.parametrize(("given", "groups"), [("auto", "auto"), ("2", 2), (1, 1)])
+def test_groups_are_a_number_or_auto(given: object, groups: object) -> None:
+    assert FitRequest({"groups": given}).settings("regression").groups == groups
+
+
+@pytest.mark.parametrize("given", ["two", "nan", "1.5", "0", -1, True, ""])
+def test_any_other_number_of_groups_is_refused(given: object) -> None:
+    with pytest.raises(SpecError, match=r"got groups=.*; expected a whole number of at least 1, or 'auto'"):
+        FitRequest({"groups": given}).settings("regression")

@@ -15,6 +15,7 @@ from daskkern.cli.options.values import (
     as_budget,
     as_calibrate,
     as_flag,
+    as_groups,
     as_number,
     as_penalty,
     as_scale,
@@ -145,7 +146,11 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="auto|each|once",
             help="Who reads rows: 'each' worker all, or one of them 'once' for all.  [default: auto, as measured]",
         ),
-        click.option("--groups", metavar="N|auto", help="Most groups of workers, each with the whole model."),
+        click.option(
+            "--groups",
+            metavar="N|auto",
+            help="Most groups of workers that each hold the whole model and divide every batch.  [default: auto]",
+        ),
         click.option("--max-seconds", type=float, metavar="SECONDS", help="Stop then, with the model so far."),
         click.option(
             "--memory",
@@ -233,7 +238,7 @@ class FitRequest:
             calibrate=as_calibrate(get("calibrate", "auto")),
             virtual_shards=None if get("virtual_shards") is None else as_whole("virtual_shards", get("virtual_shards")),
             reading=str(get("reading", "auto")),
-            groups="auto" if get("groups", "auto") == "auto" else as_whole("groups", get("groups")),
+            groups=as_groups(get("groups", "auto")),
         )
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:

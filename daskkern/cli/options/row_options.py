@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from daskkern.cli.console import say
+from daskkern.cli.console import remark, show_notes
 from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.data.ingest.columns.targets import TASKS
 from daskkern.data.remote.stores import is_url
@@ -99,9 +99,8 @@ def open_rows(place: str, roles: RowRoles, like: SourceInfo | None = None) -> Ro
     if _is_ours(place):
         raise DataError(f"got --target with {place}, a store, which records its targets; leave out --target")
     source, notes = direct_rows(place, roles, like=like)
-    for note in notes:
-        say(f"note: {note}")
-    say(f"reads {source.info.n_rows:,} rows x {source.info.n_features} features from {source.origin}, not ingested")
+    show_notes(notes)
+    remark(f"reads {source.info.n_rows:,} rows x {source.info.n_features} features from {source.origin}, not ingested")
     return source
 
 

@@ -26,6 +26,16 @@ def as_batch(value: Any) -> int | str:
     return "auto" if value == "auto" else as_whole("batch_size", value)
 
 
+def as_groups(value: Any) -> int | str:
+    """Return a number of groups, or "auto". Raises SpecError for anything else."""
+    if value == "auto":
+        return "auto"
+    try:
+        return as_whole("groups", value)
+    except SpecError:
+        raise SpecError(f"got groups={value!r}; expected a whole number of at least 1, or 'auto'") from None
+
+
 def as_penalty(value: Any) -> float | str:
     """Return a ridge penalty, or "auto". Raises SpecError for anything else."""
     if value == "auto":

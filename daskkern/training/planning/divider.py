@@ -77,13 +77,14 @@ class Divider:
     def grid(self) -> GridChoice:
         """Return the groups to use: as many as requested, divide the ranks and fit, or those of the shortest step."""
         ranks, wanted = len(self._resources), self._settings.groups
+        most = 0 if isinstance(wanted, str) else int(wanted)
         if ranks == 1 or not self._settings.solver.divides_batches or self._settings.virtual_shards is not None:
-            return GridChoice()
+            return GridChoice(wanted=most)
         if self._is_mixed():  # groups would round differently, and their copies of the model drift apart
-            return GridChoice()
-        if not isinstance(wanted, str):
-            fitting = (count for count in reversed(divisors(ranks)) if count <= int(wanted))
-            return GridChoice(next(count for count in fitting if count == 1 or self._fits(count)))
+            return GridChoice(wanted=most)
+        if most:
+            fitting = (count for count in reversed(divisors(ranks)) if count <= most)
+            return GridChoice(next(count for count in fitting if count == 1 or self._fits(count)), wanted=most)
         if ranks < LEAST_RANKS:
             return GridChoice()
         hosts = len({get_address_host(resource.address) for resource in self._resources if resource.address})

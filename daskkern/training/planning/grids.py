@@ -58,11 +58,15 @@ class StepRates:
 
 @dataclass(frozen=True)
 class GridChoice:
-    """The number of groups, and the seconds of a step by the model with one group and with so many, if it chose."""
+    """The number of groups, and the seconds of a step by the model with one group and with so many, if it chose.
+
+    `wanted` are the groups that were requested; 0 where the model chose.
+    """
 
     groups: int = 1
     alone_s: float = 0.0
     grid_s: float = 0.0
+    wanted: int = 0
 
     @property
     def chosen(self) -> bool:
@@ -70,15 +74,30 @@ class GridChoice:
         return self.alone_s > 0
 
     def in_words(self, ranks: int) -> str:
-        """Return the choice in a sentence; "" for one group."""
+        """Return the choice in a sentence; "" for one group, unless more were requested."""
         if self.groups == 1:
-            return ""
+            return fewer_groups(self.wanted, 1, ranks)
         shared = f"{self.groups} groups of {ranks // self.groups} ranks, which divide each batch"
         if not self.chosen:
-            return f"{shared}, as requested"
+            return (
+                f"{shared}, as requested"
+                if self.wanted <= self.groups
+                else fewer_groups(self.wanted, self.groups, ranks)
+            )
         return (
             f"{shared}: by the model a step takes {1e3 * self.grid_s:.2g} ms, {1e3 * self.alone_s:.2g} ms in one group"
         )
+
+
+def fewer_groups(wanted: int, groups: int, ranks: int) -> str:
+    """Return a sentence on fewer groups than requested; "" where there are as many."""
+    if wanted <= groups:
+        return ""
+    each = f"{groups} groups of {ranks // groups}" if groups > 1 else f"one group of {ranks}"
+    return (
+        f"{each} rank{'s' * (ranks > groups)} instead of {wanted} groups, whose number must divide that of the ranks, "
+        "on workers of one kind with memory for a whole model in each group"
+    )
 
 
 def divisors(ranks: int) -> list[int]:

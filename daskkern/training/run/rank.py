@@ -30,6 +30,7 @@ from daskkern.training.feeding.feed import Feed
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Validation
 from daskkern.training.planning.float32_products import chosen_products
+from daskkern.training.planning.grids import fewer_groups
 from daskkern.training.run.divergence import judge, reference_of
 from daskkern.training.run.epochs import REGROUPING, Epochs
 from daskkern.training.run.objective import ModelPenalty
@@ -247,6 +248,8 @@ def _shared(prepared: Prepared, task: RankTask, comm: TimedCommunicator) -> str:
     ranks = f"{comm.size} {virtual}rank{'s' * (comm.size > 1)}"
     if comm.across.size > 1:
         ranks += f" in each of {comm.across.size} groups, which divide each batch"
+    if not isinstance(settings.groups, str) and settings.groups > comm.across.size:
+        ranks += f" ({fewer_groups(int(settings.groups), comm.across.size, comm.whole.size)})"
     if settings.solver.parallelism == "rows":
         return f"rows distributed to {ranks}, all columns on each"
     if settings.solver.is_serial:

@@ -5,6 +5,9 @@ import shlex
 from pathlib import Path
 
 import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -109,6 +112,19 @@ def test_quiet_prints_results_and_errors_only(store: str, capfd: pytest.CaptureF
     with pytest.raises(SystemExit):
         main(["shuffle", store, "--out", f"{store}2", "--quiet"])
     assert "error" in capfd.readouterr().err
+
+
+def test_quiet_leaves_out_what_is_said_of_tables(store: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    table = str(tmp_path / "t.parquet")
+    pq.write_table(pa.table({"a": ["u", "v"] * 30, "b": np.arange(60.0), "y": ["n", "p", "p"] * 20}), table)
+    for words in ("plan", table, "--target", "y", "--landmarks", "20"), ("sweep", store, "--landmarks", "20"):
+        with pytest.raises(SystemExit) as end:
+            main([*words, "--workers", "0", "--quiet"])
+        assert end.value.code == 0
+        out, _ = capfd.readouterr()
+        assert "note:" not in out
+        assert "not ingested" not in out
+        assert out
 
 
 @pytest.mark.one_in(2)

@@ -68,6 +68,9 @@ def test_the_largest_number_that_divides_the_ranks_is_used(ranks: int, wanted: i
     plans = _plans(_settings(2_000, wanted), ranks)
     assert plans.groups == groups
     assert not plans.grid.chosen
+    words = plans.grid.in_words(ranks)
+    assert ("as requested" in words) == (groups == wanted)
+    assert (f"instead of {wanted} groups, whose number must divide" in words) == (groups < wanted)
 
 
 def test_memory_limits_the_groups() -> None:

@@ -170,6 +170,9 @@ def test_the_log_says_how_the_ranks_are_grouped() -> None:
     shared.results(4, listen=events.append, groups=2)
     stages = [event.detail for event in events if isinstance(event, StageFinished) and event.stage == "columns"]
     assert stages[0].startswith("columns distributed to 2 ranks in each of 2 groups, which divide each batch")
+    Fit.of(toy_source(), replace(shared.settings, groups=2)).results(1, listen=events.append)  # --workers 0
+    stages = [event.detail for event in events if isinstance(event, StageFinished) and event.stage == "columns"]
+    assert "1 rank (one group of 1 rank instead of 2 groups" in stages[1]
 
 
 def test_groups_are_refused_where_a_solver_cannot_divide_batches() -> None:
