@@ -69,6 +69,7 @@ def test_the_citation_names_software_and_papers() -> None:
     assert {"message", "title", "authors", "abstract"} <= set(citation)
     for paper in citation["references"]:
         assert {"type", "title", "authors", "year"} <= set(paper)
+        assert {"collection-title", "conference"} & set(paper), f"{paper['title']}: where it appeared"
 
 
 def test_changes_are_joined_at_a_release(tmp_path: Path) -> None:

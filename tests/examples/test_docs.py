@@ -49,6 +49,17 @@ def test_files_that_the_docs_name_exist(text: str) -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_the_navigation_and_the_readme_lead_to_every_page_for_users() -> None:
+    navigation, readme = (ROOT / "mkdocs.yml").read_text(), (ROOT / "README.md").read_text()
+    for path in (ROOT / "docs").glob("*.md"):
+        assert f": {path.name}\n" in navigation, path.name
+    sections = ("Learn", "Use", "Data in and out", "Run")
+    for section in sections:
+        listed = navigation.partition(f"  - {section}:\n")[2].partition("\n  - ")[0]
+        for name in re.findall(r": (\w[\w-]*\.md)", listed):
+            assert name == "examples.md" or f"docs/{name}" in readme, name
+
+
 def test_the_page_of_systems_names_them_all() -> None:
     page = (ROOT / "docs" / "systems.md").read_text()
     for row in SYSTEMS.values():
