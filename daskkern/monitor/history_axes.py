@@ -19,7 +19,7 @@ _LABELS = {
 }
 _SCORES = {
     "classification": "validation accuracy",
-    "multilabel": "validation accuracy",
+    "multilabel": "validation R\N{SUPERSCRIPT TWO} of the scores",
     "regression": "validation R\N{SUPERSCRIPT TWO}",
 }
 _LOGARITHMIC = frozenset({"loss", "validation_loss", "optimality"})

@@ -20,7 +20,7 @@ from daskkern.monitor.view import FitsView
 
 _REFRESH_MS = 1_000
 _ARMED_S = 5.0
-SCORES = {"classification": "Accuracy", "multilabel": "Accuracy of all labels", "regression": "R²"}
+SCORES = {"classification": "Accuracy", "multilabel": "R² of the scores", "regression": "R²"}
 """Names of the validation score, by task."""
 _SMOOTHING = {"none": 0.0, "light": 0.8, "strong": 0.97}
 _NOT_HERE = (

@@ -15,7 +15,11 @@ _ACTIVE = ("submitted", "queued", "preparing", "running", "recovering", "preempt
 _SHOWN = 30
 _SILENT_S = 15.0
 _NOTICES = 100
-_SCORES = {"classification": "Validation accuracy", "regression": "Validation R\N{SUPERSCRIPT TWO}"}
+_SCORES = {
+    "classification": "Validation accuracy",
+    "multilabel": "Validation R\N{SUPERSCRIPT TWO} of the scores",
+    "regression": "Validation R\N{SUPERSCRIPT TWO}",
+}
 _REASONS = {
     "max_epochs": "all epochs are done",
     "max_seconds": "the time limit is reached",

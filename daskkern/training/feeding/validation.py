@@ -26,7 +26,7 @@ _BLOCK = 4096
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """Mean loss, and accuracy or R2, on the validation rows."""
+    """Mean loss, and accuracy or R2, on the validation rows; with several labels a row, R2 of the scores."""
 
     loss: float
     score: float

@@ -328,7 +328,13 @@ def test_the_speed_is_that_at_the_end_of_its_curve(page: KernelFits) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "score"), [("classification", "Accuracy"), ("regression", "R²"), ("", "Validation score")]
+    ("task", "score"),
+    [
+        ("classification", "Accuracy"),
+        ("regression", "R²"),
+        ("multilabel", "R² of the scores"),
+        ("", "Validation score"),
+    ],
 )
 def test_what_a_fit_is_stands_in_the_list_and_over_its_curves(view: View, task: str, score: str) -> None:
     kept = view.records[NAMES[1]]
@@ -337,5 +343,7 @@ def test_what_a_fit_is_stands_in_the_list_and_over_its_curves(view: View, task: 
     page = KernelFits(view)
     page.put_on(Document())
     assert page._by_x[2].yaxis[0].axis_label == score
+    tile = f"Validation {score if 'R²' in score else score.lower()}" if task else score
+    assert f"<span>{tile}</span>" in page.facts.text
     assert "gaussian:median, squared, 500 &lt;landmarks&gt;, penalty auto · train.zarr</small>" in page.fits.text
     assert "<b>gaussian:median, squared" in page.facts.text
