@@ -146,11 +146,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="auto|each|once",
             help="Who reads rows: 'each' worker all, or one of them 'once' for all.  [default: auto, as measured]",
         ),
-        click.option(
-            "--groups",
-            metavar="N|auto",
-            help="Most groups of workers that each hold the whole model and divide every batch.  [default: auto]",
-        ),
+        click.option("--groups", metavar="N|auto", help="Most groups of workers with whole models.  [default: auto]"),
         click.option("--max-seconds", type=float, metavar="SECONDS", help="Stop then, with the model so far."),
         click.option(
             "--memory",
