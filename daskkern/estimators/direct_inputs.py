@@ -30,9 +30,9 @@ def named_roles(target: Any, sample_dims: Any, coords: Any, drop: Any) -> RowRol
 
 def is_direct(X: Any, roles: RowRoles) -> bool:
     """Return whether a fit reads `X` where it lies. DataError where `roles` name parts of rows without names."""
-    if is_cube(X) or is_arrow_dataset(X) or is_dask_frame(X) or isinstance(X, zarr.Array):
+    if is_cube(X) or is_arrow_dataset(X) or isinstance(X, zarr.Array):
         return True
-    if isinstance(X, str | os.PathLike):
+    if is_dask_frame(X) or isinstance(X, str | os.PathLike):
         return bool(roles.given)
     for name, value in roles.given.items():
         raise DataError(
