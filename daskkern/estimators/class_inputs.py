@@ -6,12 +6,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
+from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.rows.csr import is_sparse
 from daskkern.errors import DataError
 from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, multilabel_arrays, numeric_rows
 from daskkern.estimators.direct_inputs import direct_source, is_direct
-from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
-from daskkern.estimators.frame_codes import is_lazy_frame
+from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
 from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource
@@ -41,9 +41,9 @@ def class_source(
         return direct, np.array(direct.info.classes)
     if is_store(X):
         return _store(X, y, sample_weight, known)
-    if is_lazy_frame(X):
-        features, encoding = fit_blocks(estimator, X, reset=reset)
-        named, classes = class_source(estimator, features, lazy_column(y), lazy_column(sample_weight), known)
+    if is_dask_frame(X):
+        features, y, weight, encoding = labelled_blocks(estimator, X, y, sample_weight, reset=reset)
+        named, classes = class_source(estimator, features, y, weight, known)
         assert isinstance(named, BlockSource)
         return named_blocks(named, encoding), classes
     if _is_table(y):

@@ -10,10 +10,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from daskkern.basis import BasisSpec
+from daskkern.data.cubes.packages import is_cube
 from daskkern.data.storage.store import open_store
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.class_inputs import class_source, known_classes, validation_rows
-from daskkern.estimators.direct_inputs import named_roles
+from daskkern.estimators.direct_inputs import cell_score, named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels
 from daskkern.estimators.uncertainty import ClassUncertainty
@@ -277,7 +278,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         return self._apply(X, Labels(self.classes_), self.classes_[:0])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy on arrays with labels `y`, or on a store, in one streaming pass.
+        """Return the accuracy on arrays with labels `y`, on a store, in one streaming pass, or on a Dataset's cells.
 
         Of several labels, the share of the rows whose labels are all right.
         """
@@ -285,12 +286,13 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)
             return float(score_store(self.model_, open_store(X)).accuracy or 0.0)
+        if is_cube(X):
+            return cell_score(self.predict(X), self.model_, X, y, sample_weight)
         if not is_lazy(X):
             return float(super().score(X, y, sample_weight))
-        predicted = self.predict(X)
         if not self._has_several:
-            return lazy_accuracy(predicted, y, sample_weight)
-        right = (predicted == y).all(axis=1)
+            return lazy_accuracy(self.predict(X), y, sample_weight)
+        right = (self.predict(X) == y).all(axis=1)
         return lazy_accuracy(right, da.ones_like(right), sample_weight)
 
     @property

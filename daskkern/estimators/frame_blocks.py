@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
 from daskkern.data.schema.encoding import ColumnEncoding, Encoding, feature_names_of
+from daskkern.errors import DataError
 from daskkern.estimators.frame_codes import encoded, frame_encoding
 from daskkern.training.feeding.cluster_blocks import BlockSource
 
@@ -29,6 +30,19 @@ def fit_blocks(estimator: BaseEstimator, X: Any, *, reset: bool) -> tuple[da.Arr
     return lazy_features(X, encoding), encoding
 
 
+def labelled_blocks(
+    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool
+) -> tuple[da.Array, Any, Any, Encoding]:
+    """Return features, targets, weights, and the encoding of a dask dataframe; see :func:`fit_blocks`.
+
+    Raises DataError without targets.
+    """
+    if y is None:
+        raise DataError("got a dask dataframe without targets; give y, or name its column with target=")
+    features, encoding = fit_blocks(estimator, X, reset=reset)
+    return features, lazy_column(y), lazy_column(sample_weight), encoding
+
+
 def lazy_features(X: Any, encoding: Encoding | None) -> da.Array:
     """Return the features (n, d) float64 of a dask dataframe; partitions are computed once for their lengths."""
     known = encoding or tuple(ColumnEncoding(name) for name in X.columns)
@@ -39,7 +53,7 @@ def lazy_column(y: Any) -> Any:
     """Return the values of a dask series (n,) or dataframe (n, t) as a dask array; others as they are."""
     if not is_dask_collection(y) or not hasattr(y, "partitions") or isinstance(y, da.Array):
         return y
-    return _blocks(y, _values, (len(y.columns),) if y.ndim == 2 else (), np.asarray(y._meta).dtype)
+    return _blocks(y, _values, (len(y.columns),) if y.ndim == 2 else (), _on_host(y._meta).dtype)
 
 
 def _blocks(
@@ -52,9 +66,13 @@ def _blocks(
 
 
 def _values(part: Any) -> HostArray:
-    values = np.asarray(part)
+    values = _on_host(part)
     texts = values.dtype.kind == "O" and all(isinstance(value, str) for value in values.ravel())
     return values.astype(str) if texts else values
+
+
+def _on_host(part: Any) -> HostArray:
+    return np.asarray(part.to_pandas() if hasattr(part, "to_pandas") else part)  # of cuDF
 
 
 def named_blocks(source: BlockSource, encoding: Encoding) -> BlockSource:

@@ -15,21 +15,17 @@ import pyarrow.compute as pc
 from dask.base import is_dask_collection
 
 from daskkern.arrays import HostArray
-from daskkern.data.ingest.columns.categories import Encoder, missing_like, survey_categories
-from daskkern.data.ingest.readers.arrow import is_number, is_text, to_numpy
+from daskkern.data.direct.dask_frames import is_dask_frame
+from daskkern.data.ingest.columns.categories import Encoder, missing_like, plain_encoding, survey_categories
+from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, to_numbers, to_numpy
 from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, feature_names_of
 from daskkern.errors import DataError
+from daskkern.models import KernelModel
 
 _NO_TEXT = ("",)
 _BATCH_ROWS = 1 << 16
-_DAY = {"s": 86400.0, "ms": 86400e3, "us": 86400e6, "ns": 86400e9}
 Chunks: TypeAlias = Callable[[], Iterator[pa.Table]]
-
-
-def is_lazy_frame(X: Any) -> bool:
-    """Return whether `X` is a dask dataframe."""
-    return is_dask_collection(X) and hasattr(X, "partitions") and hasattr(X, "columns")
 
 
 def frame_encoding(X: Any) -> Encoding | None:
@@ -42,7 +38,7 @@ def frame_encoding(X: Any) -> Encoding | None:
     DataError
         For column names that are not text, and for columns that hold neither numbers, dates nor categories.
     """
-    if is_lazy_frame(X):
+    if is_dask_frame(X):
 
         def chunks() -> Iterator[pa.Table]:
             for number in range(X.npartitions):
@@ -60,8 +56,20 @@ def frame_encoding(X: Any) -> Encoding | None:
         found = _survey(chunks)
     except DataError as error:
         raise DataError(_in_python(str(error))) from None
-    plain = all(column.is_plain for column in found) and not is_lazy_frame(X)
+    plain = all(column.is_plain for column in found) and not is_dask_frame(X)
     return None if plain and all(is_number(kind) for kind in arrow_table(X).schema.types) else found
+
+
+def encoding_of(model: KernelModel, X: Any) -> Encoding | None:
+    """Return how columns of `X` become features of a model: its encoding, or by name where `X` has dates.
+
+    A store or a table of numbers and dates has no encoding, because readers make numbers of dates by themselves.
+    """
+    if model.encoding is not None or model.feature_names is None or not is_frame(X) or is_dask_frame(X):
+        return model.encoding
+    if hasattr(X, "iloc") and not any(getattr(dtype, "kind", "O") in "MO" for dtype in X.dtypes):
+        return None
+    return plain_encoding(model.feature_names, {}) if any(map(is_time, arrow_table(X).schema.types)) else None
 
 
 def needs_encoding(X: Any, encoding: Encoding | None) -> bool:
@@ -140,17 +148,10 @@ def _table(X: Any) -> pa.Table:
 def _plain(column: Any, name: str) -> pa.Array:
     column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
     kind = column.type
-    if pa.types.is_date(kind):
-        column, kind = column.cast(pa.timestamp("s" if pa.types.is_date32(kind) else "ms")), pa.timestamp("ms")
-    if pa.types.is_timestamp(column.type):
-        return pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), _DAY[column.type.unit])
+    if is_time(kind):
+        return pa.array(to_numbers(column))
     if pa.types.is_dictionary(kind) and not is_text(kind):
-        return column.dictionary_decode()
-    if is_text(kind) and not pa.types.is_dictionary(kind):
-        try:
-            return column.cast(pa.float64())  # numbers that are written as texts
-        except pa.ArrowInvalid:
-            return column
+        return _plain(column.dictionary_decode(), name)
     if pa.types.is_null(kind):
         return column.cast(pa.float64())
     if not is_number(kind) and not is_text(kind):
@@ -205,8 +206,7 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding) -> HostArray:
     values = column.combine_chunks()
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     if known.kind == "number" or (known.kind in ("code", "ordinal") and is_number(values.type)):
-        if not is_number(values.type):
-            raise DataError(f"column {known.name!r} of X holds texts where the training rows had numbers; convert them")
+        values = _written_numbers(values, known.name)
         numbers = to_numpy(values).astype(np.float64)
         gaps = np.isnan(numbers)
         if gaps.any():
@@ -220,6 +220,18 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding) -> HostArray:
         return numbers[:, None]
     batch = pa.RecordBatch.from_arrays([values if is_text(values.type) else values.cast(pa.string())], [known.name])
     return Encoder((known,), missing_like((known,)), _NO_TEXT).features(batch, np.dtype(np.float64), "X", 0)
+
+
+def _written_numbers(values: pa.Array, name: str) -> pa.Array:
+    """Return a column of numbers; those that are written as texts are converted."""
+    if is_number(values.type):
+        return values
+    try:
+        return values.cast(pa.string()).cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"column {name!r} of X holds texts where the training rows had numbers; convert them"
+        ) from error
 
 
 def _in_python(message: str) -> str:

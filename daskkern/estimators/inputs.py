@@ -8,6 +8,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import zarr
+from dask.base import is_dask_collection
 from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
@@ -73,8 +74,14 @@ def validation_source(
     if is_store(validation):
         return StoreSource.at(validation)
     if isinstance(validation, tuple) and len(validation) == 2:
-        return named(make(*validation), column_names(validation[0]))
+        X, y = map(_computed, validation)
+        return named(make(X, y), column_names(X))
     raise DataError(f"got validation of type {type(validation).__name__}; give a store, or a pair (X, y) of arrays")
+
+
+def _computed(part: Any) -> Any:
+    """Return a dask dataframe or series in memory; others as they are."""
+    return part.compute() if is_dask_collection(part) and not is_lazy(part) else part
 
 
 def lazy_source(

@@ -15,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import as_host, is_sparse
 from daskkern.data.cubes.packages import is_cube
+from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.direct_inputs import applied_to_cube
 from daskkern.estimators.frame_blocks import lazy_features
-from daskkern.estimators.frame_codes import is_lazy_frame, needs_encoding
+from daskkern.estimators.frame_codes import encoding_of, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.estimators.parameters import NestedEstimator
@@ -68,7 +69,7 @@ class ModelEstimator(NestedEstimator):
         check_is_fitted(self, "model_")
         if is_cube(X):
             return applied_to_cube(self.model_, X, function, like)
-        if is_lazy_frame(X):
+        if is_dask_frame(X):
             X = lazy_features(X, self.model_.encoding)
         if is_lazy(X):
             return self._apply_lazily(X, function, like)
@@ -78,7 +79,7 @@ class ModelEstimator(NestedEstimator):
             with self.model_.threads(None, store.info.n_rows):
                 parts = [function(self.model_, self.model_.check(block), None) for block in raw_blocks(store)]
             return np.concatenate(parts)
-        encoding = self.model_.encoding
+        encoding = encoding_of(self.model_, X)
         if needs_encoding(X, encoding):
             X = checked_rows(self, X, encoding, reset=False, **_ROWS)
             return function(self.model_, self.model_.check(X), None)

@@ -9,12 +9,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from daskkern.basis import BasisSpec
+from daskkern.data.cubes.packages import is_cube
+from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.storage.store import open_store
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
-from daskkern.estimators.direct_inputs import direct_source, is_direct, named_roles
-from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
-from daskkern.estimators.frame_codes import is_lazy_frame
+from daskkern.estimators.direct_inputs import cell_score, direct_source, is_direct, named_roles
+from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
 from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.lazy_scores import lazy_r2
@@ -226,10 +227,9 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
             return store_source(X, y, sample_weight, "regression")
         if is_lazy(X):
             return lazy_source(X, y, sample_weight, "regression")[0]
-        if is_lazy_frame(X):
-            features, encoding = fit_blocks(self, X, reset=reset)
-            blocks, _ = lazy_source(features, lazy_column(y), lazy_column(sample_weight), "regression")
-            return named_blocks(blocks, encoding)
+        if is_dask_frame(X):
+            features, y, weight, encoding = labelled_blocks(self, X, y, sample_weight, reset=reset)
+            return named_blocks(lazy_source(features, y, weight, "regression")[0], encoding)
         return numeric_arrays(self, X, y, sample_weight, reset=reset)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -243,7 +243,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         return (mean, self._deviations(X)) if return_std else mean
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R2 on arrays with targets `y`, or on a store, in one streaming pass.
+        """Return R2 on arrays with targets `y`, on a store, in one streaming pass, or on the cells of a Dataset.
 
         Of several quantiles, that of the one nearest to 1/2.
         """
@@ -251,6 +251,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)
             return float(score_store(self.model_, open_store(X)).r2 or 0.0)
+        if is_cube(X):
+            return cell_score(self._central(X), self.model_, X, y, sample_weight)
         if is_lazy(X):
             return lazy_r2(self._central(X), y, sample_weight)
         return float(r2_score(y, self._central(X), sample_weight=sample_weight))

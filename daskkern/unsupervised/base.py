@@ -12,13 +12,14 @@ from sklearn.utils.validation import _check_sample_weight
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_for
 from daskkern.basis import AllRows, BasisSpec, Landmarks, is_basis
+from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
-from daskkern.estimators.frame_codes import frame_encoding, is_lazy_frame
+from daskkern.estimators.frame_codes import frame_encoding
 from daskkern.estimators.frames import check_raw, named
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, unlabelled_lazy_source
 from daskkern.estimators.model_estimator import ModelEstimator
@@ -114,12 +115,12 @@ class UnsupervisedEstimator(ModelEstimator):
             source = replace(opened, info=replace(opened.info, task=None, classes=None))
         elif is_lazy(X):
             source = unlabelled_lazy_source(X, sample_weight)
-        elif is_lazy_frame(X):
+        elif is_dask_frame(X):
             features, encoding = fit_blocks(self, X, reset=True)
             source = named_blocks(unlabelled_lazy_source(features, lazy_column(sample_weight)), encoding)
         else:
             source = self._array_source(X, sample_weight, least)
-        if not isinstance(source, ArraySource) and not is_lazy_frame(X):
+        if not isinstance(source, ArraySource) and not is_dask_frame(X):
             self.__dict__.pop("feature_names_in_", None)
         n, names = source.info.n_rows, getattr(self, "feature_names_in_", None)
         self.n_features_in_ = source.info.n_features if names is None else len(names)

@@ -99,7 +99,8 @@ def _with(ds: Any, values: Any, role: str, name: str) -> tuple[Any, str]:
             f"got {role} of type {type(values).__name__} with an xarray {type(ds).__name__}; give a DataArray with the "
             "same coordinates, or name a variable"
         )
-    own = str(values.name) if values.name is not None and values.name not in ds.variables else name
+    names = [str(values.name)] * (values.name is not None) + [name, *(f"{name}_{k}" for k in range(len(ds.variables)))]
+    own = next(one for one in names if one not in ds.variables)
     try:
         aligned, values = xarray_package().align(ds, values, join="exact", copy=False)
     except ValueError as error:

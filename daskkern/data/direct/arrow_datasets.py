@@ -1,5 +1,6 @@
 """A ``pyarrow.dataset.Dataset`` as a table: any files, file systems and partitions that Arrow knows."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,23 @@ def open_dataset(dataset: pads.Dataset, request: Request) -> Parts:
     if not typed:
         raise DataError("the pyarrow dataset has no rows; at least one is needed")
     return open_typed(typed, request)
+
+
+def dataset_stamps(dataset: pads.Dataset) -> list[str]:
+    """Return what changes when the rows do: sizes and times of files, or of rows in memory a digest."""
+    if isinstance(dataset, pads.UnionDataset):
+        return [stamp for child in dataset.children for stamp in dataset_stamps(child)]
+    files = list(getattr(dataset, "files", []))
+    if files:
+        found = dataset.filesystem.get_file_info(files)
+        return [f"{info.path} {info.size} {info.mtime_ns}" for info in found]
+    digest = hashlib.sha256()
+    for batch in dataset.to_batches():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        digest.update(sink.getvalue())
+    return [digest.hexdigest()]
 
 
 def _row_groups(fragment: Any) -> Sequence[Any]:

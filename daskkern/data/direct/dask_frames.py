@@ -27,17 +27,6 @@ def is_dask_frame(X: Any) -> bool:
     return is_dask_collection(X) and hasattr(X, "partitions") and hasattr(X, "columns") and hasattr(X, "map_partitions")
 
 
-def frame_with_target(X: Any, y: Any) -> tuple[Any, str]:
-    """Return the frame with the column `y`, a series with the same partitions, and its name."""
-    if not (is_dask_collection(y) and hasattr(y, "name") and getattr(y, "npartitions", 0) == X.npartitions):
-        raise DataError(
-            f"got y of type {type(y).__name__} with a dask dataframe; name a column with target=, or give a series "
-            "with the same partitions"
-        )
-    name = str(y.name) if y.name is not None and y.name not in X.columns else "target"
-    return X.assign(**{name: y}), name
-
-
 def frame_key(frame: Any) -> str:
     """Return a digest of what the frame computes."""
     return str(tokenize(frame))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from daskkern.data.direct.arrow_datasets import is_arrow_dataset, open_dataset
+from daskkern.data.direct.arrow_datasets import dataset_stamps, is_arrow_dataset, open_dataset
 from daskkern.data.direct.dask_frames import frame_key, is_dask_frame, open_dask_frame
 from daskkern.data.ingest.columns.imputing import filled_as, imputed
 from daskkern.data.ingest.columns.match_schema import decide_like
@@ -99,12 +99,11 @@ def open_table(X: Any, choice: TableChoice, like: TableSchema | None = None) -> 
 def _opened(X: Any, request: Request) -> tuple[Parts, str]:
     if is_arrow_dataset(X):
         parts = open_dataset(X, request)
-        files = [str(name) for name in getattr(X, "files", [])]
-        return _filled(parts, request), _digest([*files, repr(request), str(parts.train.n_rows)])
+        return _filled(parts, request), _digest([*dataset_stamps(X), repr(request)])
     if is_dask_frame(X):
         return _filled(open_dask_frame(X, request), request), _digest([frame_key(X), repr(request)])
     place = os.fspath(X)
-    source = open_source(place if is_url(place) else os.path.abspath(place), request, ())
+    source = open_source(place if is_url(place) else os.path.abspath(place), request, (), every_float=True)
     if source.format in ("csv", "svmlight"):
         raise SpecError(
             f"got {place}, a {source.format} file, which is read line by line and has no row groups to draw batches "

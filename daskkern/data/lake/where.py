@@ -32,6 +32,7 @@ _COMPARISONS = {"=": "equal", "==": "equal", "!=": "not_equal", "<>": "not_equal
 _COMPARISONS |= {"<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DEEPEST = 100
+_OFFSET = re.compile(r":[\d.]+\s*(Z|[+-]\d\d(:?\d\d)?)$")
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class _Parser:
             raise self._error(f"column {column!r} holds {kind} values; compare it with whole numbers")
         try:
             if pa.types.is_temporal(kind) and isinstance(value, str):
-                return pa.scalar(value).cast(kind).as_py()
+                return _moment(value, kind)
             if isinstance(value, str) != (pa.types.is_string(kind) or pa.types.is_large_string(kind)) or (
                 isinstance(value, bool) != pa.types.is_boolean(kind)
             ):
@@ -217,6 +218,14 @@ class _Parser:
 
     def _error(self, reason: str) -> SpecError:
         return SpecError(f"the filter {self._text!r} cannot be used: {reason}")
+
+
+def _moment(text: str, kind: pa.DataType) -> Any:
+    """Return a date or a time from its text; without an offset, in the time zone of the column."""
+    zone = kind.tz if pa.types.is_timestamp(kind) else None
+    if zone is None or _OFFSET.search(text):
+        return pa.scalar(text).cast(kind).as_py()
+    return pc.assume_timezone(pa.scalar(text).cast(pa.timestamp(kind.unit)), zone).as_py()
 
 
 def _tokens(text: str) -> list[_Token]:

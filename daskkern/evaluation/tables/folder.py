@@ -16,6 +16,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
+from daskkern.arrays import IntArray
 from daskkern.data.remote.stores import public
 from daskkern.data.transactions.output_files import OutputFolder, is_partial, output_folder
 from daskkern.errors import SpecError, StoreError
@@ -139,20 +140,27 @@ class PartWriter:
 
 
 def _divided(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows with equal values of the columns `names`, in their order, with the folder of these values."""
+    """Yield the rows of each folder that the values of the columns `names` decide, in their order.
+
+    Different values may have one folder: a missing text and an empty one.
+    """
     codes = np.zeros(table.num_rows, np.int64)
     for name in names:
         column = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
         codes = codes * (len(column.dictionary) + 1) + column.indices.to_numpy(zero_copy_only=False)
+        codes = np.unique(codes, return_inverse=True)[1]  # so that many columns do not exceed 64 bits
     order = np.argsort(codes, kind="stable")
     _, starts = np.unique(codes[order], return_index=True)
     rest = table.drop_columns(list(names))
     if rest.num_columns == 0:
         raise SpecError("got a partition by all columns; keep at least one other column")
+    found: dict[str, list[IntArray]] = {}
     for rows in np.split(order, starts[1:]):
         values = [table.column(name)[int(rows[0])].as_py() for name in names]
         folder = "/".join(f"{quote(name)}={_text(value)}" for name, value in zip(names, values, strict=True))
-        yield folder, rest.take(pa.array(rows))
+        found.setdefault(folder, []).append(rows)
+    for folder, parts in found.items():
+        yield folder, rest.take(pa.array(np.sort(np.concatenate(parts))))
 
 
 def _text(value: object) -> str:

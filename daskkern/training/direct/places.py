@@ -1,7 +1,7 @@
 """Places and objects that rows are read from directly: which kind of source each is."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import zarr
@@ -11,7 +11,7 @@ from daskkern.data.cubes.cube_opening import CubeChoice
 from daskkern.data.cubes.cube_stores import is_cube_store, open_cube, plain_arrays
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.arrow_datasets import is_arrow_dataset
-from daskkern.data.direct.dask_frames import frame_with_target, is_dask_frame
+from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.opening import TableChoice
 from daskkern.errors import DataError
 from daskkern.training.direct.cube_source import cube_source
@@ -75,7 +75,7 @@ def direct_rows(
     X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, path or URL
         A path is that of a Zarr store of xarray, of a Zarr group with arrays ``X`` and `target`, or of a table.
     roles : RowRoles
-    y, weight : DataArray, Zarr array or dask series
+    y, weight : DataArray or Zarr array
         Where `X` is of that kind.
     like : SourceInfo or None
         Training rows, whose classes and columns these rows get.
@@ -95,9 +95,6 @@ def direct_rows(
     if isinstance(X, zarr.Array):
         _refuse(roles, ("target", "sample_dims", "coords", "drop", "categorical", "missing"), "a Zarr array")
         return zarr_source(X, y, weight, roles.task, classes), ()
-    if is_dask_frame(X) and y is not None and not roles.target:
-        X, name = frame_with_target(X, y)
-        roles, y = replace(roles, target=(name,)), None
     if y is not None or weight is not None:
         raise DataError(
             f"got y or sample_weight with X={_named(X)}; name columns of it, with target= and sample_weight="

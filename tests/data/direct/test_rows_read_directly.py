@@ -1,5 +1,6 @@
 """Tables and arrays read where they lie have the rows, in order, that an ingestion stores."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,11 @@ def test_a_lake_has_the_rows_of_its_store(lake: Path, tmp_path: Path, choice: Ta
     reader = table_reader(opened.table, opened.decision)
     assert reader.sizes == (40, 40, 45, 40, 21)  # row groups of 40, 40, 10, 35, 40 and 21 rows; the smallest are joined
     same_rows(rows_of(reader), StoreRows(store))
-    assert opened.table.encoding == store.info.encoding
+    assert opened.table.encoding is not None
+    assert store.info.encoding is not None
+    for mine, stored in zip(opened.table.encoding, store.info.encoding, strict=True):
+        assert replace(mine, fill=None) == replace(stored, fill=None)
+        assert mine.fill == (stored.fill if mine.kind != "number" else pytest.approx(stored.fill, rel=1e-6))
     assert opened.decision.task == store.info.task
     assert reader.classes == store.info.classes
 
@@ -129,3 +134,29 @@ def test_what_has_no_row_groups_is_refused(lake: Path, tmp_path: Path) -> None:
         open_table(tmp_path / "a.csv", TableChoice(("y",)))
     with pytest.raises(DaskkernError, match=r"which column of .* is the target"):
         open_table(lake, TableChoice(()))
+
+
+def test_datasets_are_told_apart_by_their_rows(tmp_path: Path) -> None:
+    keys = []
+    for factor in (1.0, 2.0, 2.0):
+        held = pa.table({"x": factor * np.arange(20.0), "y": np.arange(20.0)})
+        pq.write_table(held, tmp_path / "t.parquet")
+        pair = [pads.dataset(held), pads.dataset(held)]
+        keys.append([open_table(source, TableChoice(("y",))).key for source in (pads.dataset(pair), pair[0])])
+        keys[-1].append(open_table(pads.dataset(tmp_path / "t.parquet"), TableChoice(("y",))).key)
+    assert all(one != other for one, other in zip(keys[0], keys[1], strict=True))
+    assert keys[1][:2] == keys[2][:2]
+
+
+def test_gaps_that_footers_do_not_count_are_found_before_the_fit(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    for number in range(20):  # of which a quick look sees some
+        x = np.full(10, 2.0 + number % 2)
+        x[9] = np.nan if number == 13 else x[9]
+        pq.write_table(pa.table({"x": x, "n": range(10), "y": np.arange(10.0)}),
+                       tmp_path / "lake" / f"p{number}.parquet")  # fmt: skip
+    opened = open_table(tmp_path / "lake", TableChoice(("y",), task="regression"))
+    X = rows_of(table_reader(opened.table, opened.decision)).read(0, 200).X
+    assert np.isfinite(X).all()
+    assert opened.table.encoding is not None
+    assert [column.fill for column in opened.table.encoding] == [pytest.approx(2.5, abs=0.01), pytest.approx(4.5)]

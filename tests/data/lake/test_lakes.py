@@ -131,6 +131,17 @@ def test_what_is_no_filter_is_refused(where: str, words: str) -> None:
         where_expression(where, schema)
 
 
+@pytest.mark.parametrize(
+    ("moment", "n_rows"),
+    [("2024-05-02", 2), ("2024-05-02 01:30", 1), ("2024-05-01T22:00:00Z", 2), ("2024-05-02 01:00+02:00", 1)],
+)
+def test_moments_are_in_the_time_zone_of_their_column(moment: str, n_rows: int, tmp_path: Path) -> None:
+    hours = pa.array(np.array(["2024-05-01T21", "2024-05-01T22", "2024-05-01T23:30"], "M8[us]"))
+    when = pa.compute.assume_timezone(hours, "UTC").cast(pa.timestamp("us", "Europe/Berlin"))
+    pq.write_table(pa.table({"when": when}), tmp_path / "t.parquet")
+    assert count_rows(open_lake(tmp_path / "t.parquet", where=f"when >= '{moment}'"), run_here).n_rows == n_rows
+
+
 def test_types_are_joined_and_other_columns_do_not_matter(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([1, 2], pa.int32()), "b": ["x", "y"], "o": [1, 2]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"b": ["z"], "a": [2.5]}), tmp_path / "2.parquet")

@@ -306,3 +306,15 @@ def test_predictions_in_a_bucket_are_those_on_disk(objects: ObjectServer, place:
     assert len(names) == 7
     assert names[0] == "out/days/_predictions.json"
     assert names[1].startswith("out/days/day=2026-01-01")
+
+
+def test_missing_and_empty_texts_share_a_folder_without_a_loss(place: Path, tmp_path: Path) -> None:
+    rows = table(60, 3)
+    rows["of"] = np.array(["", None, "a/b", "="], object)[np.arange(60) % 4]
+    rows["and"] = np.arange(60) % 2 == 0
+    write_predictions(model_of(place), rows, tmp_path / "p", keep=["number"], partition_by=["of", "and"])
+    found = pa.dataset.dataset(tmp_path / "p", partitioning="hive").to_table().to_pandas()
+    assert sorted(found["number"]) == list(range(60))
+    assert sorted(found[found["of"].isna()]["number"]) == [number for number in range(60) if number % 4 < 2]
+    manifest = json.loads((tmp_path / "p" / "_predictions.json").read_text())
+    assert manifest["n_rows"] == 60

@@ -36,6 +36,8 @@ def arrow_table(frame: Any) -> pa.Table:
             other = next((name for name in frame.columns if not isinstance(name, str)), None)
             if other is not None:
                 raise DataError(f"the rows have names of columns that are not text, such as {other!r}; rename these")
+            if hasattr(frame, "to_arrow"):  # of cuDF
+                return frame.to_arrow(preserve_index=False)
             return pa.Table.from_pandas(frame, preserve_index=False)
         return frame if isinstance(frame, pa.Table) else pa.table(frame)
     except (pa.ArrowException, TypeError, ValueError) as error:

@@ -39,7 +39,8 @@ def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_floa
         Runs the tasks of the first pass.
     every_float : bool
         Look for missing values in all columns of floats, not only in those of which the footers say that they have
-        some: writers other than pandas may store NaN, which a footer does not count.
+        some: writers other than pandas may store NaN, which a footer does not count. The replacements of all columns
+        are known at once, then.
 
     Raises
     ------
@@ -72,11 +73,15 @@ def _encoder(
     texts = tuple(name for name in kinds if is_text(kinds[name]) and request.categorical != "refuse")
     surveyed = _to_survey(lake, numbers, request.missing, every_float)
     missing: MissingChoice = "mean" if request.missing == "auto" else request.missing
-    found = survey(SurveyJob(lake, surveyed, texts, missing, request.categorical, ABSENT_TEXTS), run)
+    job = SurveyJob(lake, surveyed, texts, missing, request.categorical, ABSENT_TEXTS)
+    found = survey(job, run)
     known = found.texts.encodings(request.missing)
     gaps = {name: counts.gaps for name, counts in found.numbers.items() if counts.gaps}
     if request.missing == "auto" and not gaps:
         missing = "refuse"
+    if every_float and missing == "mean":
+        others = tuple(name for name in numbers if name not in found.numbers)
+        found.numbers.update(survey(replace(job, numbers=others, texts=()), run).numbers)
     plain = plain_encoding(columns.features, known)
     filled = plain if missing == "refuse" else _filled(plain, found, missing, lake)
     note = (f"{sum(gaps.values())} missing numbers in {len(gaps)} columns were replaced ({missing})",) if gaps else ()
