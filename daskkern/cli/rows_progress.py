@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 RowsDone: TypeAlias = Callable[[int, int | None], None]
 
-_LINE_SECONDS = 30.0
+LINE_SECONDS = 30.0
 
 
 @contextmanager
@@ -52,7 +52,7 @@ class _RowsLine:
         self._last = done
         state = rows_state(done, total, now - self._begun[0], done - self._begun[1])
         self._bar.update(self._task, completed=done, total=total, state=state)
-        if self._bar.disable and now - self._printed >= _LINE_SECONDS:
+        if self._bar.disable and now - self._printed >= LINE_SECONDS:
             self._printed = now
             print(f"{self._what}: {state}", file=sys.stderr, flush=True)
 

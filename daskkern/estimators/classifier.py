@@ -46,8 +46,9 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     alpha : float or "auto"
         Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. "auto" is that of the lowest leave-one-out error
         of ridge regression on sampled rows, if that costs little compared with the fit.
-    max_epochs, batch_size : int
-        Passes over the rows, and rows of a batch or "auto".
+    max_epochs : int
+        Passes over the rows.
+    batch_size : int or "auto"
     early_stopping : bool
         Stop when validation rows no longer improve (see `monitor`); the model is that of the best epoch.
     random_state : int, RandomState or None

@@ -36,8 +36,28 @@ def predict_table(
 ) -> pa.Table:
     """Return the predictions of `rows` as an Arrow table, in the order of the rows; it holds all of them in memory.
 
-    See :func:`write_predictions` for the parameters and the columns. ``.to_pandas()`` gives a pandas frame, and
-    ``polars.from_arrow`` a polars frame.
+    ``.to_pandas()`` gives a pandas frame, and ``polars.from_arrow`` a polars frame.
+
+    Parameters
+    ----------
+    model : KernelModel
+    rows : store, path, URL or data frame
+        As for :func:`write_predictions`, where the columns of the result are described too.
+    keep : sequence of str
+        Columns of `rows` to carry through.
+    scores : bool
+        Add the scores.
+    std : bool
+        Add standard deviations, of a calibrated regression.
+    confidence : float, optional
+        Add intervals, or sets of labels, that hold the true value with this probability, of a calibrated model.
+    client : distributed.Client, optional
+        Workers that predict; None is this process.
+
+    Raises
+    ------
+    DataError, SpecError
+        For rows that do not fit the model, rows without any, and columns that the model does not offer.
     """
     wanted = Wanted(scores, std, confidence)
     wanted.check(model)
@@ -99,8 +119,10 @@ def write_predictions(
     client : distributed.Client, optional
         Workers that predict, and that read stores and Parquet files and write the files of a folder themselves. Results
         and order are those of one process.
-    device, threads
-        See :meth:`daskkern.models.KernelModel.on` and :meth:`~daskkern.models.KernelModel.decision_function`.
+    device : "auto", "cpu" or "gpu"
+        Where to compute; see :meth:`daskkern.models.KernelModel.on`.
+    threads : int, optional
+        Threads on the CPU; None uses all processors that the process may use.
 
     Raises
     ------

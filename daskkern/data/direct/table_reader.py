@@ -17,7 +17,7 @@ from daskkern.data.rows.rows import Fields, RowBlock
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 
-_LEAST_ROWS = 4096
+LEAST_ROWS = 4096
 """Rows of a group, at least: smaller row groups are read several at once."""
 
 
@@ -104,12 +104,12 @@ def table_reader(table: Table, decision: Decision, classes: tuple[ClassLabel, ..
 def _groups(table: Table, n_rows: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the first rows and the sizes of the groups."""
     if table.starts is None:
-        rows = max(_LEAST_ROWS, block_rows(4 * table.n_features))
+        rows = max(LEAST_ROWS, block_rows(4 * table.n_features))
         sizes = grouped_sizes(n_rows, rows)
         return tuple(range(0, n_rows, rows)), sizes
     edges = sorted({*table.starts, n_rows})
     found = [stop - start for start, stop in pairwise(edges)]
-    runs = merged(found, _LEAST_ROWS)
+    runs = merged(found, LEAST_ROWS)
     starts = tuple(edges[first] for first, _ in runs)
     return starts, tuple(edges[last] - edges[first] for first, last in runs)
 

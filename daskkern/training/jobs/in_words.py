@@ -1,6 +1,6 @@
 """What a fit is, in the words of people who look at many of them."""
 
-from daskkern.basis import AllRows, BasisSpec, uses_kernel
+from daskkern.basis import BasisSpec, uses_kernel
 from daskkern.kernels import Kernel
 from daskkern.training.run.settings import FitSettings
 
@@ -29,9 +29,9 @@ def _kernel(kernel: Kernel) -> str:
 
 
 def _columns(basis: BasisSpec, n_rows: int) -> str:
-    if isinstance(basis, AllRows):
+    if basis.all_rows and basis.leaf_size is None:
         return f"all {n_rows:,} rows"
-    n = getattr(basis, "n", None)
-    if not isinstance(n, int):
-        return basis.name
-    return f"{min(n, n_rows) if basis.name == 'landmarks' else n:,} {basis.name}"
+    if basis.n_landmarks is not None:
+        return f"{min(basis.n_landmarks, n_rows):,} {basis.name}"
+    n = getattr(basis, "n", None)  # the number of features
+    return f"{n:,} {basis.name}" if isinstance(n, int) else basis.name

@@ -27,7 +27,7 @@ from daskkern.errors import DaskkernError
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three Parquet files with categories, gaps and weights, in row groups of at most 40 rows."""
-    monkeypatch.setattr(table_readers, "_LEAST_ROWS", 30)
+    monkeypatch.setattr(table_readers, "LEAST_ROWS", 30)
     rng = np.random.default_rng(0)
     folder = tmp_path / "lake"
     folder.mkdir()

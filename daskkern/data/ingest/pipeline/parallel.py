@@ -31,7 +31,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 _CHECK_SECONDS = 2.0  # between two looks whether the work is still wanted
-_PARTS, _LEAST_BYTES, _MOST_BYTES = 32, 4 << 20, 64 << 20
+_PARTS, LEAST_BYTES, _MOST_BYTES = 32, 4 << 20, 64 << 20
 """Parts of a store, as long as one has this size at least and at most: their number depends on the rows alone, so that
 statistics are merged in the same order by any number of workers, and a kill costs a worker seconds."""
 
@@ -120,7 +120,7 @@ def ingest_parts(
 
 
 def _n_parts(n_bytes: int) -> int:
-    return max(1, -(-n_bytes // min(_MOST_BYTES, max(_LEAST_BYTES, n_bytes // _PARTS))))
+    return max(1, -(-n_bytes // min(_MOST_BYTES, max(LEAST_BYTES, n_bytes // _PARTS))))
 
 
 def part_bounds(n_rows: int, chunk_rows: int, starts: tuple[int, ...] | None, parts: int) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ from daskkern.data.schema.encoding import CategoricalChoice, MissingChoice
 from daskkern.errors import DataError
 
 _TASK_BYTES = 128 << 20  # of all columns, compressed
-_ROWS = 1 << 16
+BLOCK_ROWS = 1 << 16
 _PROBED = 8
 _MOST_VALUES = 100_000  # different values of a column up to which the most frequent one is determined
 
@@ -96,7 +96,7 @@ def columns_with_nan(lake: Lake, names: Sequence[str]) -> tuple[str, ...]:
     every = max(1, len(lake.pieces) // _PROBED)
     found: set[str] = set()
     for piece in lake.pieces[::every]:
-        for batch in lake.batches(piece, floats, _ROWS):
+        for batch in lake.batches(piece, floats, BLOCK_ROWS):
             found.update(name for name in floats if _has_nan(batch.rows.column(name)))
             break
     return tuple(floats) if found else ()
@@ -127,7 +127,7 @@ def _survey(job: SurveyJob) -> LakeSurvey:
     lake, columns = job.lake, [*job.numbers, *job.texts]
     found = _empty(job)
     for piece in lake.pieces:
-        for batch in lake.batches(piece, columns, _ROWS):
+        for batch in lake.batches(piece, columns, BLOCK_ROWS):
             for name, counts in found.numbers.items():
                 _count(batch.rows.column(name), counts, job.missing, f"column {name!r} of {batch.source}")
             found.texts.update(batch.rows)

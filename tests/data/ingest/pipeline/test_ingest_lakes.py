@@ -49,7 +49,7 @@ def lake_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_LEAST_BYTES", 4000)
+    monkeypatch.setattr(parallel, "LEAST_BYTES", 4000)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_dates_are_days_and_all_columns_get_a_mean(lake_folder: Path, tmp_path: 
 
 
 def test_nan_that_footers_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_survey, "_ROWS", 10)
+    monkeypatch.setattr(lake_survey, "BLOCK_ROWS", 10)
     values = np.arange(40.0)
     values[25] = np.nan
     pq.write_table(pa.table({"a": values, "t": [0, 1] * 20}), tmp_path / "d.parquet", row_group_size=40)
@@ -243,7 +243,7 @@ def test_progress_tells_the_rate_and_the_time_left(
 ) -> None:
     assert rows_state(500, 2000, 2.0, 400) == "500/2,000 rows  200 rows/s  7 s left"
     assert rows_state(500, None, 2.0, 400) == "500 rows  200 rows/s"
-    monkeypatch.setattr("daskkern.cli.rows_progress._LINE_SECONDS", 0.0)
+    monkeypatch.setattr("daskkern.cli.rows_progress.LINE_SECONDS", 0.0)
     with rows_progress("ingesting") as tell:
         tell(0, 100)
         tell(50, 100)
