@@ -44,8 +44,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     solver : str or Solver
         "auto" (EigenPro), a name of ``daskkern.solvers.SOLVERS``, or a configured solver.
     alpha : float or "auto"
-        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. "auto" is that of the lowest leave-one-out error
-        of ridge regression on sampled rows, if that costs little compared with the fit.
+        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``; "auto": by leave-one-out errors of sampled rows.
     max_epochs : int
         Passes over the rows.
     batch_size : int or "auto"
