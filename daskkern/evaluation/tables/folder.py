@@ -7,8 +7,9 @@ others again, under the same names. ``_predictions.json`` tells what is written,
 """
 
 import json
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from daskkern.arrays import IntArray
-from daskkern.data.remote.stores import public
+from daskkern.data.remote.stores import is_url, public
 from daskkern.data.transactions.output_files import OutputFolder, is_partial, output_folder
 from daskkern.errors import SpecError, StoreError
 from daskkern.evaluation.tables.formats import ENDING, BatchWriter, TableFormat, batch_writer
@@ -66,6 +67,15 @@ class FolderLayout:
         with folder.writing(MANIFEST) as file:
             file.write(_json({"format": KIND, "version": 1, "complete": False, "key": key}))
         return set()
+
+    def abandon(self) -> None:
+        """Remove what a job that failed has claimed, unless a part is there, from which the same job continues."""
+        folder, names = self.folder, self.folder.names()
+        if not any(_number(name) is not None for name in names):
+            self._remove(folder, names)
+            if not is_url(self.place):
+                with suppress(OSError):  # other files are in it
+                    os.rmdir(self.place)
 
     @contextmanager
     def part(self, number: int) -> Iterator["PartWriter"]:

@@ -14,7 +14,7 @@ from daskkern.data.remote.stores import is_url, public
 from daskkern.data.transactions.atomic import atomic_group, check_destination
 from daskkern.data.transactions.output_files import check_new_file, output_folder, split_place, sweep_file
 from daskkern.data.transactions.resumable import work_key
-from daskkern.errors import DataError, SpecError, StoreError
+from daskkern.errors import DaskkernError, DataError, SpecError, StoreError
 from daskkern.evaluation.tables.blocks import BlockResult, PredictBlock, coded_columns, model_digest
 from daskkern.evaluation.tables.columns import Wanted
 from daskkern.evaluation.tables.folder import KIND, MANIFEST, FolderLayout, PartWriter, check_partition
@@ -151,6 +151,17 @@ class PredictionJob:
         settings = [repr(self.wanted), repr(replace(layout, place=""))]
         key = self.key and work_key([self.key, model_digest(self.model), *settings])
         present = layout.begin(key, overwrite=self.overwrite)
+        try:
+            return self._parts(layout, key, present, where, watch)
+        except DaskkernError:
+            if where.client is None:  # workers may still be writing
+                layout.abandon()
+            raise
+
+    def _parts(
+        self, layout: FolderLayout, key: str | None, present: set[int], where: ScoringPlace, watch: "_Watch"
+    ) -> str:
+        rows_per_file = layout.rows_per_file
         function = PredictBlock(self.wanted)
         n = self.rows.n_rows
         if n is not None and (where.client is None or are_shared(self.rows, where.client)):

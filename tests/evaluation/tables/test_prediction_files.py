@@ -318,3 +318,11 @@ def test_missing_and_empty_texts_share_a_folder_without_a_loss(place: Path, tmp_
     assert sorted(found[found["of"].isna()]["number"]) == [number for number in range(60) if number % 4 < 2]
     manifest = json.loads((tmp_path / "p" / "_predictions.json").read_text())
     assert manifest["n_rows"] == 60
+
+
+def test_a_folder_of_a_job_that_fails_at_once_is_gone(place: Path, tmp_path: Path) -> None:
+    rows = table(20, 3).assign(colour="mauve")
+    for _ in range(2):
+        with pytest.raises(DataError, match="mauve"):
+            write_predictions(model_of(place), rows, tmp_path / "p", keep=["id"], rows_per_file=10)
+        assert list(tmp_path.iterdir()) == []
