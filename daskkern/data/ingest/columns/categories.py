@@ -283,7 +283,7 @@ def note_on_texts(categorical: CategoricalChoice, known: Mapping[str, ColumnEnco
         return ()
     features = sum(len(column.feature_names) for column in known.values())
     columns = f"{len(known)} columns of text" if len(known) > 1 else "1 column of text"
-    return (f"{columns} became {features} features, one for each category (--categorical onehot)",)
+    return (f"{columns} became {features} feature{'s' * (features > 1)}, one for each category (--categorical onehot)",)
 
 
 def plain_encoding(names: Sequence[str], texts: dict[str, ColumnEncoding]) -> Encoding:

@@ -1,7 +1,7 @@
 """Imputation of missing numbers: NaN in features, replaced by values from a first pass over the rows."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,8 +37,17 @@ def imputed(table: Table, missing: MissingChoice) -> tuple[Table, tuple[str, ...
     fills, gaps = _survey(table, places, missing)
     values = iter(fills.tolist())
     filled = tuple(replace(c, fill=next(values)) if c.kind == "number" else c for c in encoding)
-    note = f"{int(gaps.sum())} missing numbers in {int((gaps > 0).sum())} columns were replaced ({missing})"
-    return filled_as(table, filled), (note,) if gaps.any() else ()
+    return filled_as(table, filled), note_on_gaps(gaps.tolist(), missing)
+
+
+def note_on_gaps(gaps: Sequence[int], missing: MissingChoice) -> tuple[str, ...]:
+    """Return a note on the missing numbers of each column, where there are some."""
+    total, columns = sum(gaps), sum(count > 0 for count in gaps)
+    if not total:
+        return ()
+    numbers = "1 missing number" if total == 1 else f"{total} missing numbers"
+    places = "1 column" if columns == 1 else f"{columns} columns"
+    return (f"{numbers} in {places} {'was' if total == 1 else 'were'} replaced ({missing})",)
 
 
 def filled_as(table: Table, encoding: Encoding) -> Table:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.categories import Encoder, missing_like, note_on_texts, plain_encoding
 from daskkern.data.ingest.columns.choice import ColumnRoles, choose_columns
+from daskkern.data.ingest.columns.imputing import note_on_gaps
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of, to_numpy
 from daskkern.data.ingest.readers.lake_survey import LakeSurvey, SurveyJob, columns_with_nan, survey
 from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, block_rows, kind_of_all
@@ -84,8 +85,10 @@ def _encoder(
         found.numbers.update(survey(replace(job, numbers=others, texts=()), run).numbers)
     plain = plain_encoding(columns.features, known)
     filled = plain if missing == "refuse" else _filled(plain, found, missing, lake)
-    note = (f"{sum(gaps.values())} missing numbers in {len(gaps)} columns were replaced ({missing})",) if gaps else ()
-    return Encoder(filled, missing, ABSENT_TEXTS), (*note_on_texts(request.categorical, known), *note)
+    return Encoder(filled, missing, ABSENT_TEXTS), (
+        *note_on_texts(request.categorical, known),
+        *note_on_gaps(list(gaps.values()), missing),
+    )
 
 
 def _to_survey(lake: Lake, numbers: Sequence[str], missing: MissingChoice, every_float: bool) -> tuple[str, ...]:

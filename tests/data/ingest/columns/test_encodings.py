@@ -93,7 +93,7 @@ def test_encodings_are_those_of_scikit_learn(
     names = ["age", *(f"town={town}" for town in towns), "wage", "job=clerk", "job=cook", "job=poet"]
     expected = names if categorical == "onehot" else ["age", "town", "wage", "job"]
     assert open_store(tmp_path / "s").info.feature_names == tuple(expected)
-    assert "missing numbers in 1 columns were replaced" in report.notes[-1]
+    assert "missing numbers in 1 column were replaced" in report.notes[-1]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -212,7 +212,7 @@ def test_numbers_with_a_text_among_them_are_refused_by_default(tmp_path: Path) -
         go(save(table, tmp_path / "d", "csv"), tmp_path / "s")
     table["a"] = table["a"].replace("red", "?")
     report = go(save(table, tmp_path / "d", "csv"), tmp_path / "s")
-    assert "2 missing numbers in 1 columns were replaced (mean)" in report.notes
+    assert "2 missing numbers in 1 column were replaced (mean)" in report.notes
 
 
 def test_gaps_of_arrays_are_refused_by_default(tmp_path: Path, X: HostArray) -> None:

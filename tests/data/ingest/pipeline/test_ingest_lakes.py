@@ -124,7 +124,7 @@ def test_nan_that_footers_do_not_count(tmp_path: Path, monkeypatch: pytest.Monke
     report = ingest(tmp_path / "d.parquet", tmp_path / "s", target="t", shuffle=False)
     mean = float(np.nanmean(values))
     assert open_store(tmp_path / "s").array("X")[25, 0] == np.float32(mean)
-    assert "1 missing numbers in 1 columns were replaced (mean)" in report.notes
+    assert "1 missing number in 1 column was replaced (mean)" in report.notes
     with pytest.raises(DataError, match=r"row 25 of .* has nan"):
         ingest(tmp_path / "d.parquet", tmp_path / "t", target="t", missing="refuse")
 
