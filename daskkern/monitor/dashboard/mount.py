@@ -53,7 +53,7 @@ class Mounted:
         """Remove the route and the tab. Idempotent."""
         with suppress(ValueError):
             self._routes.remove(self._app)
-            self._app.stop()
+            self._app.stop(wait=False)  # newer Bokeh refuses to wait within the loop that it would wait for
         with suppress(ValueError):
             self._pages.remove(PAGE)
 
