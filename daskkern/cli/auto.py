@@ -5,7 +5,7 @@ from dataclasses import replace
 from distributed import Client
 
 from daskkern.cli.console import listing, say
-from daskkern.cli.options.fit_options import FitRequest
+from daskkern.cli.options.fit_request import FitRequest
 from daskkern.errors import SpecError
 from daskkern.events import Listener
 from daskkern.model_selection import Budget, TrialTable, search_on

@@ -10,7 +10,8 @@ from distributed import Client
 from daskkern.cli.auto import searched, show_trials, without_limit
 from daskkern.cli.console import InterruptedJobError, say
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
-from daskkern.cli.options.fit_options import FitRequest, fit_options
+from daskkern.cli.options.fit_options import fit_options
+from daskkern.cli.options.fit_request import FitRequest
 from daskkern.cli.options.row_options import open_rows, row_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.gang.gang import GangSettings
@@ -19,7 +20,7 @@ from daskkern.cluster.scheduler.metadata import FitMetadata, login
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
-from daskkern.errors import ModelError, SpecError, StoreError, SupersededError
+from daskkern.errors import DataError, ModelError, SpecError, StoreError, SupersededError
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.events import EpochTimed
 from daskkern.model_selection import Budget, with_trials
@@ -123,6 +124,7 @@ def fit_command(
     place = checkpoint or f"{whole_out}.checkpoint"
     check_model_place(out, place, overwrite=overwrite)
     guard = ModelGuard.of(whole_out)
+    request.check()
     source = open_rows(store, roles)
     settings = request.settings(source.info.task, source.info.n_rows)
     watched = None if validation is None else open_rows(validation, roles, source.info)
@@ -196,16 +198,18 @@ def _interrupted(place: str) -> str:
 def _progress_kept(place: str) -> Iterator[None]:
     """Turn an interrupt within the context into one that names the checkpoint at `place`, if anything was saved.
 
-    If nothing was, a checkpoint that has begun within the context is removed.
+    If nothing was, a checkpoint that has begun within the context is removed; so it is where rows or settings cannot be
+    used, which another run would not change.
     """
     is_new = open_checkpoint(place) is None
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, DataError, SpecError) as error:
         with suppress(StoreError):
             if is_checkpoint(place):
-                raise InterruptedJobError(_interrupted(place)) from None
-            if is_new:
+                if isinstance(error, KeyboardInterrupt):
+                    raise InterruptedJobError(_interrupted(place)) from None
+            elif is_new and not isinstance(error, StoreError):
                 remove_checkpoint(place)
         raise
 

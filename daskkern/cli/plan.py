@@ -10,7 +10,8 @@ from distributed import Client
 from daskkern.backend.concurrency import cpu_count
 from daskkern.cli.console import say, table
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
-from daskkern.cli.options.fit_options import FitRequest, fit_options
+from daskkern.cli.options.fit_options import fit_options
+from daskkern.cli.options.fit_request import FitRequest
 from daskkern.cli.options.json_option import json_option
 from daskkern.cli.options.row_options import open_rows, row_options
 from daskkern.cluster.connect.membership import check_any, live_workers
@@ -75,6 +76,7 @@ class _Expectation:
 @cluster_options
 def plan_command(store: str, roles: RowRoles, request: FitRequest, where: ClusterRequest) -> dict[str, object]:
     """Show how much memory one rank of a fit would need, how long the fit would take, and its cost in worker-hours."""
+    request.check()
     source: RowSource = open_rows(store, roles)
     settings = with_categories(request.settings(source.info.task, source.info.n_rows), source.info)
     source = with_scaling(source, learn_scaling(source, settings))

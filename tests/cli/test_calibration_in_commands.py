@@ -10,7 +10,7 @@ from sklearn.datasets import make_moons
 
 import daskkern
 from daskkern.cli.main import cli
-from daskkern.cli.options.fit_options import FitRequest
+from daskkern.cli.options.fit_request import FitRequest
 from daskkern.errors import SpecError
 
 

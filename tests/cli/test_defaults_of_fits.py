@@ -11,7 +11,7 @@ import daskkern
 from daskkern import KernelClassifier, KernelRegressor
 from daskkern.basis import AllRows, Landmarks
 from daskkern.cli.main import cli
-from daskkern.cli.options.fit_options import FitRequest
+from daskkern.cli.options.fit_request import FitRequest
 from daskkern.errors import SpecError
 from daskkern.kernels import AutoKernel
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from daskkern.cli.options.fit_options import FitRequest
+from daskkern.cli.options.fit_request import FitRequest
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian
 

@@ -10,7 +10,7 @@ import scipy.sparse
 import daskkern
 from daskkern import FeatureLearning, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.arrays import HostArray
-from daskkern.cli.options.fit_options import FitRequest
+from daskkern.cli.options.fit_request import FitRequest
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import AutoKernel, Gaussian, Laplacian

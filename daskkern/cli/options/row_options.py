@@ -28,12 +28,13 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option(
         "--target",
+        multiple=True,
         metavar="A,B",
         help="Fit without ingestion: STORE is a table with row groups (Parquet, Arrow; also a folder), a Zarr store "
         "of xarray, or a Zarr group with an array X; this names the columns, variables or array to predict.",
     )
     @click.option("--weight", metavar="NAME", help="With --target: the column or variable with weights of rows.")
-    @click.option("--drop", metavar="A,B", help="With --target: columns or variables that are no features.")
+    @click.option("--drop", multiple=True, metavar="A,B", help="With --target: columns or variables to leave out.")
     @click.option("--task", type=click.Choice(TASKS), default="auto", help="With --target.  [default: auto]")
     @click.option(
         "--categorical",
@@ -54,9 +55,9 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(
         *args: Any,
-        target: str | None,
+        target: tuple[str, ...],
         weight: str | None,
-        drop: str | None,
+        drop: tuple[str, ...],
         task: str,
         categorical: str,
         missing: str,
@@ -65,10 +66,10 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:
         roles = RowRoles(
-            _names("--target", target),
+            _names("--target", *target),
             _names("--sample-dims", sample_dims),
             _names("--coords", coords),
-            _names("--drop", drop),
+            _names("--drop", *drop),
             weight,
             task,
             categorical,
@@ -121,10 +122,9 @@ def _is_ours(place: str) -> bool:
     return not is_url(place) and os.path.isdir(place) and not is_cube_store(place) and not is_table(place)
 
 
-def _names(option: str, text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    names = tuple(name.strip() for name in text.split(","))
+def _names(option: str, *texts: str | None) -> tuple[str, ...]:
+    given = [text for text in texts if text is not None]
+    names = tuple(name.strip() for text in given for name in text.split(","))
     if not all(names) or len(set(names)) < len(names):
-        raise DataError(f"got {option} {text!r}; write different names with commas between them")
+        raise DataError(f"got {option} {','.join(given)!r}; write different names with commas between them")
     return names

@@ -71,7 +71,7 @@ def chosen_features(
     """
     for name in drop:
         if name not in ds.data_vars:
-            raise DataError(f"got drop={name!r}, which is no variable of the Dataset; it has {_listed(ds.data_vars)}")
+            raise DataError(f"got drop={name!r}; expected variables of the Dataset: {_listed(ds.data_vars)}")
     features: list[CubeFeature] = []
     for name in map(str, ds.data_vars):
         if name in taken or name in drop:
@@ -132,7 +132,7 @@ def _of_variable(ds: Any, name: str, dims: Sequence[str]) -> list[CubeFeature]:
 
 def _of_coordinate(ds: Any, name: str, dims: Sequence[str]) -> list[CubeFeature]:
     if name not in ds.coords:
-        raise DataError(f"got coords={name!r}, which is no coordinate of the Dataset; it has {_listed(ds.coords)}")
+        raise DataError(f"got coords={name!r}; expected coordinates of the Dataset: {_listed(ds.coords)}")
     values = ds[name]
     if not set(values.dims) <= set(dims):
         raise DataError(f"coordinate {name!r} has the dims {values.dims}, which are not all among sample_dims")

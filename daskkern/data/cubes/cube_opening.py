@@ -25,7 +25,7 @@ class CubeChoice:
     coords : tuple of str
         Coordinates that become features.
     drop : tuple of str
-        Variables that are no features.
+        Variables that are not features.
     weight : str or None
         The variable with the weights of cells.
     """

@@ -93,12 +93,12 @@ class CubeReader(GroupReader):
     classes: tuple[ClassLabel, ...] | None
 
     @property
-    def has_weight(self) -> bool:  # type: ignore[override]
+    def has_weight(self) -> bool:
         """Whether cells have weights."""
         return self.blocks.weight is not None
 
     @property
-    def held_bytes(self) -> int:  # type: ignore[override]
+    def held_bytes(self) -> int:
         """Bytes of the variables that are in the memory of this process."""
         variables = [self.blocks.ds[name].variable for name in self.blocks.variables()]
         return sum(int(v.nbytes) for v in variables if v._in_memory and v.ndim == len(self.blocks.grid.dims))

@@ -29,7 +29,7 @@ def open_cube(place: str | os.PathLike[str]) -> Any:
     """
     xarray, group = xarray_package(), _group(place)
     if group is None:
-        raise DataError(f"{os.fspath(place)} is no Zarr group; give a store that xarray wrote with to_zarr")
+        raise DataError(f"{os.fspath(place)} is not a Zarr group; give a store that xarray wrote with to_zarr")
     consolidated = group.metadata.consolidated_metadata is not None
     try:
         return xarray.open_zarr(group.store, group=group.path or None, chunks=None, consolidated=consolidated)

@@ -43,7 +43,7 @@ class TableReader(GroupReader):
     classes: tuple[ClassLabel, ...] | None
 
     @property
-    def has_weight(self) -> bool:  # type: ignore[override]
+    def has_weight(self) -> bool:
         """Whether rows have weights."""
         return self.table.has_weight
 

@@ -38,12 +38,12 @@ class ZarrPair(GroupReader):
     classes: tuple[ClassLabel, ...] | None
 
     @property
-    def has_weight(self) -> bool:  # type: ignore[override]
+    def has_weight(self) -> bool:
         """Whether rows have weights."""
         return self.weight is not None
 
     @property
-    def held_bytes(self) -> int:  # type: ignore[override]
+    def held_bytes(self) -> int:
         """Bytes of arrays that are in the memory of this process."""
         arrays = [array for array in (self.X, self.y, self.weight) if array is not None]
         return sum(int(array.nbytes) for array in arrays if type(array.store).__name__ == "MemoryStore")

@@ -154,7 +154,10 @@ def _obstore(url: str) -> Any:
         import obstore.fsspec  # optional package
         import obstore.store
     except ImportError as error:
-        raise StoreError(f"reading {url} needs the package obstore, which is not installed; {INSTALL}") from error
+        scheme = url.partition("://")[0]
+        raise StoreError(
+            f"reading {scheme}:// addresses needs the package obstore, which is not installed; {INSTALL}"
+        ) from error
     return obstore
 
 

@@ -31,15 +31,19 @@ class GroupReader(ABC):
     ----------
     sizes : tuple of int
         Rows of each group, at least 1.
-    has_weight : bool
-        Whether rows have weights.
-    held_bytes : int
-        Bytes of rows that this process holds in memory, and would have to send to workers.
     """
 
     sizes: tuple[int, ...]
-    has_weight: bool = False
-    held_bytes: int = 0
+
+    @property
+    def has_weight(self) -> bool:
+        """Whether rows have weights."""
+        return False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of rows that this process holds in memory, and would have to send to workers."""
+        return 0
 
     @abstractmethod
     def read(self, number: int, fields: Fields, dtype: npt.DTypeLike) -> RowBlock:

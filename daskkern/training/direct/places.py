@@ -30,7 +30,7 @@ class RowRoles:
     sample_dims, coords : tuple of str
         Of Datasets, see :class:`daskkern.data.cubes.cube_opening.CubeChoice`.
     drop : tuple of str
-        Variables or columns that are no features.
+        Variables or columns that are not features.
     weight : str or None
         The variable, column or array with the weights of rows.
     task : "auto", "classification" or "regression"

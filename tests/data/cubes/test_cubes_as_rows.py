@@ -158,9 +158,9 @@ def test_classes_are_found_in_the_survey(weather: xr.Dataset) -> None:
         (CubeChoice(()), "which variable is the target"),
         (CubeChoice(("t2m",), ("time", "x")), "sample dim 'x', which the Dataset does not have; its dims are"),
         (CubeChoice(("t2m",), ("time",)), "has the dim 'lat' too, which is not among sample_dims"),
-        (CubeChoice(("t2m",), coords=("height",)), "coords='height', which is no coordinate"),
+        (CubeChoice(("t2m",), coords=("height",)), "coords='height'; expected coordinates"),
         (CubeChoice(("t2m",), coords=("level",)), "not all among sample_dims"),
-        (CubeChoice(("t2m",), drop=("height",)), "drop='height', which is no variable"),
+        (CubeChoice(("t2m",), drop=("height",)), "drop='height'; expected variables"),
         (CubeChoice(("t2m",), drop=("z", "wind", "oro")), "no variable is left as a feature"),
     ],
 )

@@ -11,7 +11,7 @@ import xarray as xr
 import zarr
 from distributed import Client
 
-from daskkern import KernelClassifier, KernelRegressor
+from daskkern import KernelClassifier, KernelRegressor, load
 from daskkern.basis import AllRows, Landmarks
 from daskkern.cli.main import main
 from daskkern.data.ingest import ingest
@@ -132,7 +132,7 @@ def test_ranks_read_their_own_groups(client2: Client, lake: Path, cube: xr.Datas
     [
         (np.ones((4, 2)), {"target": "y"}, "got target=.*with X of type ndarray; it names parts of"),
         ("lake", {"drop": "a"}, "which column of .*lake is the target"),
-        ("lake", {"target": "y", "coords": "lat"}, "is no Zarr group"),
+        ("lake", {"target": "y", "coords": "lat"}, "is not a Zarr group"),
         ("lake", {"target": ["y", "y"]}, "give a name, or a list of different names"),
     ],
 )
@@ -181,7 +181,7 @@ def test_commands_read_lakes_and_cubes(
         (("lake", "--target", "q"), "q"),
         (("lake",), "name what is predicted with --target"),
         (("nowhere", "--target", "y"), "there is no file, folder or store at"),
-        (("lake", "--target", "y", "--sample-dims", "time"), "is no Zarr group"),
+        (("lake", "--target", "y", "--sample-dims", "time"), "is not a Zarr group"),
     ],
 )
 def test_wrong_command_lines_have_one_line(
@@ -191,6 +191,31 @@ def test_wrong_command_lines_have_one_line(
     assert code in (1, 2)
     assert message in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_wrong_options_are_refused_before_rows_are_read(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for option, message in (("--kernel", "kernel 'two' is unknown"), ("--groups", "got groups='two'")):
+        for command in (("fit", "nothing", "--out", tmp_path / "m"), ("plan", "nothing")):
+            code, _, err = run(capfd, *command, "--target", "y", option, "two")
+            assert (code, message in err) == (2, True), err
+
+
+def test_rows_that_cannot_be_used_leave_no_checkpoint(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    values = np.where(np.arange(300) == 7, np.inf, 1.0)
+    pd.DataFrame({"a": values, "y": np.arange(300) / 7}).to_parquet(tmp_path / "rows.parquet")
+    code, _, err = run(
+        capfd, "fit", tmp_path / "rows.parquet", "--target", "y", "--out", tmp_path / "m", "--workers", 0
+    )
+    assert (code, "inf" in err) == (1, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+def test_columns_may_be_named_one_by_one(capfd: pytest.CaptureFixture[str], lake: Path, tmp_path: Path) -> None:
+    dropped = ("--drop", "b", "--drop", "a")
+    run(capfd, "fit", lake, "--target", "y", *dropped, "--out", tmp_path / "m", "--landmarks", 20, "--workers", 0)
+    names = load(tmp_path / "m").feature_names
+    assert names is not None
+    assert not {"a", "b"} & set(names)
 
 
 def test_a_checkpoint_records_the_columns(capfd: pytest.CaptureFixture[str], lake: Path, tmp_path: Path) -> None:
