@@ -21,7 +21,7 @@ import daskkern
 from daskkern import AllRows, Landmarks
 from daskkern.basis import DoublyStochastic
 from daskkern.cluster.gang.gang import GangSettings
-from daskkern.cluster.scheduler.fits import new_metadata
+from daskkern.cluster.scheduler.metadata import new_metadata
 from daskkern.events import Listener, silent
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge

@@ -1,25 +1,29 @@
 """A ``pyarrow.dataset.Dataset`` as a table: any files, file systems and partitions that Arrow knows."""
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.typed_tables import TypedFile, after, open_typed
 from daskkern.errors import DataError
 
+if TYPE_CHECKING:
+    import pyarrow.dataset as pads
+
 
 def is_arrow_dataset(X: Any) -> bool:
     """Return whether `X` is a dataset of Arrow."""
-    return isinstance(X, pads.Dataset)
+    datasets = sys.modules.get("pyarrow.dataset")  # imported by whoever has a dataset; it imports pandas, too
+    return datasets is not None and isinstance(X, datasets.Dataset)
 
 
-def open_dataset(dataset: pads.Dataset, request: Request) -> Parts:
+def open_dataset(dataset: "pads.Dataset", request: Request) -> Parts:
     """Return the rows of a dataset, a row group of a file after the other. Partitions are columns.
 
     Raises
@@ -40,8 +44,10 @@ def open_dataset(dataset: pads.Dataset, request: Request) -> Parts:
     return open_typed(typed, request)
 
 
-def dataset_stamps(dataset: pads.Dataset) -> list[str]:
+def dataset_stamps(dataset: "pads.Dataset") -> list[str]:
     """Return what changes when the rows do: sizes and times of files, or of rows in memory a digest."""
+    import pyarrow.dataset as pads
+
     if isinstance(dataset, pads.UnionDataset):
         return [stamp for child in dataset.children for stamp in dataset_stamps(child)]
     files = list(getattr(dataset, "files", []))

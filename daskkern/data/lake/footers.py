@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from daskkern.data.lake.lake import damaged
 from daskkern.data.lake.listing import LakeFile
@@ -43,6 +42,8 @@ class FooterJob:
 
 def footer(job: FooterJob) -> Footer:
     """Return the footer of a file, without row groups whose statistics exclude every row. Raises DataError."""
+    import pyarrow.dataset as ds
+
     file = job.file
     with open_file(file.place, file.found.size) as stream:
         try:

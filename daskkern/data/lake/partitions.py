@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.fs
 
 from daskkern.data.lake.listing import LakeFile
@@ -30,6 +29,8 @@ def partition_values(files: Sequence[LakeFile]) -> tuple[pa.Schema, list[Partiti
     DataError
         When files have different columns in their names.
     """
+    import pyarrow.dataset as ds
+
     recorded = [file.partition for file in files if file.partition is not None]
     if len(recorded) == len(files):
         columns = {name: [dict(values)[name] for values in recorded] for name, _ in recorded[0]}
@@ -64,6 +65,8 @@ def partitions_that_may_pass(
     values: Sequence[PartitionValues], schema: pa.Schema, where: "pc.Expression"
 ) -> set[PartitionValues]:
     """Return those partitions of a lake in which a row may pass a filter."""
+    import pyarrow.dataset as ds
+
     distinct = list(dict.fromkeys(values))
     form, system = ds.ParquetFileFormat(), pa.fs.LocalFileSystem()
     fragments = [

@@ -114,6 +114,14 @@ class Cutter:
         return [event.size for _, event in self.events if isinstance(event, FitResumed)]
 
 
+def _nothing_left(client: Client) -> bool:
+    """Return whether every worker answers that nothing is left; the scheduler may still hold a link that was cut."""
+    try:
+        return set(map(str, client.run(left_behind).values())) == {"([], 0)"}
+    except OSError:  # CommClosedError is one
+        return False
+
+
 def check_that_all_is_well(client: Client, hosts: Network) -> None:
     """Check that the links are whole, nothing is left of the fit on any worker, and the next fit runs.
 
@@ -128,10 +136,7 @@ def check_that_all_is_well(client: Client, hosts: Network) -> None:
         timeout_s=40,
         what="the return or the end of the worker that was cut off",
     )
-    wait_until(
-        lambda: set(map(str, client.run(left_behind).values())) == {"([], 0)"},
-        what="the end of the ranks on both sides of the cut",
-    )
+    wait_until(lambda: _nothing_left(client), what="the end of the ranks on both sides of the cut")
     assert set(run_gang(client, ranks.many_steps, 3, name="again")) == {1000.0}
 
 
