@@ -5,7 +5,8 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.data.rows.finite import check_labels
 from daskkern.evaluation.measures import Score
-from daskkern.evaluation.score_bins import Ranking, Trust
+from daskkern.evaluation.rankings import Ranking, mean_area
+from daskkern.evaluation.score_bins import Trust
 from daskkern.models import KernelModel
 
 
@@ -31,13 +32,15 @@ class SeveralLabels:
 
     def result(self) -> Score:
         """Return the score of the rows added, of which there must be at least one."""
+        curves = self._ranking.curves()
         accuracy = self._right / self.n_rows
         trusted = self._trust.result() if self._model.has_probabilities else None
         return Score(
             self.n_rows,
             accuracy=accuracy,
             error=1 - accuracy,
-            roc_auc=self._ranking.result(),
+            roc_auc=mean_area(curves),
+            curves=curves,
             log_loss=None if trusted is None else trusted.log_loss,
             brier=None if trusted is None else trusted.brier,
             calibration_error=None if trusted is None else trusted.error,

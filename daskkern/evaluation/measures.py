@@ -1,8 +1,9 @@
 """The score of a model: a record of measures."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from daskkern.data.schema.schema import ClassLabel
+from daskkern.evaluation.ranking_curves import RankingCurve
 from daskkern.evaluation.score_bins import CalibrationBin
 
 
@@ -21,9 +22,12 @@ class Score:
     classes : tuple
     unknown : int
     roc_auc : float
-        Area under the ROC curve, for several classes the mean over one-vs-rest. Scores are sorted into at least
-        4 million / c bins by value; those in one bin count as ties, so that the area errs by at most half of the
-        share of pairs that fall into one bin.
+        Area under the ROC curve, for several classes the mean over one-vs-rest. Exact (of scores in float32) up to
+        4 million / c different scores of a class; beyond, neighbours in groups of at most one row in (2 million / c)
+        count as ties.
+    curves : tuple of RankingCurve or None
+        ROC and precision-recall curves: one of the second of two classes, else one of each class or label against
+        the rest, None of one without rows of both kinds. Not part of :meth:`as_dict`.
     log_loss, brier : float
         Of the probabilities: minus the mean logarithm of the true class's, and the mean of ``sum_k (p_k - y_k)^2``
         over classes, halved for two classes (scikit-learn's convention).
@@ -48,11 +52,14 @@ class Score:
     confusion: tuple[tuple[int, ...], ...] | None = None
     unknown: int | None = None
     calibration: tuple[CalibrationBin, ...] | None = None
+    curves: tuple[RankingCurve | None, ...] | None = field(default=None, repr=False, compare=False)
 
     def as_dict(self) -> dict[str, object]:
         """Return the defined fields as JSON values; None for an undefined one, such as R2 of equal targets."""
         known: dict[str, object] = {}
         for key, value in vars(self).items():
+            if key == "curves":
+                continue
             if key == "calibration" and value is not None:
                 known[key] = [vars(part) for part in value]
             elif value is not None:

@@ -7,7 +7,8 @@ from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 from daskkern.evaluation.label_metrics import SeveralLabels
 from daskkern.evaluation.measures import Score
-from daskkern.evaluation.score_bins import Ranking, Trust
+from daskkern.evaluation.rankings import Ranking, mean_area
+from daskkern.evaluation.score_bins import Trust
 from daskkern.models import KernelModel
 
 __all__ = ["MetricAccumulator", "Score"]
@@ -79,7 +80,7 @@ class _Classes:
         k = len(model.classes)
         self.n_rows = 0
         self._model = model
-        self._codes = _translate(model.classes, classes)
+        self._codes = translate(model.classes, classes)
         self._confusion = np.zeros((k, k), np.int64)
         self._unknown = 0
         self._probable = model.has_probabilities
@@ -106,13 +107,15 @@ class _Classes:
             self._ranking.add(ordered[known], codes[known][:, None] == np.arange(k))
 
     def result(self) -> Score:
+        curves = self._ranking.curves()
         accuracy = float(np.trace(self._confusion)) / self.n_rows
         trusted = self._trust.result() if self._probable and self.n_rows > self._unknown else None
         return Score(
             self.n_rows,
             accuracy=accuracy,
             error=1 - accuracy,
-            roc_auc=self._ranking.result(),
+            roc_auc=mean_area(curves),
+            curves=curves,
             log_loss=None if trusted is None else trusted.log_loss,
             brier=None if trusted is None else trusted.brier,
             calibration_error=None if trusted is None else trusted.error,
@@ -123,7 +126,7 @@ class _Classes:
         )
 
 
-def _translate(ours: tuple[ClassLabel, ...], theirs: tuple[ClassLabel, ...] | None) -> IntArray:
+def translate(ours: tuple[ClassLabel, ...], theirs: tuple[ClassLabel, ...] | None) -> IntArray:
     """Return the model's code of each of the rows' codes, or -1 for a label unknown to the model."""
     if theirs is None:
         raise DataError("got rows without class labels to score a classifier; give rows with labels")

@@ -1,4 +1,4 @@
-"""Observations of a model for figures: its score, and for regression a sample of targets with predictions."""
+"""Observations of a model for figures: its score, its worst rows, and of a regression a sample of predictions."""
 
 import os
 from collections.abc import Callable
@@ -12,7 +12,8 @@ from daskkern.arrays import HostArray
 from daskkern.data.storage.store import Store, open_store
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import MetricAccumulator, Score
-from daskkern.evaluation.score import score_store
+from daskkern.evaluation.score import check_store, score_store
+from daskkern.evaluation.worst_rows import WorstRow, WorstRows
 from daskkern.models import KernelModel
 
 _SAMPLE_ROWS = 5_000
@@ -20,11 +21,12 @@ _SAMPLE_ROWS = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """A score and, for evenly chosen rows of a regression, targets and predictions (k, t); (0, t) otherwise."""
+    """A score, the worst rows, and of some rows of a regression targets and predictions (k, t), else (0, t)."""
 
     score: Score
     targets: HostArray
     predictions: HostArray
+    worst: tuple[WorstRow, ...] = ()
 
 
 def observe(
@@ -50,8 +52,14 @@ def observe(
         if y is not None:
             raise DataError("a store brings its own targets; pass y with arrays only")
         store = X if isinstance(X, Store) else open_store(X)
-        sample = _Sample(model, store.info.n_rows)
-        return Observation(score_store(model, store, progress, sample.add), *sample.arrays())
+        check_store(model, store, targets=True)
+        sample, worst = _Sample(model, store.info.n_rows), WorstRows(model, store.info.classes)
+
+        def seen(scores: HostArray, y: HostArray) -> None:
+            sample.add(scores, y)
+            worst.add(scores, y)
+
+        return Observation(score_store(model, store, progress, seen), *sample.arrays(), worst.result())
     if y is None:
         raise DataError("got X without y; pass arrays X and y, or a store")
     X, y = model.check(X), np.asarray(y)
@@ -65,7 +73,9 @@ def observe(
     accumulator = MetricAccumulator(model, classes)
     accumulator.add(scores, y)
     sample.add(scores, y)
-    return Observation(accumulator.result(), *sample.arrays())
+    worst = WorstRows(model, classes)
+    worst.add(scores, y)
+    return Observation(accumulator.result(), *sample.arrays(), worst.result())
 
 
 class _Sample:

@@ -1,4 +1,4 @@
-"""Ranking quality of scores and calibration of probabilities, from fixed-size histograms."""
+"""Calibration of probabilities, from histograms of fixed size."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 
-_RANK_BINS = 1 << 22  # of all classes together, each for positives and negatives
 _CALIBRATION_BINS = 15
 _SMALLEST = 1e-15  # a probability of 0 for the true class would make the log loss infinite
 
@@ -20,34 +19,6 @@ class CalibrationBin:
     n_rows: int
     confidence: float
     accuracy: float
-
-
-class Ranking:
-    """Histograms of scores by class, in bins of equal width in floating-point order."""
-
-    def __init__(self, n_columns: int) -> None:
-        self._bits = min(20, (_RANK_BINS // n_columns).bit_length() - 1)
-        self._counts = np.zeros((2, n_columns, 1 << self._bits), np.int64)
-
-    def add(self, scores: HostArray, positive: HostArray) -> None:
-        """Add scores (m, columns), of which some are `positive`."""
-        bits = (np.ascontiguousarray(scores, np.float32) + np.float32(0)).view(np.uint32)  # -0 becomes 0
-        ordered = np.where(bits >> 31 == 1, ~bits, bits | np.uint32(0x80000000)) >> np.uint32(32 - self._bits)
-        for column in range(scores.shape[1]):
-            for sign in range(2):
-                chosen = ordered[positive[:, column] == sign, column]
-                where, counts = np.unique(chosen, return_counts=True)
-                self._counts[sign, column, where] += counts
-
-    def result(self) -> float | None:
-        """Return the mean area over columns that have both kinds of rows, or None."""
-        areas = []
-        for negative, positive in zip(self._counts[0], self._counts[1], strict=True):
-            pairs = float(negative.sum()) * float(positive.sum())
-            if pairs > 0:
-                below = np.cumsum(negative) - negative
-                areas.append(float((positive * (below + negative / 2.0)).sum()) / pairs)
-        return sum(areas) / len(areas) if areas else None
 
 
 @dataclass(frozen=True)

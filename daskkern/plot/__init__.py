@@ -8,6 +8,7 @@ from daskkern.plot.comparisons import compare
 from daskkern.plot.curves import history
 from daskkern.plot.importances import alignments, importances, interactions
 from daskkern.plot.predictions import calibration, confusion, residuals
+from daskkern.plot.rankings import precision_recall, roc_curve
 from daskkern.plot.spectra import spectrum
 from daskkern.plot.timing import time_shares
 
@@ -19,7 +20,9 @@ __all__ = [
     "history",
     "importances",
     "interactions",
+    "precision_recall",
     "residuals",
+    "roc_curve",
     "spectrum",
     "time_shares",
 ]

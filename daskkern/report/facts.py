@@ -11,7 +11,6 @@ import numpy as np
 from daskkern.errors import ModelError
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.evaluation.metrics import Score
-from daskkern.evaluation.plot_data import Observation
 from daskkern.kernels import Neuron, TreeAverage
 from daskkern.models import KernelModel
 from daskkern.monitor.event_text import line_of
@@ -29,7 +28,7 @@ _REASONS = {
     "converged": "the solver had converged",
     "interrupted": "it was interrupted",
 }
-_MOST_CLASSES, _MOST_FEATURES = 50, 20
+_MOST_FEATURES = 20
 _LONGEST = 200  # characters of a kernel, which may have a number for each feature
 _REMARKS = {
     "computing": "mean of the ranks, validation included",
@@ -104,25 +103,6 @@ def _score_tiles(score: Score) -> Facts:
     if score.calibration_error is not None:
         found.append(("calibration error", f"{score.calibration_error:.2%}"))
     return found
-
-
-def errors_of(observed: Observation) -> Facts:
-    """Return the size of the errors of a regression, in the units of its targets; empty for a classification."""
-    score = observed.score
-    if score.rmse is None or score.mae is None or score.r2 is None:
-        return []
-    errors = observed.predictions - observed.targets
-    low, middle, high = np.quantile(np.abs(errors), (0.5, 0.9, 0.99))
-    return [
-        ("root of the mean square (RMSE)", f"{score.rmse:.5g}"),
-        ("mean size (MAE)", f"{score.mae:.5g}"),
-        ("mean, a bias if far from 0", f"{errors.mean():.3g}"),
-        ("half of them are below", f"{low:.4g}"),
-        ("nine of ten are below", f"{middle:.4g}"),
-        ("99 of 100 are below", f"{high:.4g}"),
-        ("spread of the targets", f"{np.std(observed.targets, axis=0).mean():.5g}"),
-        ("share of variance explained (R\N{SUPERSCRIPT TWO})", f"{score.r2:.4f}"),
-    ]
 
 
 def settings_of(model: KernelModel) -> Facts:
@@ -229,22 +209,6 @@ def time_parts(history: History) -> list[tuple[str, float, str]]:
     return [part for part in parts if part[1] >= 1e-3]
 
 
-def class_rows(score: Score) -> list[tuple[str, ...]]:
-    """Return a row for each class: label, rows, recall, precision, and the label it is most often mistaken for."""
-    if score.confusion is None or score.classes is None:
-        return []
-    counts = np.array(score.confusion, float)
-    right, true, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
-    rows: list[tuple[str, ...]] = []
-    for k, label in enumerate(score.classes[:_MOST_CLASSES]):
-        wrong = counts[k].copy()
-        wrong[k] = 0
-        most = int(wrong.argmax())
-        taken = f"{score.classes[most]} ({wrong[most]:,.0f})" if wrong[most] else "\N{EN DASH}"
-        rows.append((str(label), f"{true[k]:,.0f}", _share(right[k], true[k]), _share(right[k], predicted[k]), taken))
-    return rows
-
-
 def feature_rows(model: KernelModel) -> list[tuple[str, ...]]:
     """Return a row for each of the features that weigh most in the metric of the kernel; none where all are alike."""
     shares = model.feature_importances()
@@ -262,10 +226,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
-
-
-def _share(part: float, whole: float) -> str:
-    return f"{part / whole:.1%}" if whole else "\N{EN DASH}"
 
 
 def _targets(model: KernelModel) -> int:

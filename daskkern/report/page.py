@@ -14,7 +14,7 @@ from daskkern.monitor.axes import COLORS
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
-from daskkern.report import facts
+from daskkern.report import facts, score_facts
 from daskkern.report.pictures import Picture, as_svg
 
 _ROWS = 200
@@ -39,7 +39,7 @@ def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed
     history = model.history_
     score = None if observed is None else observed.score
     sections = [
-        ("test", f"Test rows: {test}" if test else "Test rows", _test(pictures, observed)),
+        ("test", f"Test rows: {test}" if test else "Test rows", _test(model, pictures, observed)),
         ("learning", "Learning", _learning(pictures, history)),
         ("spectrum", "Spectrum of the preconditioner", _spectrum(pictures, history)),
         ("features", "Features", _features(pictures, model)),
@@ -81,18 +81,23 @@ def _note(text: str) -> str:
     return f'<div class="card"><span class="note">{text}</span></div>'
 
 
-def _test(pictures: Sequence[Picture], observed: Observation | None) -> str:
+def _test(model: KernelModel, pictures: Sequence[Picture], observed: Observation | None) -> str:
     if observed is None:
         return _note("Not scored. Give test rows: <code>daskkern report MODEL --test STORE</code>")
     score = observed.score
     parts = [f'<p class="note">{score.n_rows:,} rows', _unknown(score.unknown), "</p>"]
     parts.append(_figures(pictures, "test", _errors(observed)))
-    rows = facts.class_rows(score)
+    rows = score_facts.class_rows(score)
     if rows:
         more = len(score.classes or ()) - len(rows)
         title = f"The first {len(rows):,} classes; {more:,} more are left out" if more > 0 else "Class by class"
         head = ("class", "rows", "recall", "precision", "most often taken for")
         parts.append(f'<div class="card below"><h3>{title}</h3>{_table(head, rows, words=(4,))}</div>')
+    rows = score_facts.worst_rows(model, observed)
+    if rows:
+        measure = score_facts.worst_measure(model)
+        table = _table(("row", "truth", "predicted", measure), rows, words=(1, 2))
+        parts.append(f'<div class="card below"><h3>Where the model is most wrong</h3>{table}</div>')
     drawn, targets = sum(picture.name.startswith("residuals") for picture in pictures), observed.targets.shape[1]
     if score.rmse is not None and drawn < targets:
         parts.append(f'<p class="note">The first {drawn} of {targets} targets are drawn.</p>')
@@ -100,7 +105,7 @@ def _test(pictures: Sequence[Picture], observed: Observation | None) -> str:
 
 
 def _errors(observed: Observation) -> str:
-    lines = facts.errors_of(observed)
+    lines = score_facts.errors_of(observed)
     return f'<div class="card"><h3>Errors</h3>{_facts(lines)}</div>' if lines else ""
 
 

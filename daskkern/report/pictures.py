@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from daskkern.evaluation.measures import Score
 from daskkern.evaluation.plot_data import Observation
 from daskkern.models import KernelModel
 from daskkern.monitor.axes import require_matplotlib
@@ -17,6 +18,7 @@ from daskkern.plot import history as draw_history
 from daskkern.plot import spectrum as draw_spectrum
 from daskkern.plot import time_shares
 from daskkern.plot.predictions import draw_calibration, draw_confusion, draw_residuals
+from daskkern.plot.rankings import draw_precision_recall, draw_roc_curve
 
 _INK = "#010203"
 """Placeholder for the color of text, which the page sets."""
@@ -31,6 +33,10 @@ _LOOKS: Any = {
     "font.size": 10,
 }
 _MOST_TARGETS = 4
+_RANKINGS = (
+    ("roc", "How many are found at which share of false alarms? (ROC)", draw_roc_curve),
+    ("precision-recall", "How many are found, and how many of those are right?", draw_precision_recall),
+)
 
 
 @dataclass(frozen=True)
@@ -79,9 +85,12 @@ def _predictions(model: KernelModel, observed: Observation) -> list[Picture]:
     score = observed.score
     found = []
     if score.confusion is not None:
-        side = 3.4 + 0.16 * min(20, len(score.confusion))
+        side = 4.6 + 0.1 * min(20, len(score.confusion))
         draw = lambda axes: draw_confusion(score, axes)  # noqa: E731
         found.append(Picture("test", "confusion", "What each class was taken for", draw, side, side))
+    if score.curves is not None and any(score.curves):
+        for key, caption, drawn in _RANKINGS:
+            found.append(Picture("test", key, caption, _ranking(model, score, drawn), 5.0, 4.2))
     if score.calibration is not None:
         draw = lambda axes: draw_calibration(score, axes)  # noqa: E731
         found.append(Picture("test", "calibration", "Can the probabilities be trusted?", draw, 5.0, 4.2))
@@ -93,6 +102,10 @@ def _predictions(model: KernelModel, observed: Observation) -> list[Picture]:
         caption = f"Errors{f' of {name}' if name else ''} against the truth"
         found.append(Picture("test", f"residuals{number}", caption, _residuals(observed, target, name)))
     return found
+
+
+def _ranking(model: KernelModel, score: Score, draw: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda axes: draw(model, score, axes)
 
 
 def _residuals(observed: Observation, target: int, name: str) -> Callable[[Any], Any]:
@@ -135,7 +148,9 @@ def names_of(model: KernelModel, scored: bool) -> list[str]:
     if not scored:
         return names
     of_targets = [f"residuals-{number}" for number in range(1, _MOST_TARGETS + 1)]
-    return names + (["confusion", "calibration"] if model.classes else ["residuals", *of_targets])
+    if model.task == "regression":
+        return [*names, "residuals", *of_targets]
+    return [*names, *(key for key, _, _ in _RANKINGS), "confusion", "calibration"]
 
 
 def place_of(name: str, folder: Path) -> Path:

@@ -14,7 +14,7 @@ from daskkern import KernelClassifier
 from daskkern.arrays import HostArray
 from daskkern.basis import Landmarks
 from daskkern.evaluation.metrics import MetricAccumulator, Score
-from daskkern.evaluation.score_bins import Ranking
+from daskkern.evaluation.rankings import Ranking, mean_area
 from daskkern.kernels import Gaussian
 
 
@@ -53,7 +53,7 @@ def test_every_figure_is_scikit_learns(loss: str, n_classes: int) -> None:
     p = model.predict_proba(X).astype(np.float64)
     p /= p.sum(axis=1, keepdims=True)  # float32 sums to 1 within rounding, which scikit-learn minds
     area = roc_auc_score(y, p[:, 1]) if n_classes == 2 else roc_auc_score(y, p, multi_class="ovr")
-    assert score.roc_auc == pytest.approx(area, abs=1e-3)
+    assert score.roc_auc == pytest.approx(area, abs=1e-6)
     assert score.log_loss == pytest.approx(log_loss(y, p), rel=1e-5)
     assert score.brier == pytest.approx(brier_score_loss(y, p[:, 1] if n_classes == 2 else p), rel=1e-5)
     assert score.calibration is not None
@@ -77,13 +77,24 @@ def test_the_area_does_not_depend_on_the_blocks(rows: list[tuple[float, bool]], 
     ranking = Ranking(1)
     for start in range(0, len(rows), step):
         ranking.add(scores[start : start + step], positive[start : start + step])
-    area = ranking.result()
+    area = mean_area(ranking.curves())
     if positive.all() or not positive.any():
         assert area is None
         return
-    # Scores in one bin agree in 11 bits of the mantissa; those a tenth apart may share one only beyond 200.
-    small = np.abs(scores).max() < 200
-    assert area == pytest.approx(roc_auc_score(positive[:, 0], scores[:, 0]), abs=1e-9 if small else 0.5)
+    assert area == pytest.approx(roc_auc_score(positive[:, 0], scores[:, 0]), abs=1e-9)
+
+
+@pytest.mark.parametrize("order", ["random", "rising", "falling"])
+def test_more_scores_than_are_kept_cost_little(order: str) -> None:
+    rng = np.random.default_rng(0)
+    positive = rng.random(40_000) < 0.3
+    scores = 0.99 + 1e-4 * (rng.standard_normal(40_000) + positive)  # as probabilities that crowd below 1
+    at = np.argsort(scores) if order == "rising" else np.argsort(-scores) if order == "falling" else np.arange(40_000)
+    scores, positive = scores[at].astype(np.float32), positive[at]
+    ranking = Ranking(1, most_scores=1024)
+    for start in range(0, len(scores), 999):
+        ranking.add(scores[start : start + 999, None], positive[start : start + 999, None])
+    assert mean_area(ranking.curves()) == pytest.approx(roc_auc_score(positive, scores), abs=1e-3)
 
 
 def test_labels_that_the_model_does_not_know_are_told_apart() -> None:
