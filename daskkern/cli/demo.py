@@ -10,10 +10,10 @@ from sklearn.datasets import load_digits
 
 from daskkern.basis import Landmarks
 from daskkern.cli.console import REMARKS, say
-from daskkern.cli.fit import finish
 from daskkern.cli.ingest import print_report
 from daskkern.cli.options.cluster_options import ClusterRequest
 from daskkern.cli.options.row_options import open_rows
+from daskkern.cli.output.fit_results import finish
 from daskkern.cli.score import describe
 from daskkern.data.ingest import ingest
 from daskkern.data.storage.store import open_store

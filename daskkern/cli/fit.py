@@ -1,6 +1,6 @@
 """``daskkern fit``: train a model on a store, here, on a cluster, or detached from this process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -12,7 +12,9 @@ from daskkern.cli.console import InterruptedJobError, say
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.fit_options import fit_options
 from daskkern.cli.options.fit_request import FitRequest
+from daskkern.cli.options.json_option import json_option
 from daskkern.cli.options.row_options import open_rows, row_options
+from daskkern.cli.output.fit_results import finish, fit_record
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.scheduler.lease import concluded
@@ -21,12 +23,8 @@ from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import DataError, ModelError, SpecError, StoreError, SupersededError
-from daskkern.evaluation.calibration_facts import calibration_of
-from daskkern.events import EpochTimed
 from daskkern.model_selection import Budget, with_trials
 from daskkern.models import save_model
-from daskkern.monitor.formatting import format_bytes
-from daskkern.monitor.shares import in_words, shares_of
 from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint, remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.model_guard import ModelGuard
@@ -83,6 +81,7 @@ from daskkern.training.run.settings import FitSettings
 @log_options
 @click.option("--report", metavar="FILE", help="Write Dask's performance report on the cluster's work to an HTML file.")
 @fit_options
+@json_option
 @cluster_options
 def fit_command(
     store: str,
@@ -103,7 +102,7 @@ def fit_command(
     report: str | None,
     request: FitRequest,
     where: ClusterRequest,
-) -> None:
+) -> dict[str, object]:
     """Train a kernel machine on STORE and write the model.
 
     With --target, STORE is a table, a Dataset or a pair of arrays, which is read where it lies.
@@ -152,8 +151,7 @@ def fit_command(
     job = FitJob(source, settings, watched, policy)
     gang = _gang(job.settings, where, ranks, share, priority, user)
     if detach:
-        _detach(job, out, gang, name, where)
-        return
+        return _detach(job, out, gang, name, where)
     metadata = job.metadata(name, whole_out).submitted_with(priority, user)
     with (
         where.client(partial(device_pool, job.source, job.settings)) as client,
@@ -168,6 +166,7 @@ def fit_command(
         raise InterruptedJobError(_interrupted(place))
     if checkpoint is None:
         remove_checkpoint(place)
+    return fit_record(result, out)
 
 
 def _fitted(
@@ -227,7 +226,7 @@ def _gang(
     return GangSettings(n_ranks=ranks, share_memory=memory, priority=priority, user=user)
 
 
-def _detach(job: FitJob, out: str, gang: GangSettings, name: str | None, where: ClusterRequest) -> None:
+def _detach(job: FitJob, out: str, gang: GangSettings, name: str | None, where: ClusterRequest) -> dict[str, object]:
     if not where.named:
         raise SpecError(
             "got --detach without a running cluster; give --scheduler, since a cluster that this command starts ends "
@@ -239,6 +238,7 @@ def _detach(job: FitJob, out: str, gang: GangSettings, name: str | None, where: 
     say(f"fit {handle.fit} runs detached; its model will be in {handle.out}")
     for verb in ("watch", "status", "logs", "cancel"):
         say(f"  daskkern {verb} {handle.fit} {where.words}")
+    return {"fit": handle.fit, "out": handle.out}
 
 
 def _save(result: FitResult, out: str, place: str, guard: ModelGuard) -> None:
@@ -251,31 +251,3 @@ def _save(result: FitResult, out: str, place: str, guard: ModelGuard) -> None:
             f"the fit has ended, but its model could not be written to {out}: {error}; fix that, and run again with "
             f"--resume, which continues from {place}"
         ) from error
-
-
-def finish(result: FitResult, out: str) -> None:
-    """Print how the fit went, and where its model is."""
-    size = format_bytes(result.model.nbytes)
-    seconds = [epoch.seconds for epoch in result.epochs]
-    endings = {
-        "interrupted": "interrupted: the model so far",
-        "max_seconds": "the time is over: the model so far",
-        "early_stopping": "stopped early: the model",
-        "converged": "converged: the model",
-    }
-    rest = sum(seconds) / max(len(seconds), 1)
-    say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
-    if result.times:
-        say(where_time_went(result.times))
-    if result.finished.note:
-        say(result.finished.note)
-    for name, value in calibration_of(result.model)[:2]:
-        say(f"{name} {value}")
-    best = f" of epoch {result.finished.best_epoch}, the best one," if result.finished.best_epoch else ""
-    say(f"{endings.get(result.finished.reason, 'the model')}{best} is in {out} ({size})")
-
-
-def where_time_went(times: Sequence[EpochTimed]) -> str:
-    """Return one line on where the time of all epochs went, as a mean over the ranks."""
-    ways = f" (sums: {times[-1].ways})" if times[-1].ways else ""
-    return f"time of the epochs: {in_words(shares_of(times))}{ways}"

@@ -1,13 +1,14 @@
 """``daskkern ingest``: convert files to a store."""
 
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import click
 
 from daskkern.cli.console import say, show_notes
 from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
-from daskkern.cli.rows_progress import rows_progress
+from daskkern.cli.options.json_option import json_option
+from daskkern.cli.output.rows_progress import rows_progress
 from daskkern.data.ingest import IngestReport, ingest
 from daskkern.errors import SpecError
 
@@ -65,6 +66,7 @@ from daskkern.errors import SpecError
 @click.option("--like", metavar="STORE", help="Give the rows the columns, encoding, scaling and classes of this store.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Start N local workers that read in parallel.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
+@json_option
 @scheduler_options
 def command(
     sources: tuple[str, ...],
@@ -92,7 +94,7 @@ def command(
     workers: int | None,
     overwrite: bool,
     running: ClusterRequest,
-) -> None:
+) -> dict[str, object]:
     """Convert files to a store, in bounded memory.
 
     Reads .npz, a pair of .npy, .csv, Parquet, Arrow, HDF5, AnnData, Zarr and SVMLight files; Parquet also from folders
@@ -134,6 +136,7 @@ def command(
             where=where,
         )
     print_report(report)
+    return asdict(report)
 
 
 def print_report(report: IngestReport) -> None:

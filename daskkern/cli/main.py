@@ -152,8 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 on success, 1 when the job failed, 2 when the command line is wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    anywhere = [word for word in words if word in ("--debug", "--quiet")]  # accepted anywhere on the line
-    words = anywhere + [word for word in words if word not in anywhere]
+    end = words.index("--") if "--" in words else len(words)
+    anywhere = [word for word in words[:end] if word in ("--debug", "--quiet", "-q")]  # accepted anywhere on the line
+    words = [*anywhere, *(word for word in words[:end] if word not in anywhere), *words[end:]]
     sys.exit(run(lambda: cli.main(words, prog_name="daskkern", standalone_mode=False), debug))
 
 

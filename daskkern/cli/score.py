@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 
 import click
 
 from daskkern.cli.console import InterruptedJobError, aside, progress_bar, say, say_json, show_notes, table
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
+from daskkern.cli.options.json_option import json_option
 from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.errors import SpecError
 from daskkern.evaluation.cubes import predict_cube
@@ -78,6 +80,7 @@ def score_command(
 @click.option("--overwrite", is_flag=True, help="Replace predictions that exist.")
 @_on_device
 @_on_threads
+@json_option
 @cluster_options
 def predict_command(
     model: str,
@@ -93,7 +96,7 @@ def predict_command(
     device: str,
     threads: int | None,
     where: ClusterRequest,
-) -> None:
+) -> dict[str, object]:
     """Predict every row of STORE and write the predictions, in bounded memory.
 
     STORE may also be a table with the columns of the training table, such as a .csv file, or a Zarr store of xarray
@@ -107,10 +110,9 @@ def predict_command(
             "--keep": keep, "--partition-by": partition_by, "--rows-per-file": rows_per_file, "--scores": scores,
             "--std": std, "--confidence": confidence,
         }  # fmt: skip
-        _predict_cells(
+        return _predict_cells(
             fitted.on(device), store, out, known, [name for name, value in given.items() if value], overwrite
         )
-        return
     with _placed(fitted, where, device, threads) as (placed, place), progress_bar() as bar:
         line = bar.add_task("predicting", total=None)
         try:
@@ -136,17 +138,19 @@ def predict_command(
             raise InterruptedJobError(f"interrupted; the same command continues the predictions in {out}") from None
     say(f"{report.n_rows:,} predictions are in {out} ({report.what})")
     show_notes(report_notes(report))
+    return {"out": out, **asdict(report)}
 
 
 def _predict_cells(
     model: KernelModel, store: str, out: str, known: TableFormat | None, others: Sequence[str], overwrite: bool
-) -> None:
+) -> dict[str, object]:
     if known not in (None, "zarr"):
         raise SpecError(f"got --out {out} for a Zarr store of xarray; its predictions are another: name it with .zarr")
     if others:
         raise SpecError(f"got {others[0]} with a Zarr store of xarray, whose cells have no columns; leave it out")
     n_cells, name = predict_cube(model, store, out, overwrite=overwrite)
     say(f"{n_cells:,} cells are in {out} (a Zarr store for xarray; the variable is {name})")
+    return {"out": out, "n_cells": n_cells, "variable": name}
 
 
 @contextmanager

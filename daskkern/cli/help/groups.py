@@ -7,7 +7,7 @@ _DIRECT = ("target", "weight", "drop", "task", "categorical", "missing", "sample
 _PLACES = ("dtype", "precision", "device", "memory", "virtual_shards", "reading", "groups")
 
 _FIT = {
-    "Output": ("out", "overwrite", "checkpoint", "resume"),
+    "Output": ("out", "overwrite", "checkpoint", "resume", "as_json"),
     "Rows that are not in a store": _DIRECT,
     "Model": ("auto", "system", "kernel", "scale", "learn_features", *_COLUMNS, "loss", "multilabel", "alpha"),
     "Training": ("solver", *_STEPS, "validation", "early_stopping", "monitor", "calibrate", "seed"),
@@ -21,7 +21,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "fit": _FIT,
     "plan": _FIT,
     "ingest": {
-        "Output": ("out", "overwrite", "chunk_rows"),
+        "Output": ("out", "overwrite", "chunk_rows", "as_json"),
         "Columns": ("target", "task", "columns", "drop", "weight", "where", "categorical", "missing", "scale", "like"),
         "Held-out rows and order": (
             *("split", "out_test", "split_validation", "out_validation", "stratify", "shuffle", "seed"),

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 import daskkern
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.backend.current import current
-from daskkern.cli.fit import where_time_went
+from daskkern.cli.output.fit_results import where_time_went
 from daskkern.errors import ClusterError, DataError, MemoryBudgetError
 from daskkern.events import PARTS_OF_TIME, FitStarted
 from daskkern.kernels import Gaussian, Laplacian

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from daskkern import Landmarks
-from daskkern.cli.fit import where_time_went
+from daskkern.cli.output.fit_results import where_time_went
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import PARTS_OF_TIME, EpochTimed, Event

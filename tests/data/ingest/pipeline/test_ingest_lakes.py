@@ -12,7 +12,7 @@ import pytest
 from distributed import Client
 
 from daskkern.cli.main import main
-from daskkern.cli.rows_progress import rows_progress, rows_state
+from daskkern.cli.output.rows_progress import rows_progress, rows_state
 from daskkern.data.ingest import ingest
 from daskkern.data.ingest.pipeline import parallel
 from daskkern.data.ingest.readers import lake_survey
@@ -243,7 +243,7 @@ def test_progress_tells_the_rate_and_the_time_left(
 ) -> None:
     assert rows_state(500, 2000, 2.0, 400) == "500/2,000 rows  200 rows/s  7 s left"
     assert rows_state(500, None, 2.0, 400) == "500 rows  200 rows/s"
-    monkeypatch.setattr("daskkern.cli.rows_progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("daskkern.cli.output.rows_progress.LINE_SECONDS", 0.0)
     with rows_progress("ingesting") as tell:
         tell(0, 100)
         tell(50, 100)

@@ -1,0 +1,64 @@
+"""How a fit went, in words and as a record."""
+
+from collections.abc import Sequence
+
+from daskkern.cli.console import say
+from daskkern.evaluation.calibration_facts import calibration_of
+from daskkern.events import EpochTimed
+from daskkern.monitor.formatting import format_bytes
+from daskkern.monitor.shares import in_words, shares_of
+from daskkern.training.run.fit import FitResult
+
+
+def fit_record(result: FitResult, out: str) -> dict[str, object]:
+    """Return how the fit went as JSON values; times in seconds, sizes in bytes, None for what was not measured."""
+    model, history = result.model, result.history
+    last = history[-1] if len(history) else None
+    return {
+        "model": out,
+        "task": model.task,
+        "reason": result.finished.reason,
+        "note": result.finished.note,
+        "n_epochs": len(result.epochs),
+        "best_epoch": result.finished.best_epoch or None,
+        "seconds": result.finished.seconds,
+        "loss": None if last is None else _known(last.loss),
+        "validation_loss": None if last is None else _known(last.validation_loss),
+        "validation_score": None if last is None else _known(last.validation_score),
+        "n_points": int(model.points.shape[0]),
+        "n_features": model.n_features,
+        "n_outputs": model.n_outputs,
+        "n_bytes": model.nbytes,
+    }
+
+
+def _known(value: float) -> float | None:
+    return float(value) if value == value else None
+
+
+def finish(result: FitResult, out: str) -> None:
+    """Print how the fit went, and where its model is."""
+    size = format_bytes(result.model.nbytes)
+    seconds = [epoch.seconds for epoch in result.epochs]
+    endings = {
+        "interrupted": "interrupted: the model so far",
+        "max_seconds": "the time is over: the model so far",
+        "early_stopping": "stopped early: the model",
+        "converged": "converged: the model",
+    }
+    rest = sum(seconds) / max(len(seconds), 1)
+    say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
+    if result.times:
+        say(where_time_went(result.times))
+    if result.finished.note:
+        say(result.finished.note)
+    for name, value in calibration_of(result.model)[:2]:
+        say(f"{name} {value}")
+    best = f" of epoch {result.finished.best_epoch}, the best one," if result.finished.best_epoch else ""
+    say(f"{endings.get(result.finished.reason, 'the model')}{best} is in {out} ({size})")
+
+
+def where_time_went(times: Sequence[EpochTimed]) -> str:
+    """Return one line on where the time of all epochs went, as a mean over the ranks."""
+    ways = f" (sums: {times[-1].ways})" if times[-1].ways else ""
+    return f"time of the epochs: {in_words(shares_of(times))}{ways}"
