@@ -6,8 +6,12 @@ from typing import Any
 
 from daskkern.data.remote.stores import name_of_place
 from daskkern.errors import SpecError
+from daskkern.monitor.axes import COLORS, log_ticks, plain
 from daskkern.monitor.figure_text import literal, save_png
 from daskkern.systems.comparing import Comparison, Curve
+
+_LOOKS = ((".", "-"), ("s", "--"), ("^", ":"))
+"""Markers and dashes of the first, second and third lines of each color."""
 
 
 def plot_comparison(found: Comparison, path: str | Path) -> None:
@@ -23,6 +27,7 @@ def plot_comparison(found: Comparison, path: str | Path) -> None:
     for axis, group in zip(axes, groups, strict=False):
         _panel(axis, group, [curve for curve in found.curves if curve.group == group and curve.points])
         axis.set_ylabel(error_label(found.measure))
+        axis.tick_params(labelleft=True)  # which shared axes leave out
     for axis in axes[len(groups) :]:
         axis.set_axis_off()
     words = f"{name_of_place(found.store)}: {found.n_rows:,} rows, {found.n_features} features, {found.kernel}"
@@ -36,17 +41,35 @@ def error_label(measure: str) -> str:
 
 
 def draw_curves(axis: Any, curves: Iterable[tuple[str, Sequence[tuple[float, float]]]]) -> None:
-    """Draw named lines of (seconds, error) on matplotlib axes, both on a log scale unless all errors are 0."""
+    """Draw named lines of (seconds, error) on matplotlib axes, both on a log scale unless all errors are 0.
+
+    There, errors of 0 are triangles below all others. Beyond the colors, lines differ by marker and dashes.
+    """
     curves = list(curves)
-    for name, points in curves:
-        axis.plot(*zip(*points, strict=True), marker=".", linewidth=1.2, label=literal(name))
+    errors = [error for _, points in curves for _, error in points]
+    seconds = [at for _, points in curves for at, _ in points]
+    least = min((error for error in errors if error > 0), default=None)
+    floor = 0.0 if least is None else 0.6 * least
+    for number, (name, points) in enumerate(curves):
+        color, (marker, dashes) = COLORS[number % len(COLORS)], _LOOKS[number // len(COLORS) % len(_LOOKS)]
+        at, found = zip(*points, strict=True)
+        shown = [max(error, floor) for error in found]
+        axis.plot(
+            at, shown, color=color, marker=marker, markersize=4, linestyle=dashes, linewidth=1.2, label=literal(name)
+        )
+        best = [(x, floor) for x, error in points if error == 0 and least is not None]
+        if best:
+            axis.scatter(*zip(*best, strict=True), 45, color=color, marker="v", zorder=3)
     axis.set_xscale("log")
-    if any(error > 0 for _, points in curves for _, error in points):
+    log_ticks(axis.xaxis, min(seconds), max(seconds))
+    if least is not None:
         axis.set_yscale("log")
+        log_ticks(axis.yaxis, floor, max(errors))
     axis.set_xlabel("seconds, set-up included")
-    axis.grid(True, which="both", alpha=0.25)
-    axis.tick_params(axis="x", which="minor", labelbottom=False)  # which overlap where an axis is short
-    axis.legend(fontsize="small")
+    plain(axis)
+    axis.legend(fontsize="small", frameon=False)
+    if least is not None and 0 in errors:
+        axis.annotate("triangles: no errors", (0.01, 0.01), xycoords="axes fraction", fontsize="small", color="#666666")
 
 
 def _panel(axis: Any, group: str, curves: list[Curve]) -> None:
