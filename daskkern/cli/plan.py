@@ -22,6 +22,7 @@ from daskkern.training.direct.places import RowRoles
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, worst
+from daskkern.training.planning.cluster_planner import ClusterPlanner
 from daskkern.training.planning.divider import Divider
 from daskkern.training.planning.fit_cost import FitCost
 from daskkern.training.planning.kernel_precision import expected_arithmetic
@@ -32,13 +33,7 @@ from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
 from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.planning.suggestions import fits, largest_batch
 from daskkern.training.planning.timing import Stage, TimePlan, estimate
-from daskkern.training.planning.worker_resources import (
-    check_resources,
-    divider_of,
-    rank_disks,
-    rates_of,
-    resources_of,
-)
+from daskkern.training.planning.worker_resources import check_resources, resources_of
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.kernel_choice import with_categories
 from daskkern.training.setup.learned_metric import candidate_count, learning_costs
@@ -197,13 +192,14 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     resources = resources_of(client, settings, names[:ranks], None)
     check_resources(source, settings, settings.early_stopping is not None, resources)
     summary = upper_bound_summary(source, settings, wide=wide)
-    plans = divider_of(client, summary, source, settings, names[:ranks], resources).plans()
+    planner = ClusterPlanner(client, source, settings, names[:ranks], resources)
+    plans = planner.divider(summary).plans()
     plan, label = plans.tightest, _rank_label(settings, ranks, plans)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Expectation(ranks, label, plan, None, "", plans)
     assert plan.sizes is not None
-    rates = rates_of(client, plans, source, settings, names[:ranks])
-    plans = with_blocks_of_all(plans, settings, rank_disks(plans, settings, resources), worst(rates))
+    rates = planner.rates(plans)
+    plans = with_blocks_of_all(plans, settings, planner.disks(plans), worst(rates))
     measured = f"{ranks} workers at once"
     return _Expectation(ranks, label, plans.tightest, worst(rates), measured, plans, rates)
 

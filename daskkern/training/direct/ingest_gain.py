@@ -11,7 +11,7 @@ from daskkern.data.rows.grouped_rows import GroupedRows
 from daskkern.data.rows.rows import ALL, Rows
 from daskkern.monitor.formatting import format_bytes
 from daskkern.training.direct.group_source import GroupSource
-from daskkern.training.planning.disk_rates import measure_disk
+from daskkern.training.feeding.disk_rates import measure_disk
 
 _SECONDS = 2.0
 _MOST_GROUPS = 8

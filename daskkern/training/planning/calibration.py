@@ -19,9 +19,9 @@ from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers.costs.sizes import ComputeRates, FitSizes
 from daskkern.solvers.preparation import SPECTRAL
+from daskkern.training.feeding.disk_rates import DiskRates, measure_disk
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.scratch import scratch_folder
-from daskkern.training.planning.disk_rates import DiskRates, measure_disk
 from daskkern.training.planning.speeds import fresh_memory, kernel_times, speeds
 from daskkern.training.run.settings import FitSettings, batch_limit
 from daskkern.training.setup.explicit_columns import column_functions

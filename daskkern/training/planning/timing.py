@@ -7,8 +7,8 @@ from daskkern.feature_learning.costs import LearningCosts
 from daskkern.linalg import group_count
 from daskkern.solvers.costs.columns import entry_ns
 from daskkern.solvers.costs.sizes import FitSizes
+from daskkern.training.feeding.disk_rates import DiskRates
 from daskkern.training.planning.calibration import Rates
-from daskkern.training.planning.disk_rates import DiskRates
 from daskkern.training.planning.grids import LEAST_RANKS, sum_seconds
 from daskkern.training.planning.memory_plan import MemoryPlan
 

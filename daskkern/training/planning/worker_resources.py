@@ -6,27 +6,18 @@ from dataclasses import replace
 from distributed import Client
 
 from daskkern.backend.namespace import namespace_for
-from daskkern.backend.task_names import task_name
 from daskkern.cluster.collectives.gpus import device_name
-from daskkern.cluster.collectives.probe import MessageTimes, message_times
 from daskkern.cluster.connect.membership import live_workers, run_on
 from daskkern.errors import ClusterError, MemoryBudgetError
 from daskkern.monitor.environment import environment
-from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates
+from daskkern.training.feeding.block_cache_policy import disk_room
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.calibration import Rates, calibrate_workers, product_rate, worst
 from daskkern.training.planning.divider import Divider
-from daskkern.training.planning.dividing import relative_speeds
-from daskkern.training.planning.grids import StepRates
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, available_memory, device_memory
 from daskkern.training.planning.planner import least_settings, upper_bound_summary
-from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
+from daskkern.training.planning.rank_plans import RankPlans
 from daskkern.training.planning.resources import WorkerResources
-from daskkern.training.planning.sizes_of_fits import PreparedSummary
 from daskkern.training.run.settings import FitSettings
-
-MEASURE_FROM_VALUES = 3e9
-"""Kernel values of a fit from which the speed of different workers is measured: they take some ten seconds."""
 
 
 def check_reach(client: Client, sources: Sequence[RowSource], settings: FitSettings, workers: Sequence[str]) -> None:
@@ -89,10 +80,10 @@ def check_resources(
     if all(resource.device_budget is None for resource in resources):
         least = least_settings(settings, held_out)
         summary = upper_bound_summary(source, least)
-        _checked(Divider(summary, source, least, resources))
+        checked_plans(Divider(summary, source, least, resources))
 
 
-def _checked(divider: Divider) -> RankPlans:
+def checked_plans(divider: Divider) -> RankPlans:
     """Return the plans of a division that fits. Raises MemoryBudgetError where there is none."""
     plans = divider.plans()
     try:
@@ -100,152 +91,3 @@ def _checked(divider: Divider) -> RankPlans:
     except MemoryBudgetError as error:
         raise MemoryBudgetError(f"{error}{divider.refusal()}") from None
     return plans
-
-
-def rank_plans(
-    client: Client,
-    summary: PreparedSummary,
-    source: RowSource,
-    settings: FitSettings,
-    workers: Sequence[str],
-    resources: Sequence[WorkerResources],
-    step_rates: StepRates | None = None,
-) -> RankPlans:
-    """Return the plans of all ranks, with columns divided by memory and measured speed where their workers differ.
-
-    Blocks are not decided yet. `step_rates` were measured before, for the choice of groups.
-    """
-    return _checked(divider_of(client, summary, source, settings, workers, resources, step_rates))
-
-
-def divider_of(
-    client: Client,
-    summary: PreparedSummary,
-    source: RowSource,
-    settings: FitSettings,
-    workers: Sequence[str],
-    resources: Sequence[WorkerResources],
-    step_rates: StepRates | None = None,
-) -> Divider:
-    """Return what divides the columns between these workers, with the measurements that are worth their time.
-
-    Speeds of workers are measured where they differ; kernel values and messages, unless `step_rates` have them, where
-    what is usual says that groups of ranks are faster.
-    """
-    speeds = speeds_of(client, summary, source, settings, workers, resources)
-    divider = Divider(summary, source, settings, resources, speeds, step_rates)
-    expected = divider.grid()
-    work = float(summary.n) * summary.p * settings.passes
-    if step_rates is not None or not expected.chosen or expected.groups == 1 or work < MEASURE_FROM_VALUES:
-        return divider
-    rates = worst(rates_of(client, divider.plans(), source, settings, workers))
-    messages = _messages_of(client, workers)
-    measured = StepRates(1e-9 * rates.block_ns, 1e-9 * rates.product_ns, messages).rounded()
-    return Divider(summary, source, settings, resources, speeds, measured)
-
-
-def _messages_of(client: Client, workers: Sequence[str]) -> MessageTimes:
-    """Measure messages between the first worker and the last: ranks of a host follow each other."""
-    name, first = task_name("measure_messages"), workers[0]
-    call = client.submit(message_times, workers[-1], key=name, workers=[first], pure=False, retries=0, priority=10)
-    try:
-        found: MessageTimes = call.result()
-        return found
-    finally:
-        call.release()
-
-
-def cluster_plan(
-    client: Client,
-    summary: PreparedSummary,
-    source: RowSource,
-    settings: FitSettings,
-    workers: Sequence[str],
-    resources: Sequence[WorkerResources],
-) -> RankPlans:
-    """Return the plans of all ranks, and with them the division of the columns and the place of kernel blocks."""
-    plans = rank_plans(client, summary, source, settings, workers, resources)
-    disks, rates = rank_disks(plans, settings, resources), None
-    if any(needs_rates(plan, settings, disk) for plan, disk in zip(plans.different, disks, strict=True)):
-        rates = worst(rates_of(client, plans, source, settings, workers))
-    decided = with_blocks_of_all(plans, settings, disks, rates)
-    decided.check()
-    return decided
-
-
-def rates_of(
-    client: Client, plans: RankPlans, source: RowSource, settings: FitSettings, workers: Sequence[str]
-) -> list[Rates]:
-    """Measure on all workers at once what their ranks reach, in rank order."""
-    planned = [plans.of(rank) for rank in range(len(workers))]
-    sizes = [plan.sizes for plan in planned if plan.sizes is not None]
-    with_disk = not plans.tightest.kept
-    return calibrate_workers(
-        client, workers, source, settings, sizes, with_disk, _ranks_each(plans, settings, len(workers))
-    )
-
-
-def _ranks_each(plans: RankPlans, settings: FitSettings, n_workers: int) -> list[int]:
-    """Return how many ranks each worker has: more than one where they are virtual."""
-    if plans.shares and settings.virtual_shards is not None:
-        return list(plans.shares)
-    return [settings.shards_each(n_workers)] * n_workers
-
-
-def still_fit(plans: RankPlans, settings: FitSettings, resources: Sequence[WorkerResources]) -> bool:
-    """Return whether the plans are for workers of these kinds, and within what these may plan with, without a GPU."""
-    kinds = tuple(resource.kind for resource in resources)
-    if kinds != plans.kinds or any(resource.device_budget is not None for resource in resources):
-        return False
-    each = _ranks_each(plans, settings, len(resources))
-    shared = [resource.shared_by(count) for resource, count in zip(resources, each, strict=True)]
-    planned = [plans.of(rank) for rank in range(len(shared))]
-    return all(
-        resource.budget >= plan.total + plan.kept and resource.disk >= plan.disk
-        for resource, plan in zip(shared, planned, strict=True)
-    )
-
-
-def rank_disks(plans: RankPlans, settings: FitSettings, resources: Sequence[WorkerResources]) -> list[int]:
-    """Return the bytes of disk of each rank, or of each of its virtual ranks: with equal shares, the least of all."""
-    each = _ranks_each(plans, settings, len(resources))
-    disks = [room.disk // count for room, count in zip(resources, each, strict=True)]
-    return disks if plans.shares else [min(disks)]
-
-
-def speeds_of(
-    client: Client,
-    summary: PreparedSummary,
-    source: RowSource,
-    settings: FitSettings,
-    workers: Sequence[str],
-    resources: Sequence[WorkerResources],
-) -> tuple[float, ...]:
-    """Return how fast the workers are, the slowest 1: measured at once on all, where they are of several kinds.
-
-    All are 1 for a fit of fewer kernel values than the measurement is worth.
-    """
-    kinds = [resource.kind for resource in resources]
-    work = float(summary.n) * summary.p * settings.passes
-    if len(set(kinds)) == 1 or work < MEASURE_FROM_VALUES or settings.solver.parallelism != "columns":
-        return (1.0,) * len(resources)
-    calls = {
-        worker: client.submit(
-            product_rate,
-            source,
-            settings,
-            summary.n_outputs,
-            resource.threads,
-            key=task_name("measure_speed"),
-            workers=[worker],
-            pure=False,
-            retries=0,
-            priority=10,
-        )
-        for worker, resource in zip(workers, resources, strict=True)
-    }
-    try:
-        return relative_speeds(kinds, [calls[worker].result() for worker in workers])
-    finally:
-        for call in calls.values():
-            call.release()

@@ -31,15 +31,11 @@ from daskkern.training.feeding.block_cache_policy import can_keep
 from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.install_dashboard import show_fits
+from daskkern.training.planning.cluster_planner import ClusterPlanner
 from daskkern.training.planning.planner import summarise
 from daskkern.training.planning.rank_plans import RankPlans
 from daskkern.training.planning.resources import WorkerResources, is_mixed, roomiest
-from daskkern.training.planning.worker_resources import (
-    check_reach,
-    check_resources,
-    cluster_plan,
-    resources_of,
-)
+from daskkern.training.planning.worker_resources import check_reach, check_resources, resources_of
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.metric_pass import MetricTask, metric_on_cluster
 from daskkern.training.run.rank import FitRankResult, run_rank
@@ -132,7 +128,7 @@ def _fit_admitted(
 
         def decide(lease: Lease) -> RankPlans:
             found = resources if lease is known else look(lease)
-            return cluster_plan(client, summary, scaled.source, settings, lease.addresses, found)
+            return ClusterPlanner(client, scaled.source, settings, lease.addresses, found).with_blocks(summary)
 
         lease, plans = _steadily(client, gang, lease, decide)
         with current(client), features_for(scaled.source, settings, prepared) as features:

@@ -7,16 +7,11 @@ from distributed import Client
 from daskkern.backend.shares import Shares
 from daskkern.errors import SpecError
 from daskkern.training.feeding.cluster_blocks import RemoteValue, wait_for
+from daskkern.training.planning.cluster_planner import ClusterPlanner
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
 from daskkern.training.planning.sizes_of_fits import PreparedSummary
-from daskkern.training.planning.worker_resources import (
-    check_reach,
-    rank_disks,
-    rank_plans,
-    resources_of,
-    still_fit,
-)
+from daskkern.training.planning.worker_resources import check_reach, resources_of
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
@@ -98,11 +93,10 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
         wait_for(client, task.prepared.key)
     check_reach(client, task.job.sources, task.settings, workers)
     resources = resources_of(client, task.settings, workers, share_memory)
-    if task.ranks is not None and still_fit(task.ranks, task.settings, resources):
+    planner = ClusterPlanner(client, task.job.source, task.settings, workers, resources)
+    if task.ranks is not None and planner.still_fit(task.ranks):
         return task
-    source, settings = task.job.source, task.settings
-    measured = None if task.ranks is None else task.ranks.step_rates
-    plans = rank_plans(client, task.summary, source, settings, workers, resources, measured)
-    plans = with_blocks_of_all(plans, settings, rank_disks(plans, settings, resources), None)
+    plans = planner.plans(task.summary, None if task.ranks is None else task.ranks.step_rates)
+    plans = with_blocks_of_all(plans, task.settings, planner.disks(plans), None)
     plans.check()
     return replace(task, memory=plans.tightest, ranks=plans)

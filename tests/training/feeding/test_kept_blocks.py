@@ -23,11 +23,11 @@ from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.training.feeding.block_cache import BlockCache, DiskBlocks, MemoryBlocks
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.block_files import HostFile
+from daskkern.training.feeding.disk_rates import DiskRates
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.scratch import is_in_memory, scratch_folder
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.calibration import Rates
-from daskkern.training.planning.disk_rates import DiskRates
 from daskkern.training.planning.memory_plan import IN_TRANSIT, FitSizes, MemoryPlan, plan_memory
 from daskkern.training.run import fit as fitting
 from daskkern.training.run.fit import FitResult, fit

@@ -12,11 +12,11 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import AutoKernel, Gaussian, Kernel, L1Laplacian, Laplacian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
+from daskkern.training.feeding.disk_rates import DiskRates, measure_disk
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning import calibration
 from daskkern.training.planning.calibration import Rates, calibrate, expected_batch, worst
-from daskkern.training.planning.disk_rates import DiskRates, measure_disk
 from daskkern.training.planning.memory_plan import MemoryPlan, plan_memory
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.planning.speeds import Speeds

@@ -8,7 +8,7 @@ from daskkern import FeatureLearning
 from daskkern.basis import Landmarks
 from daskkern.feature_learning.costs import LearningCosts
 from daskkern.solvers import EigenPro
-from daskkern.training.planning.disk_rates import DiskRates
+from daskkern.training.feeding.disk_rates import DiskRates
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.planning.timing import Rates, estimate

@@ -23,8 +23,9 @@ from daskkern.solvers import EigenPro
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource, StoreSource
+from daskkern.training.planning.cluster_planner import ClusterPlanner
 from daskkern.training.planning.planner import upper_bound_plan, upper_bound_summary
-from daskkern.training.planning.worker_resources import resources_of, speeds_of
+from daskkern.training.planning.worker_resources import resources_of
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import mixed_cluster, worker_pids
@@ -135,10 +136,11 @@ def test_the_speed_of_different_workers_is_measured() -> None:
         workers = list(client.scheduler_info(n_workers=-1)["workers"])
         resources = resources_of(client, SETTINGS, workers, None)
         summary = upper_bound_summary(_source(), SETTINGS)
-        few = speeds_of(client, summary, _source(), SETTINGS, workers, resources)
-        speeds = speeds_of(client, replace(summary, n=10**9), _source(), SETTINGS, workers, resources)
+        planner = ClusterPlanner(client, _source(), SETTINGS, workers, resources)
+        few = planner.speeds(summary)
+        speeds = planner.speeds(replace(summary, n=10**9))
         same = [replace(resource, kind="the same") for resource in resources]
-        alike = speeds_of(client, replace(summary, n=10**9), _source(), SETTINGS, workers, same)
+        alike = replace(planner, resources=same).speeds(replace(summary, n=10**9))
     assert few == alike == (1.0, 1.0)
     assert sorted(resource.threads for resource in resources) == [1, 2]
     assert min(speeds) == 1.0
