@@ -65,7 +65,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]  # here, because MkDocs restores the path after the import
+    sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "docs")]  # here, because MkDocs restores the path after the import
     pages = {name: _moved((ROOT / path).read_text(), ROOT / path, name) for name, path in COPIED.items()}
     pages["changelog.md"] += unreleased()
     pages |= {f"reference/{name}.md": reference_page(name) for name in REFERENCE}
@@ -76,6 +76,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages["reproduction.md"] = _moved(
         importlib.import_module("papers.page").page(), ROOT / "benchmarks" / "README.md", "reproduction.md"
     )
+    gallery = importlib.import_module("gallery_page")
+    pages["gallery.md"] = gallery.page()
+    for name in gallery.ORDER:
+        files.append(File.generated(config, f"gallery/{name}.png", content=gallery.picture(name)))
     for picture in sorted((ROOT / "benchmarks").glob("*.png")):
         files.append(File.generated(config, picture.name, content=picture.read_bytes()))
     for name, content in pages.items():
