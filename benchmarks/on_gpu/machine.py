@@ -52,7 +52,7 @@ def device(
     name = about["name"]
     free, total = runtime.memGetInfo()
     yield (
-        "device",
+        "card",
         {
             "name": name.decode() if isinstance(name, bytes) else str(name),
             "n_processors": int(about["multiProcessorCount"]),
