@@ -2,131 +2,116 @@
 
     python benchmarks/gpu.py --out benchmarks/results-gpu.json
 
-Results are checked against float64 first, and nothing is timed if they are wrong. Then: ceilings of the device
-(matrix products, copies), kernel products compared with them and with torch and KeOps if installed, a fit shaped like
-SUSY, a step shaped like EigenPro 4's, all rows of data shaped like Fashion-MNIST, and rows streamed from a
-store to the device. All data is generated: times are meaningful, errors are not. A part that would exceed the limit
-is skipped, and the results say so. `--tiny --device cpu` runs the same code with NumPy in seconds: it tests the code
-and measures nothing.
+Every part runs in a process of its own, and every record is written to the file as soon as it is made: a part that
+fails, hangs or has no time left costs its own further records only. The order is that of what is needed first: the
+device, its ceilings, the correctness of every kernel, compute-sanitizer where it is installed, products compared with
+torch and KeOps where these are, steps of the solvers by precision, whole fits, rows from a store, cached blocks. If
+results are wrong, nothing of daskkern is timed. This script needs the standard library alone, the parts up to
+`products` NumPy and CuPy, and fits the packages that wheels.txt lists. All data is generated: times are meaningful,
+errors are not. `--tiny --device cpu` runs the same steps with NumPy: it tests the code and measures nothing.
 """
 
 import argparse
-import datetime
 import json
+import os
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FrameType
 from typing import Any
 
 import figures
-from on_gpu.ceilings import measure_ceilings
 from on_gpu.clock import Budget
-from on_gpu.correctness import check_products
-from on_gpu.fits import eigenpro_step, fashion_mnist, susy
-from on_gpu.products import time_products
-from on_gpu.sizes import FULL, TINY, Sizes
-from on_gpu.streaming import time_streaming
-from products.machine import describe_machine, versions
-
-from daskkern.backend.namespace import namespace_for
-from daskkern.cluster.collectives.gpus import device_name
+from on_gpu.parts import NAMES, PARTS, Part
+from on_gpu.processes import records_of
 
 BUDGET_S = 450.0
-_NAMES = {
-    "batch": "n_batch_rows",
-    "rows": "n_rows",
-    "window_batches": "n_window_batches",
-    "times_torch": "ratio_to_torch",
-}
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of the run: an estimate of its longest time on an H100, and the function that makes its record."""
-
-    name: str
-    expected_s: float
-    run: Callable[[ModuleType, Sizes, str, Mapping[str, Any]], Any]
-
-
-PARTS = (
-    Part("products", 90.0, lambda xp, sizes, device, so_far: time_products(xp, sizes, so_far["ceilings"])),
-    Part("susy", 60.0, lambda xp, sizes, device, so_far: susy(sizes, device)),
-    Part("eigenpro_4_small", 60.0, lambda xp, sizes, device, so_far: eigenpro_step(sizes, device, 0)),
-    Part("fashion_mnist", 60.0, lambda xp, sizes, device, so_far: fashion_mnist(sizes, device)),
-    Part("streaming", 40.0, lambda xp, sizes, device, so_far: time_streaming(xp, sizes)),
-    Part("eigenpro_4_large", 100.0, lambda xp, sizes, device, so_far: eigenpro_step(sizes, device, 1)),
-)
+_LEAST_S = 8.0
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = _options(argv)
-    xp = namespace_for(options.device)
     before = figures.read(options.out) if options.out is not None and options.out.exists() else []
-    sizes, budget = (TINY if options.tiny else FULL), Budget(options.budget)
+    budget = Budget(options.budget)
     run: dict[str, Any] = {
-        "benchmark": "gpu",
-        "date": datetime.date.today().isoformat(),
-        "device": device_name(xp) if hasattr(xp, "cuda") else "CPU: not a measurement of a GPU",
-        "tiny": options.tiny,
-        "machine": describe_machine(),
-        "versions": versions() | _cuda_versions(xp),
-        "correctness": check_products(xp, sizes),
-        "skipped": {},
-        "failed": {},
-    }
-    wrong = [record for record in run["correctness"] if not record["right"]]
-    if wrong:
-        _write(run, options.out, before)
-        sys.exit(f"results are wrong, so nothing was timed: {json.dumps(wrong)}")
-    run["ceilings"] = measure_ceilings(xp, sizes)
+        "benchmark": "gpu", "date": figures.today(), "machine": {}, "versions": {},
+        "device": "unknown", "tiny": options.tiny, "skipped": {}, "failed": {}, "seconds": {},
+    }  # fmt: skip
+    signal.signal(signal.SIGTERM, _ended)
     for part in PARTS:
         if options.parts and part.name not in options.parts:
             continue
-        if not options.tiny and part.expected_s > budget.left():
-            run["skipped"][part.name] = f"{budget.left():.0f} s were left of {budget.total_s:g}"
-            continue
-        _run_part(part, run, xp, sizes, options.device)
-        print(f"{part.name}: {json.dumps(run.get(part.name, run['failed'].get(part.name)))}", flush=True)
-        _write(run, options.out, before)  # results so far survive later failures
+        why = _why_not(part, run, budget, options)
+        if why:
+            run["skipped"][part.name] = why
+            print(f"skipped {part.name}: {why}", flush=True)
+        else:
+            _run_part(part, run, budget, options, before)
+        _write(run, options.out, before)
     run["wall_seconds"] = round(budget.used(), 1)
     _write(run, options.out, before)
-    for name, why in run["skipped"].items():
-        print(f"skipped {name}: {why}")
+    wrong = [record for record in run.get("correctness", []) if not record["right"]]
+    if wrong:
+        sys.exit(f"results are wrong: {json.dumps(wrong)}")
     if run["failed"]:
         sys.exit(f"these parts failed: {', '.join(run['failed'])}")
 
 
-def _run_part(part: Part, run: dict[str, Any], xp: ModuleType, sizes: Sizes, device: str) -> None:
-    """Put the part's record into `run`; a part that fails must not stop the others."""
+def _why_not(part: Part, run: dict[str, Any], budget: Budget, options: argparse.Namespace) -> str:
+    if part.times and not options.anyway and not all(record["right"] for record in run.get("correctness", [])):
+        return "results are wrong, so nothing was timed"
+    if budget.left() < _LEAST_S:
+        return f"{budget.left():.0f} s were left of {budget.total_s:g}"
+    return ""
+
+
+def _run_part(
+    part: Part, run: dict[str, Any], budget: Budget, options: argparse.Namespace, before: Sequence[figures.Run]
+) -> None:
+    """Add the part's records to `run`, and write the file after each."""
+    used, limit_s = budget.used(), min(part.limit_s, budget.left())
+    words = [part.name, "--device", options.device, *(["--tiny"] if options.tiny else [])]
+    words += ["--ceilings", json.dumps(dict(run["ceilings"][0]) if run.get("ceilings") else {})]
+    stream = records_of(words, limit_s)
     try:
-        run[part.name] = part.run(xp, sizes, device, run)
-    except Exception as error:  # GPU code raises exceptions of several libraries
-        if sizes is TINY:
-            raise
-        run["failed"][part.name] = f"{type(error).__name__}: {error}"
-    if hasattr(xp, "cuda"):
-        xp.get_default_memory_pool().free_all_blocks()
+        for table, record in stream:
+            _take(run, table, record)
+            print(f"{table}: {json.dumps(record)}", flush=True)
+            _write(run, options.out, before)
+    except (RuntimeError, TimeoutError, figures.FiguresError) as error:
+        run["failed"][part.name] = str(error)
+        print(f"failed {part.name}: {error}", flush=True)
+    finally:
+        stream.close()  # ends the process
+    run["seconds"][f"{part.name}_s"] = round(budget.used() - used, 1)
 
 
-def _cuda_versions(xp: ModuleType) -> dict[str, str]:
-    if not hasattr(xp, "cuda"):
-        return {}
-    runtime = xp.cuda.runtime
-    return {
-        "cupy": str(xp.__version__),
-        "cuda": str(runtime.runtimeGetVersion()),
-        "driver_cuda": str(runtime.driverGetVersion()),
-    }
+def _take(run: dict[str, Any], table: str, record: dict[str, Any]) -> None:
+    """Add a record. FiguresError if the format does not allow it, which leaves the others as they are."""
+    if table in ("machine", "versions"):
+        run[table] = record
+        return
+    if table == "card":
+        run["device"] = record.pop("name")
+        if not record:
+            return
+    figures.from_plain({"benchmark": "gpu", table: [record]}, (), NAMES)
+    run.setdefault(table, []).append(record)
 
 
 def _write(run: dict[str, Any], out: Path | None, before: Sequence[figures.Run]) -> None:
-    """Write this run so far, after the existing ones."""
+    """Write this run so far, after the existing ones: the file is whole at any time."""
     if out is not None:
         filled = {name: value for name, value in run.items() if value != {}}
-        figures.write([*before, figures.from_plain(filled, ("device", "tiny"), _NAMES)], out)
+        beside = out.with_name(f".{out.name}.tmp")
+        figures.write([*before, figures.from_plain(filled, ("device", "tiny"), NAMES)], beside)
+        os.replace(beside, out)
+
+
+def _ended(number: int, frame: FrameType | None) -> None:
+    del frame
+    sys.exit(128 + number)  # through `finally`, which ends the part's process
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -135,6 +120,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="sizes that take seconds")
     parser.add_argument("--parts", nargs="*", choices=[part.name for part in PARTS], help="only these")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds")
+    parser.add_argument("--anyway", action="store_true", help="time even what is wrong")
     parser.add_argument("--out", type=Path, help="JSON file; existing runs are kept")
     return parser.parse_args(argv)
 

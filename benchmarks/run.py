@@ -44,7 +44,7 @@ BENCHMARKS = (
     Benchmark("scaling", "set-up, epochs and memory in rows, landmarks, features and processes", "8 min"),
     Benchmark("regressions", "three fixed sizes relative to np.matmul, compared with the last figures", "1 min"),
     Benchmark("kernel_products", "K(X, Z) @ A with NumPy, torch, KeOps and daskkern", "12 min"),
-    Benchmark("gpu", "a GPU: correctness, ceilings, kernel products, fits, rows from disk to device", "8 min"),
+    Benchmark("gpu", "a GPU: ceilings, correctness, kernel products, steps, fits, rows from disk to device", "8 min"),
     Benchmark("main_job", "daskkern fit and score on a store", "1 to 5 min", "TRAIN TEST"),
     Benchmark("bigger_than_memory", "20 GB of rows through workers of 1 GB, compared with rows in memory", "12 min"),
     Benchmark("learned_features", "a metric learned from all rows by workers of 1 GB, and a fit without", "5 min"),

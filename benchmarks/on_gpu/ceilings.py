@@ -1,5 +1,7 @@
-"""The ceilings of the device: matrix products in float32 and TF32, copies on the device and to it."""
+"""The ceilings of the device: launches, matrix products by precision, copies on the device and to it and from it."""
 
+import time
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -8,21 +10,49 @@ import numpy as np
 from daskkern.backend.uploads import Uploads
 from daskkern.kernels.engines.cuda import device_of
 from daskkern.kernels.precision import Precision
-from on_gpu.clock import median_seconds
+from on_gpu.clock import median_seconds, wait
 from on_gpu.sizes import Sizes
 
+_LAUNCHES = 2000
 
-def measure_ceilings(xp: ModuleType, sizes: Sizes) -> dict[str, Any]:
-    """Return TFLOP/s of square matrix products, and GB/s of copies (read and written bytes together)."""
+
+def ceilings(
+    xp: ModuleType, sizes: Sizes, where: str, so_far: Mapping[str, float]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield TFLOP/s of square products, GB/s of copies (bytes read and written), microseconds of a launch."""
+    del where, so_far
     n = sizes.matrix
-    made: dict[str, Any] = {"sgemm_tflops": round(_gemm(xp, n, "float32"), 3)}
+    made: dict[str, Any] = {"float32_tflops": round(_gemm(xp, n, "float32"), 3)}
     if hasattr(xp, "cuda"):
-        made["tf32_tflops"] = round(_gemm(xp, n, "tf32"), 3)
+        made |= {f"{name}_tflops": round(_gemm(xp, n, name), 3) for name in ("tf32", "float16")}
     made["copy_gb_per_s"] = round(_copied(xp, sizes.copied), 2)
     rows, uploads = np.zeros(sizes.copied // 16, np.float32), Uploads(xp)
     seconds = median_seconds(xp, lambda: uploads.begin(rows)()[0])
     made["host_to_device_gb_per_s"] = round(rows.nbytes / seconds / 1e9, 2)
-    return made
+    yield "ceilings", made
+    yield "launches", _launches(xp)
+
+
+def _launches(xp: ModuleType) -> dict[str, float]:
+    """Return what a small operation costs the host where it does not wait, and where it waits for each."""
+    small = xp.zeros(32, np.float32)
+    small += 1  # compiled
+    wait(xp)
+    begun = time.perf_counter()
+    for _ in range(_LAUNCHES):
+        small += 1
+    given = time.perf_counter()
+    wait(xp)
+    done = time.perf_counter()
+    for _ in range(_LAUNCHES // 10):
+        small += 1
+        wait(xp)
+    waited = time.perf_counter()
+    return {
+        "launch_us": round((given - begun) / _LAUNCHES * 1e6, 3),
+        "operation_us": round((done - begun) / _LAUNCHES * 1e6, 3),
+        "launch_and_wait_us": round((waited - done) / (_LAUNCHES // 10) * 1e6, 3),
+    }
 
 
 def _copied(xp: ModuleType, size: int) -> float:

@@ -1,100 +1,74 @@
-"""Whole fits on the device: shaped like SUSY, like EigenPro 4's largest models, and like Fashion-MNIST."""
+"""Whole fits on the device: shaped like SUSY, CIFAR-5M and Fashion-MNIST, and with cached kernel blocks."""
 
+from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.data.schema.schema import Scaling
-from daskkern.events import EpochFinished, Event, StageFinished
-from daskkern.kernels import Gaussian, Laplacian
+from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.training.feeding.row_source import SourceInfo
-from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
-from on_gpu.sizes import TINY, Sizes
+from on_gpu.fitting import generated, measured
+from on_gpu.sizes import Fit, Sizes
 
 _PAPER_SUSY = {"setup_s": 4941, "epoch_s": 390, "on": "24 cores"}
-_PAPER_EIGENPRO_4 = {"epoch_s": {"p = 65536": 271, "p = 262144": 406}, "rows": 5_000_000, "on": "one A100"}
+_PAPER_EIGENPRO_4 = {"epoch_s": 271, "p": 65_536, "n_rows": 5_000_000, "on": "one A100"}
+_ROWS_OF_CIFAR_5M = 5_000_000
+Records = Iterator[tuple[str, dict[str, Any]]]
 
 
-def susy(sizes: Sizes, device: str) -> dict[str, Any]:
-    """Fit generated rows of SUSY's shape with landmarks and the squared hinge."""
-    n, d, p, epochs = sizes.susy
-    source = _generated(n, d, 2)
-    record = _timed(source, Landmarks(p), SquaredHinge(), Gaussian(4.0), EigenPro(step_scale=1.5), epochs, device)
-    return record | {"n": n, "d": d, "p": p, "paper": _PAPER_SUSY}
+def susy(xp: ModuleType, sizes: Sizes, where: str, ceilings: Mapping[str, float]) -> Records:
+    """Yield a fit with landmarks and the squared hinge."""
+    del xp, ceilings
+    of = sizes.susy
+    settings = _settings(of, Landmarks(of.p), SquaredHinge(), Gaussian(4.0), sizes.epochs_of_susy, where)
+    yield "susy", _about(of) | measured(generated(of.n, of.d, of.c), settings) | {"paper": _PAPER_SUSY}
 
 
-def fashion_mnist(sizes: Sizes, device: str) -> dict[str, Any]:
-    """Fit generated rows of Fashion-MNIST's shape with all rows as centres."""
-    n, d, c, epochs = sizes.fashion
-    source = _generated(n, d, c)
-    kernel = Laplacian(float(d) ** 0.5)
-    record = _timed(source, AllRows(), Squared(), kernel, EigenPro(step_scale=1.5), epochs, device)
-    return record | {"n": n, "d": d}
+def cifar5m(xp: ModuleType, sizes: Sizes, where: str, ceilings: Mapping[str, float]) -> Records:
+    """Yield two epochs over a part of the rows, and what an epoch over all would take.
 
-
-def eigenpro_step(sizes: Sizes, device: str, which: int) -> dict[str, Any]:
-    """Time one window of EigenPro 4 with its projection, and extrapolate to an epoch over 5 million rows.
-
-    The first epoch compiles; the second one counts. It is one window: the rows between two projections. The batch is
-    given, not the critical one, because generated rows have no meaningful spectrum.
+    The batch is given, not the critical one, because generated rows have no meaningful spectrum.
     """
-    d, models, c, batch = sizes.eigenpro
-    p = models[which]
-    window = max(1, round(p * min(1.0, (80.0 / d) ** 0.5) / batch))
-    n = window * batch
-    rng = np.random.default_rng(p)
-    points = rng.standard_normal((p, d), np.float32)
-    basis = Landmarks(p, points=points)
-    solver = EigenPro(window=window, projection="eigenpro")
-    record = _timed(_generated(n, d, c), basis, Squared(), Laplacian(float(d) ** 0.5), solver, 2, device, batch)
-    seconds = record["epoch_s"][-1]
-    extrapolated = round(seconds / n * _PAPER_EIGENPRO_4["rows"], 1)  # type: ignore[operator]
-    return record | {
-        "p": p, "d": d, "batch": batch, "window_batches": window, "rows": n,
-        "epoch_of_5_million_rows_s": extrapolated,
-        "paper": _PAPER_EIGENPRO_4,
-    }  # fmt: skip
+    del xp, ceilings
+    of = sizes.cifar5m
+    points = np.random.default_rng(of.p).standard_normal((of.p, of.d), np.float32)
+    kernel = Laplacian(float(of.d) ** 0.5)
+    settings = _settings(of, Landmarks(of.p, points=points), Squared(), kernel, 2, where, keep_blocks="never")
+    record = measured(generated(of.n, of.d, of.c), settings)
+    record["epoch_of_5_million_rows_s"] = round(record["epoch_s"][-1] / of.n * _ROWS_OF_CIFAR_5M, 1)
+    yield "cifar5m", _about(of) | record | {"paper": _PAPER_EIGENPRO_4}
 
 
-def _generated(n: int, d: int, classes: int) -> ArraySource:
-    rng = np.random.default_rng(n)
-    X: HostArray = rng.standard_normal((n, d), np.float32)
-    values = X[:, 0] + np.sin(2 * X[:, 1])
-    y = np.digitize(values, np.quantile(values[:100_000], np.arange(1, classes) / classes))
-    names = tuple(str(code) for code in range(classes))
-    return ArraySource(X, y, None, SourceInfo(n, d, "classification", names, Scaling(), None, 1, True))
+def fashion_mnist(xp: ModuleType, sizes: Sizes, where: str, ceilings: Mapping[str, float]) -> Records:
+    """Yield a fit with all rows as centres."""
+    del xp, ceilings
+    of = sizes.fashion
+    settings = _settings(of, AllRows(), Squared(), Laplacian(float(of.d) ** 0.5), 5 if of.batch is None else 2, where)
+    yield "fashion_mnist", _about(of) | measured(generated(of.n, of.d, of.c), settings)
 
 
-def _timed(
-    source: ArraySource,
-    basis: BasisSpec,
-    loss: Loss,
-    kernel: Any,
-    solver: EigenPro,
-    epochs: int,
-    device: str,
-    batch: int | None = None,
-) -> dict[str, Any]:
-    events: list[Event] = []
-    small = source.info.n_rows <= TINY.susy[0]
-    size: int | str = "auto" if batch is None and not small else batch or 32
-    settings = FitSettings(
-        kernel, loss, basis, solver, 0.0, max_epochs=epochs, batch_size=size, dtype="float32", device=device
-    )
-    result = fit(source, settings, listener=events.append)
-    stages = {event.stage: round(event.seconds, 3) for event in events if isinstance(event, StageFinished)}
-    done = [event for event in events if isinstance(event, EpochFinished)]
-    seconds = [round(event.seconds, 4) for event in done]
-    return {
-        "setup_s": stages,
-        "epoch_s": seconds,
-        "total_s": round(sum(stages.values()) + sum(seconds), 2),
-        "losses": [float(event.loss) for event in done],
-        "reason": result.finished.reason,
-    }
+def kept_blocks(xp: ModuleType, sizes: Sizes, where: str, ceilings: Mapping[str, float]) -> Records:
+    """Yield epochs that compute kernel blocks, read them from memory, and read them from the disk."""
+    del xp, ceilings
+    of = sizes.kept
+    source = generated(of.n, of.d, of.c)
+    for keep in ("never", "memory", "disk"):
+        settings = _settings(of, Landmarks(of.p), Squared(), Gaussian(float(of.d) ** 0.5), 3, where, keep_blocks=keep)
+        yield "kept_blocks", {"keep_blocks": keep} | _about(of) | measured(source, settings)
+
+
+def _settings(
+    of: Fit, basis: BasisSpec, loss: Loss, kernel: Kernel, epochs: int, where: str, keep_blocks: str = "auto"
+) -> FitSettings:
+    return FitSettings(
+        kernel, loss, basis, EigenPro(step_scale=1.5), max_epochs=epochs, batch_size=of.batch or "auto", device=where,
+        keep_blocks=keep_blocks,
+    )  # fmt: skip
+
+
+def _about(of: Fit) -> dict[str, Any]:
+    return {"n": of.n, "d": of.d, "p": of.p or of.n, "c": of.c, "batch": of.batch}

@@ -1,7 +1,7 @@
 """Kernel products on the device, compared with its ceilings, torch and KeOps."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -13,14 +13,17 @@ from on_gpu.clock import median_seconds
 from on_gpu.sizes import Sizes
 
 
-def time_products(xp: ModuleType, sizes: Sizes, ceilings: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return a record for each d: seconds, TFLOP/s, share of the roofline, and the peers' seconds.
+def products(
+    xp: ModuleType, sizes: Sizes, where: str, ceilings: Mapping[str, float]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a record for each d: seconds, TFLOP/s, share of the roofline, and the peers' seconds.
 
     Flops are those of the two matrix products, ``2 m p (d + c)``. The roofline is the larger of their time at the
-    measured rate of float32 products and the time of moving operands and results once at the measured rate of copies.
+    measured rate of float32 products and the time of moving operands and results once at the measured rate of copies;
+    it is left out where these were not measured.
     """
+    del where
     m, p, c = sizes.rows, sizes.points, sizes.outputs
-    records = []
     for d in sizes.features:
         rng = np.random.default_rng(d)
         X, Z, A = (rng.standard_normal(shape, np.float32) for shape in ((m, d), (p, d), (p, c)))
@@ -31,21 +34,22 @@ def time_products(xp: ModuleType, sizes: Sizes, ceilings: Mapping[str, float]) -
         turned = median_seconds(xp, lambda k=kernel, x=rows, z=points, g=gradient: k.rmatvec(x, z, g))
         flops = 2.0 * m * p * (d + c)
         moved = 4.0 * ((m + p) * d + p * c) + 8.0 * m * c
-        roofline = max(flops / (ceilings["sgemm_tflops"] * 1e12), moved / (ceilings["copy_gb_per_s"] * 1e9))
         record: dict[str, Any] = {
             "d": d, "m": m, "p": p, "c": c,
             "seconds": forward,
             "transposed_seconds": turned,
             "tflops": round(flops / forward / 1e12, 3),
-            "share_of_roofline": round(roofline / forward, 3),
         }  # fmt: skip
+        if ceilings:
+            roofline = max(flops / (ceilings["float32_tflops"] * 1e12), moved / (ceilings["copy_gb_per_s"] * 1e9))
+            record["share_of_roofline"] = round(roofline / forward, 3)
         del points, rows, factor, gradient
         if hasattr(xp, "cuda"):
+            xp.get_default_memory_pool().free_all_blocks()  # for the peers
             record |= _peers(X, Z, A)
             if "torch_seconds" in record:
                 record["times_torch"] = round(record["torch_seconds"] / forward, 2)
-        records.append(record)
-    return records
+        yield "products", record
 
 
 def _peers(X: HostArray, Z: HostArray, A: HostArray) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,8 +20,11 @@ from on_gpu.sizes import Sizes
 _WRITTEN_ROWS = 50_000
 
 
-def time_streaming(xp: ModuleType, sizes: Sizes) -> dict[str, Any]:
+def streaming(
+    xp: ModuleType, sizes: Sizes, where: str, ceilings: Mapping[str, float]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Write a store, and read it twice to the device in batches; the second time it is in the page cache."""
+    del where
     n, d, batch = sizes.streamed
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.zarr"
@@ -33,12 +37,14 @@ def time_streaming(xp: ModuleType, sizes: Sizes) -> dict[str, Any]:
         written = time.perf_counter() - begun
         rows = StoreSource.at(str(path)).open("float32")
         plan, uploads = BatchPlan.for_rows(rows, batch), Uploads(xp)
-        rates = []
         for epoch in (0, 1):
             begun, total = time.perf_counter(), 0
             stream = iter_batches(rows, plan, epoch, fields=Fields.X)
             for arrived in begun_ahead((uploads.begin(item.block.X) for item in stream), uploads.ahead):
                 total += int(arrived()[0].nbytes)
             wait(xp)
-            rates.append(round(total / (time.perf_counter() - begun) / 1e9, 3))
-    return {"n": n, "d": d, "batch": batch, "written_in_s": round(written, 2), "gb_per_s_of_each_pass": rates}
+            rate = round(total / (time.perf_counter() - begun) / 1e9, 3)
+            record = {"n": n, "d": d, "batch": batch, "n_pass": epoch + 1, "gb_per_s": rate}
+            if "host_to_device_gb_per_s" in ceilings:
+                record["share_of_copies"] = round(rate / ceilings["host_to_device_gb_per_s"], 3)
+            yield "streaming", record | {"written_in_s": round(written, 2)}

@@ -54,6 +54,21 @@ class Communicator(ABC):
     def allgather(self, array: Array) -> Sequence[Array]:
         """Return the arrays of all ranks, in rank order. Shapes may differ in the first axis."""
 
+    def allgather_of(self, array: Array, lengths: Sequence[int]) -> Sequence[Array]:
+        """Return what :meth:`allgather` does, where the caller knows the lengths of all arrays in the first axis.
+
+        Where messages do not carry lengths, the ranks need not exchange them first.
+
+        Raises
+        ------
+        ValueError
+            When an array has another length than `lengths` says.
+        """
+        check_lengths([len(array)], lengths[self.rank : self.rank + 1])
+        parts = self.allgather(array)
+        check_lengths([len(part) for part in parts], lengths)
+        return parts
+
     def gather_to(self, array: Array, holders: Sequence[int]) -> Sequence[Array] | None:
         """Return the arrays of all ranks, in rank order, on the ranks `holders`, and None on the others."""
         parts = self.allgather(array)
@@ -164,6 +179,12 @@ class SerialCommunicator(Communicator):
 
     def close(self) -> None:
         return None
+
+
+def check_lengths(found: Sequence[int], expected: Sequence[int]) -> None:
+    """Raise ValueError unless arrays have the lengths that a caller of :meth:`Communicator.allgather_of` gave."""
+    if list(found) != list(expected):
+        raise ValueError(f"got arrays of {list(found)} rows to gather; expected {list(expected)}, as the caller said")
 
 
 def allgather_rows(rows: Array, comm: Communicator) -> Array:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from daskkern.arrays import Array
+from daskkern.backend.namespace import namespace_of
 
 Node: TypeAlias = tuple[int, int]
 """The first of the consecutive terms below a node of the tree, and the one after the last."""
@@ -24,6 +25,24 @@ def n_pairs(size: int) -> int:
 def add_in_order(terms: Sequence[Array]) -> Array:
     """Return the sum of terms of the same shape and dtype along the tree: a new array. The terms are not modified."""
     return node_sum((0, len(terms)), len(terms), {(i, i + 1): term for i, term in enumerate(terms)})
+
+
+def add_stacked(terms: Array) -> Array:
+    """Return the sum of `terms` (n, ...) over the first axis along the tree, with the bits of :func:`add_in_order`.
+
+    A level of the tree is one operation on all its pairs, so that a GPU is given ``ceil(log2 n)`` of them, and one more
+    unless n is a power of two. A new array; the terms are not modified.
+    """
+    size = len(terms)
+    if size == 1:
+        return terms[0, ...].copy()
+    pairs, level = n_pairs(size), terms
+    if pairs:
+        added = terms[0 : 2 * pairs : 2] + terms[1 : 2 * pairs : 2]
+        level = namespace_of(terms).concatenate([added, terms[2 * pairs :]])
+    while len(level) > 1:
+        level = level[0::2] + level[1::2]
+    return level[0, ...]
 
 
 def node_sum(node: Node, size: int, parts: Mapping[Node, Array]) -> Array:

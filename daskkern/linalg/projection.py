@@ -110,8 +110,11 @@ class BlockCyclicFactor:
             return
         xp = namespace_of(values)
         own = [values[_within(piece.columns, rows)] for piece in pieces]
-        parts = comm.allgather(xp.concatenate(own) if own else values[:0])
         inside = [(k, block) for k, block in enumerate(self.layout.blocks) if rows.start <= block.start < rows.stop]
+        lengths = [0] * comm.size
+        for k, block in inside:
+            lengths[self.layout.owners[k]] += block.stop - block.start
+        parts = comm.allgather_of(xp.concatenate(own) if own else values[:0], lengths)
         for rank, part in enumerate(parts):
             edge = 0
             for k, block in inside:

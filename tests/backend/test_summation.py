@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.backend.summation import add_in_order, n_pairs, node_sum, nodes_of
+from daskkern.backend.summation import add_in_order, add_stacked, n_pairs, node_sum, nodes_of
 
 
 def _stupid(terms: list[np.ndarray]) -> np.ndarray:
@@ -33,6 +33,18 @@ def test_neighbours_are_added(size: int, shape: tuple[int, ...]) -> None:
     found[...] = 0  # its own memory
     for term, before in zip(terms, kept, strict=True):
         np.testing.assert_array_equal(term, before)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 3)])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 11, 31])
+def test_stacked_terms_have_the_same_sum_level_by_level(size: int, shape: tuple[int, ...]) -> None:
+    terms = np.stack(_terms(size, shape))
+    kept = terms.copy()
+    found = add_stacked(terms)
+    np.testing.assert_array_equal(found, add_in_order(list(terms)))
+    assert found.shape == shape
+    assert not np.shares_memory(found, terms)
+    np.testing.assert_array_equal(terms, kept)
 
 
 @given(size=st.integers(1, 70), data=st.data())

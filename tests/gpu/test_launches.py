@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from daskkern.backend.summation import add_in_order, add_stacked
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
@@ -135,3 +136,12 @@ def test_the_model_is_the_same_in_one_launch_and_in_many(
     X = np.random.default_rng(1).standard_normal((50, 6))
     one, other = joined.model.scores(X), apart.model.scores(X)
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-9 * np.abs(other).max())
+
+
+@pytest.mark.parametrize(("size", "most"), [(2, 1), (8, 3), (5, 4), (64, 6)])
+def test_the_terms_of_ranks_are_added_level_by_level(cupy_here: ModuleType, size: int, most: int) -> None:
+    terms = cupy_here.asarray(np.random.default_rng(0).standard_normal((size, 5)))
+    with launches_counted() as names:
+        total = add_stacked(terms)
+    assert len(names) <= most, names
+    np.testing.assert_array_equal(total.get(), add_in_order(list(terms.get())))

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.communicator import Channel, Communicator
+from daskkern.backend.communicator import Channel, Communicator, check_lengths
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.summation import add_in_order
+from daskkern.backend.summation import add_stacked
 from daskkern.errors import CommunicatorClosedError
 
 GATHER_BYTES = 8_000_000
@@ -79,19 +79,21 @@ class NcclCommunicator(Communicator):
             return self._host.allreduce(array)
         if array.nbytes * self.size <= self._gather_bytes:
             self._ways["nccl"] += 1
-            return _added(self._gathered(array, "allreduce"))
+            return add_stacked(self._gathered(array, "allreduce"))
         self._ways["nccl, segments"] += 1
         return self._sum_in_segments(array)
 
     def allgather(self, array: Array) -> Sequence[Array]:
         if not self._is_mine(array):
             return self._host.allgather(array)
-        xp = self._xp
         lengths = [int(part[0]) for part in self._host.allgather(np.array([len(array)], np.int64))]
-        padded = xp.zeros((max(lengths), *array.shape[1:]), array.dtype)
-        padded[: len(array)] = array
-        parts = self._gathered(padded, "allgather")
-        return [xp.ascontiguousarray(part[:length]) for part, length in zip(parts, lengths, strict=True)]
+        return self._parts(array, lengths)
+
+    def allgather_of(self, array: Array, lengths: Sequence[int]) -> Sequence[Array]:
+        if not self._is_mine(array):
+            return self._host.allgather_of(array, lengths)
+        check_lengths([len(array)], lengths[self.rank : self.rank + 1])
+        return self._parts(array, lengths)
 
     def gather_to(self, array: Array, holders: Sequence[int]) -> Sequence[Array] | None:
         """As for other ranks, over the host: its holders keep the arrays in host memory."""
@@ -135,7 +137,7 @@ class NcclCommunicator(Communicator):
         """Release the NCCL communicator; a collective. `host` stays open: its owner closes it.
 
         NCCL waits for all ranks when it releases one, so the ranks tell each other first whether theirs still exists.
-        Unless all do, it is aborted.
+        Unless all do, it is aborted. A release that a peer leaves waiting is abandoned at the deadline.
         """
         if self._closed:
             return
@@ -150,12 +152,21 @@ class NcclCommunicator(Communicator):
         link, self._link = self._link, None
         thread = threading.Thread(target=quietly, args=(link.destroy,), name="daskkern-nccl", daemon=True)
         thread.start()
+        # A release that hangs is left alone: no operation is in flight, and NCCL does not say what an abort does then.
         thread.join(self.timeout_s)
-        if thread.is_alive():
-            link.abort()
 
     def _is_mine(self, array: Array) -> bool:
         return namespace_of(array) is self._xp and array.dtype.name in self._types
+
+    def _parts(self, array: Array, lengths: Sequence[int]) -> Sequence[Array]:
+        """Return the arrays of all ranks; NCCL gathers equal lengths only, so that shorter ones are padded."""
+        longest = max(lengths)
+        if len(array) < longest:
+            padded = self._xp.zeros((longest, *array.shape[1:]), array.dtype)
+            padded[: len(array)] = array
+            array = padded
+        parts = self._gathered(array, "allgather")
+        return [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
     def _gathered(self, array: Array, operation: str) -> Array:
         """Return the arrays of all ranks, (W, ...)."""
@@ -189,7 +200,7 @@ class NcclCommunicator(Communicator):
 
         self._sent += int(padded.nbytes) // size * (size - 1)
         self._run("allreduce", exchange)
-        total = self._gathered(_added(terms), "allreduce")
+        total = self._gathered(add_stacked(terms), "allreduce")
         return total.reshape(-1)[: array.size].reshape(array.shape)
 
     def _run(self, operation: str, launch: Callable[[int], None]) -> None:
@@ -258,8 +269,3 @@ def nccl_module() -> Any:
     from cupy.cuda import nccl  # optional package
 
     return nccl
-
-
-def _added(terms: Array) -> Array:
-    """Return the sum over the first axis."""
-    return add_in_order([terms[rank, ...] for rank in range(len(terms))])

@@ -161,6 +161,9 @@ class TimedCommunicator(Communicator):
     def allgather(self, array: Array) -> Sequence[Array]:
         return self._timed(lambda: self._inner.allgather(array), array)
 
+    def allgather_of(self, array: Array, lengths: Sequence[int]) -> Sequence[Array]:
+        return self._timed(lambda: self._inner.allgather_of(array, lengths), array)
+
     def gather_to(self, array: Array, holders: Sequence[int]) -> Sequence[Array] | None:
         return self._timed(lambda: self._inner.gather_to(array, holders), array)
 

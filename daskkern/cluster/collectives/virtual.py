@@ -124,9 +124,11 @@ class VirtualCommunicator(Communicator):
         xp, comm = namespace_of(array), self._table.comm
 
         def gather(parts: list[Array]) -> list[Array]:
-            lengths = np.concatenate(list(comm.allgather(np.array([len(part) for part in parts], np.int64))))
-            joined = xp.concatenate(list(comm.allgather(xp.concatenate(parts))))
-            return [joined[low:high] for low, high in pairwise([0, *np.cumsum(lengths).tolist()])]
+            lengths = comm.allgather(np.array([len(part) for part in parts], np.int64))
+            of_ranks = [int(some.sum()) for some in lengths]
+            joined = xp.concatenate(list(comm.allgather_of(xp.concatenate(parts), of_ranks)))
+            edges = [0, *np.cumsum(np.concatenate(list(lengths))).tolist()]
+            return [joined[low:high] for low, high in pairwise(edges)]
 
         return [part.copy() for part in self._meet(array, gather)]
 

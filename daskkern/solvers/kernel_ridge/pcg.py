@@ -174,7 +174,7 @@ class PCG(Solver[PCGRun]):
 
 def _everywhere(setup: PCGSetup, own: Array, comm: Communicator) -> Array:
     """Return the rows of all ranks (n, c) in the order of the columns."""
-    parts = comm.allgather(own)
+    parts = comm.allgather_of(own, [len(ids) for ids in setup.ids])
     xp = namespace_of(own)
     whole = xp.empty((setup.n_rows, own.shape[1]), own.dtype)
     for ids, part in zip(setup.ids, parts, strict=True):

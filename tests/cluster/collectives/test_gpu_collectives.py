@@ -20,7 +20,7 @@ from daskkern.backend.summation import add_in_order
 from daskkern.cluster.collectives.gpus import gpu_collectives
 from daskkern.cluster.collectives.nccl import GATHER_BYTES, NcclCommunicator
 from daskkern.errors import CommunicatorClosedError
-from tests.support.gpu.fake_cupy import Fake
+from tests.support.gpu.fake_cupy import Fake, Killed
 from tests.support.threads import run_threads
 
 SHAPES = [(), (1,), (7,), (5, 3), (2, 3, 4), (0, 3)]
@@ -190,7 +190,50 @@ def test_a_rank_that_dies_before_the_release_does_not_hang_the_others(cupy: Modu
         comm.timeout_s = 0.5
 
     on_gpus(2, cupy, work)
-    assert sorted(link.state for link in fake.links) == ["aborted", "open"]
+    assert sorted(link.state for link in fake.links) == ["open", "open"]  # left alone
+
+
+@pytest.mark.parametrize("died_in", ["allGather", "broadcast", "send"])
+def test_a_rank_that_is_killed_in_an_operation_does_not_hang_the_others(
+    died_in: str, cupy: ModuleType, fake: Fake
+) -> None:
+    seconds: list[float] = []
+
+    def work(comm: Communicator, note: str) -> None:
+        comm.barrier()
+        fake.dies_in, comm.timeout_s, begun = died_in, 0.4, time.monotonic()
+        collective = comm.allreduce if died_in != "broadcast" else lambda array: comm.broadcast(array, 2)
+        with pytest.raises(CommunicatorClosedError, match="over NCCL was given up by rank"):
+            collective(cupy.asarray(np.ones(3)))
+        with pytest.raises(CommunicatorClosedError, match="NCCL was aborted before"):
+            comm.allgather_of(cupy.asarray(np.ones(3)), [3] * comm.size)
+        seconds.append(time.monotonic() - begun)
+        if len(seconds) == 2:
+            fake.buried.set()
+
+    with pytest.raises(Killed):
+        on_gpus(3, cupy, work, gather_bytes=-1 if died_in == "send" else GATHER_BYTES)
+    assert max(seconds) < 20
+    assert {link.state for link in fake.links} == {"aborted"}
+
+
+def test_lengths_that_are_known_are_not_exchanged(cupy: ModuleType, fake: Fake) -> None:
+    def work(comm: Communicator, note: str) -> None:
+        asked: list[Any] = []
+        assert isinstance(comm, NcclCommunicator)
+        comm._host.allgather = asked.append  # type: ignore[method-assign, assignment]
+        try:
+            for lengths in ([2, 2, 2], [0, 3, 1]):
+                mine = cupy.asarray(np.full((lengths[comm.rank], 2), comm.rank, np.float32))
+                parts = comm.allgather_of(mine, lengths)
+                assert [part.tolist() for part in parts] == [[[r, r]] * n for r, n in enumerate(lengths)]
+            assert asked == []
+            with pytest.raises(ValueError, match=r"got arrays of \[5\] rows to gather; expected \[2\]"):
+                comm.allgather_of(cupy.asarray(np.ones(5)), [2, 2, 2])
+        finally:
+            del comm._host.allgather
+
+    on_gpus(3, cupy, work)
 
 
 def test_an_abort_of_the_gang_ends_an_operation_on_the_gpu(cupy: ModuleType, fake: Fake) -> None:

@@ -14,7 +14,7 @@
 #define __shared__ static
 #define __forceinline__ inline
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 using std::acos;
 using std::exp;

@@ -12,8 +12,8 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import slices
-from daskkern.kernels.engines.cuda.launch import blocks_per_group
-from daskkern.kernels.engines.cuda.source import BLOCK_TILE, SCORE_THREADS, SUM_LINES, KernelSizes
+from daskkern.kernels.engines.cuda.launch import OUTPUTS_PER_PASS, score_grid
+from daskkern.kernels.engines.cuda.source import BLOCK_TILE, SUM_LINES, KernelSizes
 from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
 from daskkern.kernels.points import Side
 
@@ -27,9 +27,10 @@ def scores(what: Program, rows: Side, columns: Side, blocks: Sequence[slice], fa
     total = xp.zeros((m, factor.shape[1]), np.float64)
     if not (m and blocks):
         return total
-    tile = SCORE_THREADS * KernelSizes(factor.itemsize, d).rows_per_thread
-    each, groups = blocks_per_group(-(-m // tile), len(blocks))
-    for group in range(groups):
+    sizes = KernelSizes(factor.itemsize, d, min(factor.shape[1], OUTPUTS_PER_PASS))
+    grid = score_grid(m, len(blocks), sizes)
+    each = grid.blocks_per_group
+    for group in range(grid.groups):
         partial = xp.zeros_like(total)
         for cut in blocks[group * each : (group + 1) * each]:
             sums = xp.zeros(total.shape, factor.dtype)

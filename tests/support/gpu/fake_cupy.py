@@ -37,6 +37,10 @@ class NcclError(RuntimeError):
     pass
 
 
+class Killed(BaseException):
+    """The process of a rank has ended."""
+
+
 class World:
     """Where the ranks of one communicator meet: what each has put under a name."""
 
@@ -67,6 +71,10 @@ class Fake:
         self.links: list[Any] = []
         self.refuses_to_join = False
         self.dies_while_connecting = self.dies_in_release = False
+        self.dies_in: str | None = None
+        """The operation in which the last rank dies without a word, once the ranks are connected; see `buried`."""
+        self.buried = threading.Event()
+        """The thread of a rank that has died ends when this is set, so that nobody is told before."""
         self.modules: dict[str, ModuleType] = {}
         """What to put into sys.modules."""
 
@@ -95,6 +103,7 @@ class Fake:
                     self.world = fake.worlds.setdefault(commId, World(ndev))
                     fake.links.append(self)
                 self.rank, self.number, self.state, self.messages = rank, 0, "open", defaultdict(int)
+                self.releasing = False
                 self.world.put(("joined", rank), b"")
                 for peer in range(ndev):
                     if self.world.get(("joined", peer), lambda: time.monotonic() > begun + 5) is None:
@@ -114,6 +123,7 @@ class Fake:
                 if fake.dies_while_connecting and self.rank == self.world.size - 1:
                     raise NcclError("the rank dies")
                 self._meet("allGather")
+                self._may_die("allGather")
                 nbytes, number = count * BYTES[datatype], self._next()
                 self.world.put((number, self.rank), ctypes.string_at(sendbuf, nbytes))
                 self._begin([((number, peer), recvbuf + peer * nbytes) for peer in range(self.world.size)])
@@ -122,12 +132,19 @@ class Fake:
                 self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
             ) -> None:
                 self._meet("broadcast")
+                self._may_die("broadcast")
                 number = self._next()
                 if self.rank == root:
                     self.world.put((number, root), ctypes.string_at(sendbuff, count * BYTES[datatype]))
                 self._begin([((number, root), recvbuff)])
 
+            def _may_die(self, operation: str) -> None:
+                if fake.dies_in == operation and self.rank == self.world.size - 1:
+                    fake.buried.wait(60)
+                    raise Killed
+
             def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
+                self._may_die("send")
                 assert fake.here.group is not None
                 self.messages["to", peer] += 1
                 key = (self.rank, peer, self.messages["to", peer])
@@ -143,12 +160,14 @@ class Fake:
 
             def abort(self) -> None:
                 assert self.state == "open"
+                assert not self.releasing, "what an abort does during a release is not documented"
                 self.state = "aborted"
                 with self.world.changed:
                     self.world.changed.notify_all()
 
             def destroy(self) -> None:
                 assert self.state == "open"
+                self.releasing = True
                 if fake.dies_in_release and self.rank == self.world.size - 1:
                     raise NcclError("the rank dies")
                 self._meet("destroy")
@@ -210,6 +229,7 @@ class Fake:
         cupy.ndarray = FakeArray
         cupy.asarray = lambda x: np.array(x).view(FakeArray)
         cupy.ascontiguousarray = lambda x: np.ascontiguousarray(x).view(FakeArray)
+        cupy.concatenate = lambda parts: np.concatenate(parts).view(FakeArray)
         cupy.empty = lambda shape, dtype: np.full(shape, 111, dtype).view(FakeArray)
         cupy.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(FakeArray)
         return cupy

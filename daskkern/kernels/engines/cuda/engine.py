@@ -63,6 +63,13 @@ class Operands:
         return not sparse and self.left.rows.shape[1] <= FEW_FEATURES
 
     @property
+    def is_one_product(self) -> bool:
+        """Whether a matrix product writes the values where they belong, without a copy of its operands on the way."""
+        sparse = is_sparse(self.left.rows) or is_sparse(self.right.rows)
+        in_terms = self.precision == "float32" and are_on_tensor_cores()
+        return not (sparse or in_terms or self.precision == "float16")
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Rows and points."""
         return self.left.rows.shape[0], self.right.rows.shape[0]
@@ -78,7 +85,7 @@ def block(of: Operands, out: Array) -> None:
         made = of.device.xp.empty(out.shape, out.dtype)
         block(of, made)
         out[...] = made
-    elif of.is_narrow:
+    elif of.is_narrow or of.is_one_product:
         _fill(of, slice(0, m), everything, out)
     else:
         for rows in balanced(m, _fitting(m, p, out.itemsize)):

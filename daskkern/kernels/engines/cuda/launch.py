@@ -1,6 +1,8 @@
 """CUDA kernel launches: sizes of grids and order of arguments."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,9 @@ from daskkern.kernels.points import Side
 
 OUTPUTS_PER_PASS = 16
 """Columns of A whose sums one thread keeps in registers. Not measured."""
-_WANTED_BLOCKS = 1056  # blocks of threads that fill a large GPU: 8 on each of 132 processors
+_PROCESSORS = 132  # of the GPU that grids are made for
+_WANTED_BLOCKS = 8 * _PROCESSORS  # of threads
+_PROFILE_OPERATIONS = 12  # of a formula, about
 _MOST_ACROSS = 65535  # blocks of threads along the second side of a grid
 _PROFILE_LINES = 1024
 
@@ -46,28 +50,53 @@ def scores(device: Device, what: Program, rows: Side, columns: Side, table: Arra
     if not (m and c and n_blocks):
         return xp.zeros((m, c), np.float64)
     factor = xp.ascontiguousarray(factor)
-    tile = SCORE_THREADS * KernelSizes(factor.itemsize, d).rows_per_thread
-    each, groups = blocks_per_group(-(-m // tile), n_blocks)
-    partial = xp.empty((groups, m, c), np.float64)
+    grid = score_grid(m, n_blocks, KernelSizes(factor.itemsize, d, min(c, OUTPUTS_PER_PASS)))
+    partial = xp.empty((grid.groups, m, c), np.float64)
     for part in balanced(c, OUTPUTS_PER_PASS):
         arguments = [
             *_side(xp, rows), np.int64(m), *_side(xp, columns),
-            table, np.int64(n_blocks), np.int64(each),
+            table, np.int64(n_blocks), np.int64(grid.blocks_per_group),
             factor[:, part], np.int64(c), partial[:, :, part], np.int64(c), *_caps(what, columns),
         ]  # fmt: skip
-        sizes = KernelSizes(factor.itemsize, d, part.stop - part.start)
-        _launch(device, "scores", what, sizes, (-(-m // tile), groups), SCORE_THREADS, arguments)
-    return partial[0] if groups == 1 else partial.sum(axis=0)  # in one order, whichever group finished first
+        sizes = KernelSizes(factor.itemsize, d, part.stop - part.start, grid.rows_per_thread)
+        _launch(device, "scores", what, sizes, (grid.tiles, grid.groups), SCORE_THREADS, arguments)
+    return partial[0] if grid.groups == 1 else partial.sum(axis=0)  # in one order, whichever group finished first
 
 
-def blocks_per_group(tiles: int, n_blocks: int) -> tuple[int, int]:
-    """Return how many blocks of columns one block of threads takes, and the number of groups that makes.
+@dataclass(frozen=True)
+class ScoreGrid:
+    """How `scores` is divided: `tiles` of rows by `groups` of blocks of columns, each for one block of threads."""
 
-    Few rows would leave a GPU idle. Only shapes decide, so that results are the same on every GPU.
+    rows_per_thread: int
+    tiles: int
+    blocks_per_group: int
+    groups: int
+
+
+@lru_cache(4096)
+def score_grid(m: int, n_blocks: int, sizes: KernelSizes) -> ScoreGrid:
+    """Return the grid whose busiest processor has the least to do; of equal ones, that of most blocks of threads.
+
+    For one column, a warp issues about ``R (d + c + 12) + L`` instructions for R rows a thread, with L reads of shared
+    memory, which the four warps of a block share: 4 L cycles at least. A processor with a single block of one row a
+    thread waits half of its time for its own results. A count, not a measurement. Only shapes decide, so that
+    results are the same on every GPU.
     """
-    wanted = min(n_blocks, max(1, -(-_WANTED_BLOCKS // tiles)))
-    each = -(-n_blocks // wanted)
-    return each, -(-n_blocks // each)
+    d, c = sizes.n_features, sizes.n_outputs
+    reads = -(-d // 4) + -(-c // 4) + 1
+
+    def cost(grid: ScoreGrid) -> tuple[int, int]:
+        busiest = max(-(-grid.tiles * grid.groups // _PROCESSORS), 2 // grid.rows_per_thread)
+        column = max(grid.rows_per_thread * (d + c + _PROFILE_OPERATIONS) + reads, 4 * reads)
+        return busiest * grid.blocks_per_group * column, -grid.tiles * grid.groups
+
+    grids = []
+    for rows in range(1, sizes.most_rows_per_thread + 1):
+        tiles = -(-m // (SCORE_THREADS * rows))
+        for wanted in range(1, min(n_blocks, max(1, -(-_WANTED_BLOCKS // tiles))) + 1):
+            each = -(-n_blocks // wanted)
+            grids.append(ScoreGrid(rows, tiles, each, -(-n_blocks // each)))
+    return min(grids, key=cost)
 
 
 def write_block(device: Device, what: Program, rows: Side, columns: Side, out: Array) -> None:

@@ -20,7 +20,7 @@ SUM_LINES = 32
 BLOCK_TILE = 64
 BLOCK_THREADS = 256
 """Rows and columns that a block of `write_block` makes, and its threads: TILE and SIDE * SIDE of block.cu."""
-_REGISTER_BYTES = 128
+_REGISTER_BYTES = 256
 _OPERATIONS = {
     "add": "{} + {}",
     "sub": "{} - {}",
@@ -45,15 +45,19 @@ _SQUARED = "larger(fma(inner, real(-2), row.squared + column.squared), real(0))"
 
 @dataclass(frozen=True)
 class KernelSizes:
-    """The sizes at compile time: element size, features and outputs (1 where the kernel has none)."""
+    """The sizes at compile time: element size, features and outputs (1 where the kernel has none).
+
+    `rows_per_thread` is how many rows' features one thread of `scores` keeps in registers.
+    """
 
     itemsize: int
     n_features: int = 1
     n_outputs: int = 1
+    rows_per_thread: int = 1
 
     @property
-    def rows_per_thread(self) -> int:
-        """Rows whose features one thread of `scores` keeps in registers. The choice of two is not measured."""
+    def most_rows_per_thread(self) -> int:
+        """What 255 registers hold, as nvcc reports for sm_90: two rows of 64 features in float32, or 32 in float64."""
         return 2 if self.n_features * self.itemsize <= _REGISTER_BYTES else 1
 
 

@@ -14,6 +14,7 @@ typedef float real;
 #define SQUARE 32
 #define SUM_THREADS 128  // of a block: SQUARE lines times four
 #define SETS ((N_OUTPUTS + 15) / 16)
+#define SUM_BLOCKS (SETS == 1 ? 8 : 6)  // at once on a processor; 8 loads a thread then cover the latency of memory
 #define PADDED (SETS * 16)
 
 // Four numbers that shared memory delivers in one instruction (two for double).
@@ -23,7 +24,7 @@ struct __align__(16) Four {
 
 // left has n_lines lines (turned: columns) of which each is left_stride numbers after the last; right (., N_OUTPUTS) is
 // contiguous; blocks holds (start, stop) pairs; partial is (n_blocks, n_lines, N_OUTPUTS).
-extern "C" __global__ void __launch_bounds__(SUM_THREADS) block_sums(
+extern "C" __global__ void __launch_bounds__(SUM_THREADS, SUM_BLOCKS) block_sums(
     const real* __restrict__ left, long long left_stride, long long n_lines,
     const long long* __restrict__ blocks, long long n_blocks,
     const real* __restrict__ right, real* __restrict__ partial)
@@ -67,14 +68,17 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) block_sums(
             for (int set = 0; set < SETS; ++set)
 #pragma unroll
                 for (int u = 0; u < 4; ++u) here[set][u] = real(0);
+            // A warp whose four outputs do not exist computes nothing: reads of shared memory are what limits the others.
+            if (four * 4 < N_OUTPUTS) {
 #pragma unroll 8
-            for (int place = 0; place < SQUARE; ++place) {
-                const real value = square[line][place];
+                for (int place = 0; place < SQUARE; ++place) {
+                    const real value = square[line][place];
 #pragma unroll
-                for (int set = 0; set < SETS; ++set) {
-                    const Four weights = ((const Four*)factors)[(place * PADDED + set * 16) / 4 + four];
+                    for (int set = 0; set < SETS; ++set) {
+                        const Four weights = ((const Four*)factors)[(place * PADDED + set * 16) / 4 + four];
 #pragma unroll
-                    for (int u = 0; u < 4; ++u) here[set][u] = fma(value, weights.of[u], here[set][u]);
+                        for (int u = 0; u < 4; ++u) here[set][u] = fma(value, weights.of[u], here[set][u]);
+                    }
                 }
             }
 #pragma unroll

@@ -239,6 +239,16 @@ def test_wide_and_sparse_products_in_any_workspace(
     _close(out, K, dtype)
 
 
+def test_a_wide_block_with_a_place_to_go_takes_one_product(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "WORKSPACE_BYTES", 4000)
+    X, Z = _rows(37, 70), _rows(90, 70, seed=1)
+    out = np.empty((37, 90), np.float32)
+    device.launches.clear()
+    cuda_engine.block(_operands(device, Gaussian(6.0), X, Z, _blocks(90, 25)), out)
+    assert device.launches == ["profile"]
+    _close(out, Gaussian(6.0).block(X, Z).astype(np.float64), "float32")
+
+
 def test_many_outputs_go_through_tiles(device: HostDevice) -> None:
     X, Z, A, G = _rows(30, 4), _rows(50, 4, seed=1), _rows(50, 40, seed=2), _rows(30, 40, seed=3)
     of = _operands(device, Gaussian(2.0), X, Z, _blocks(50, 20))

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 
 import daskkern.kernels.engines.cuda
 from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian
+from daskkern.kernels.engines.cuda.launch import score_grid
 from daskkern.kernels.engines.cuda.source import (
     FUNCTIONS,
+    SCORE_THREADS,
     SUM_LINES,
     SUM_THREADS,
     KernelSizes,
@@ -60,9 +63,12 @@ def test_every_kernel_of_the_table_compiles(name: str, itemsize: int, tmp_path: 
 @pytest.mark.one_in(5)
 @needs_nvcc
 @pytest.mark.parametrize("kernel", [Gaussian(2.0), Laplacian(2.0)], ids=lambda kernel: kernel.name)
-@pytest.mark.parametrize(("itemsize", "d", "c"), [(4, 18, 10), (4, 64, 16), (8, 18, 10), (8, 64, 16)])
+@pytest.mark.parametrize(("itemsize", "d", "c"), [(4, 18, 10), (4, 64, 16), (4, 64, 10), (8, 32, 16), (8, 64, 16)])
 def test_sums_and_features_stay_in_registers(kernel: Kernel, itemsize: int, d: int, c: int, tmp_path: Path) -> None:
-    text = source("scores", kernel.program.instructions, KernelSizes(itemsize, d, c))
+    sizes = KernelSizes(itemsize, d, c)
+    sizes = replace(sizes, rows_per_thread=sizes.most_rows_per_thread)
+    assert sizes.rows_per_thread == (1 if (itemsize, d) == (8, 64) else 2)
+    text = source("scores", kernel.program.instructions, sizes)
     report = _compile(text, tmp_path, "-Xptxas", "-v")
     assert "0 bytes spill stores, 0 bytes spill loads" in report, report
 
@@ -88,6 +94,37 @@ def test_the_files_hold_the_sizes_that_python_launches_with() -> None:
     sums = (FOLDER / "sums.cu").read_text()
     assert f"#define SQUARE {SUM_LINES}\n" in sums
     assert f"#define SUM_THREADS {SUM_THREADS} " in sums
+
+
+def test_features_of_a_block_are_stored_without_bank_conflicts() -> None:
+    text = (FOLDER / "block.cu").read_text()
+    (tile,), (more,), (depth,) = (
+        re.findall(pattern, text, re.MULTILINE)
+        for pattern in (r"^#define TILE (\d+)", r"^#define LINE \(TILE \+ (\d+)\)", r"^#define CHUNK_FEATURES (\d+)")
+    )
+    assert "const int line = i / depth, k = i % depth;" in text
+    stored = [(i % int(depth), i // int(depth)) for i in range(32)]  # by one warp: feature and row
+    assert len({(k * (int(tile) + int(more)) + line) % 32 for k, line in stored}) == 32
+    pairs = [2 * thread % 32 for thread in range(16)]  # read by half a warp, twice: the other half reads the same
+    assert len({(at + u) % 32 for at in pairs for u in range(2)}) == 32
+
+
+@pytest.mark.parametrize("m", [1, 100, 700, 6144, 13_421, 65_536, 4_000_000])
+@pytest.mark.parametrize("n_blocks", [1, 10, 128])
+@pytest.mark.parametrize(("itemsize", "d", "c"), [(4, 1, 1), (4, 18, 10), (4, 64, 16), (8, 64, 1)])
+def test_grids_cover_all_rows_and_blocks(m: int, n_blocks: int, itemsize: int, d: int, c: int) -> None:
+    sizes = KernelSizes(itemsize, d, c)
+    grid = score_grid(m, n_blocks, sizes)
+    assert 1 <= grid.rows_per_thread <= sizes.most_rows_per_thread
+    assert 0 <= grid.tiles * SCORE_THREADS * grid.rows_per_thread - m < SCORE_THREADS * grid.rows_per_thread
+    assert 0 <= grid.groups * grid.blocks_per_group - n_blocks < grid.blocks_per_group
+
+
+def test_processors_have_equally_much_to_do() -> None:
+    # A batch of SUSY's with 5,000 landmarks: 530 blocks of threads with two rows a thread leave a fifth of them idle.
+    grid = score_grid(13_421, 10, KernelSizes(4, 18, 2))
+    count = grid.tiles * grid.groups
+    assert count / 132 / -(-count // 132) > 0.99
 
 
 def test_one_text_serves_every_length_scale() -> None:
