@@ -1,8 +1,11 @@
-"""``daskkern report``: an HTML report on a model."""
+"""``daskkern report`` and ``export``: an HTML report on a model, and a file that other runtimes predict with."""
+
+from pathlib import Path
 
 import click
 
 from daskkern.cli.console import progress_bar, say
+from daskkern.errors import SpecError
 from daskkern.evaluation.raw_tables import rows_of
 from daskkern.models import load_model
 from daskkern.report import check_places, write_report
@@ -44,3 +47,24 @@ def report_command(model: str, test: str | None, out: str, png: str | None, over
         say(f"{len(written)} pictures are in {png}")
     if not len(fitted.history_):
         say("note: the model was saved without a history, so the report has no curves")
+
+
+@click.command("export")
+@click.argument("model")
+@click.option(
+    "--out", default="model.onnx", show_default=True, metavar="FILE", help="The ONNX file to write; it ends in .onnx."
+)
+@click.option(
+    "--inputs",
+    type=click.Choice(["auto", "features", "columns"]),
+    default="auto",
+    show_default=True,
+    help="What the graph takes: a matrix of features, or the columns of the table that the model learned from.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing file that daskkern did not write.")
+def export_command(model: str, out: str, inputs: str, overwrite: bool) -> None:
+    """Write MODEL as an ONNX file, for runtimes without Python."""
+    if Path(out).suffix.lower() != ".onnx":
+        raise SpecError(f"got --out {out!r}; expected the name of a file that ends in .onnx")
+    load_model(model).to_onnx(out, inputs, overwrite=overwrite)
+    say(f"the model is in {out}")

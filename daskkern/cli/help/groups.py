@@ -51,6 +51,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("daskkern demo",),
     "doctor": ("daskkern doctor", "daskkern doctor --scheduler tcp://host:8786"),
     "explain": ("daskkern explain model.zarr test.zarr --top 10",),
+    "export": (
+        "daskkern export model.zarr --out model.onnx",
+        "daskkern export model.zarr --out model.onnx --inputs features",
+    ),
     "fit": (
         "daskkern fit train.zarr --out model.zarr",
         "daskkern fit train.zarr --out model.zarr --kernel laplacian:median --landmarks 10000 --workers 4",

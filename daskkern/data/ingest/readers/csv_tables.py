@@ -38,9 +38,10 @@ from daskkern.data.ingest.readers.tables import (
     concatenate,
     kind_of_all,
 )
+from daskkern.data.schema.encoding import MISSING_TEXTS
 from daskkern.errors import DataError
 
-_MISSING = ["", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"]
+_MISSING = list(MISSING_TEXTS)
 _TYPES: dict[TargetKind, pa.DataType] = {
     "text": pa.string(),
     "truth": pa.bool_(),
