@@ -25,7 +25,7 @@ LAYERS = {
     "model_selection": 9,
     "estimators": 10,
     **dict.fromkeys(("systems", "doctor", "unsupervised"), 11),
-    "plot": 12,
+    **dict.fromkeys(("plot", "mlflow"), 12),
     "report": 13,
     "cli": 14,
     "__main__": 15,

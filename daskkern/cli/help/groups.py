@@ -77,7 +77,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "daskkern predict model.zarr test.zarr --out predictions.zarr",
         "daskkern predict model.zarr table.csv --out predictions.parquet --keep id",
     ),
-    "report": ("daskkern report model.zarr --test test.zarr --out report.html",),
+    "report": (
+        "daskkern report model.zarr --test test.zarr --out report.html",
+        "daskkern report model.zarr --card --test test.zarr --out model-card.md",
+    ),
     "resume": ("daskkern resume model.zarr.checkpoint", "daskkern resume --all folder"),
     "score": ("daskkern score model.zarr test.zarr --details", "daskkern score model.zarr table.csv --json"),
     "shuffle": ("daskkern shuffle train.zarr --out shuffled.zarr",),
