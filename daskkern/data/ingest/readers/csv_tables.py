@@ -38,7 +38,7 @@ from daskkern.data.ingest.readers.tables import (
     concatenate,
     kind_of_all,
 )
-from daskkern.data.schema.encoding import MISSING_TEXTS
+from daskkern.data.schema.encoding import MISSING_TEXTS, ColumnEncoding
 from daskkern.errors import DataError
 
 _MISSING = list(MISSING_TEXTS)
@@ -187,7 +187,7 @@ class _File:
 
     def _pieces(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder) -> Iterator[Piece]:
         types = dict.fromkeys(columns.all, pa.float64())
-        types.update({column.name: pa.string() for column in encoder.encoding if column.kind != "number"})
+        types.update({column.name: pa.string() for column in encoder.encoding if _is_written(column)})
         types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)} | {**self.kept})
         first = 0
         for batch in self.batches(types, columns.all):
@@ -210,6 +210,11 @@ class _File:
                 yield from reader
         except UNREADABLE as error:
             _explain(error, self.path, self.names)
+
+
+def _is_written(column: ColumnEncoding) -> bool:
+    """Return whether a column is read as texts: categories, and dates."""
+    return column.kind != "number" or column.is_date
 
 
 def _narrow(batch: pa.RecordBatch, n_features: int) -> Iterator[pa.RecordBatch]:
