@@ -3,7 +3,18 @@
 _CLUSTER = ("scheduler", "scheduler_file", "tls_ca", "tls_cert", "tls_key", "workers", "gpus")
 _COLUMNS = ("basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "trees")
 _STEPS = ("epochs", "max_seconds", "batch_size", "sampling", "class_weight")
-_DIRECT = ("target", "weight", "drop", "task", "categorical", "missing", "sample_dims", "coords")
+_DIRECT = (
+    "target",
+    "weight",
+    "drop",
+    "task",
+    "categorical",
+    "missing",
+    "only_columns",
+    "row_filter",
+    "sample_dims",
+    "coords",
+)
 _PLACES = ("dtype", "precision", "device", "memory", "virtual_shards", "reading", "groups")
 
 _FIT = {
