@@ -13,6 +13,7 @@ WHAT = {
     "__main__": "python -m daskkern",
     "cli": "commands",
     "report": "HTML reports on models",
+    "mlflow": "models of MLflow",
     "plot": "figures of fits",
     "systems": "published systems, sweeps",
     "unsupervised": "components, clusters, densities",

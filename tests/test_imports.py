@@ -25,7 +25,7 @@ LAYERS = {
     "model_selection": 9,
     "estimators": 10,
     **dict.fromkeys(("systems", "doctor", "unsupervised"), 11),
-    "plot": 12,
+    **dict.fromkeys(("plot", "mlflow"), 12),
     "report": 13,
     "cli": 14,
     "__main__": 15,
@@ -54,7 +54,7 @@ SPARED = {"scipy", "sklearn"}
 scikit-learn, which one landmark rule calls."""
 SLOW = {"pyarrow.dataset"}
 """Modules of needed packages that only some commands use: this one imports pandas where it is installed."""
-OPTIONAL |= {"mlflow", "wandb", "opentelemetry"}
+OPTIONAL |= {"mlflow", "wandb", "opentelemetry", "onnx"}
 
 
 def _name(path: Path) -> str:

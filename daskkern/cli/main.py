@@ -38,6 +38,7 @@ COMMANDS = {
         "daskkern.cli.explain:command",
         "Show what the predictions of MODEL depend on, at random rows of STORE.",
     ),
+    "export": ("daskkern.cli.report:export_command", "Write MODEL as an ONNX file, for runtimes without Python."),
     "fit": ("daskkern.cli.fit:fit_command", "Train a kernel machine on STORE and write the model."),
     "info": (
         "daskkern.cli.info:command",
@@ -81,7 +82,7 @@ COMMANDS = {
 
 TOPICS = {
     "Data": ("ingest", "info", "check", "shuffle"),
-    "Models": ("fit", "plan", "resume", "score", "predict", "explain", "report"),
+    "Models": ("fit", "plan", "resume", "score", "predict", "explain", "report", "export"),
     "Methods": ("sweep", "compare", "systems"),
     "Fits on a cluster": ("status", "watch", "logs", "cancel"),
     "This machine": ("demo", "doctor"),
@@ -91,7 +92,7 @@ TOPICS = {
 PLUGINS = ("daskkern.kernels", "daskkern.losses", "daskkern.solvers", "daskkern.selectors")
 """Groups of entry points whose names are values of options."""
 
-SILENT = ("demo", "fit", "ingest", "predict", "report", "resume", "shuffle")
+SILENT = ("demo", "export", "fit", "ingest", "predict", "report", "resume", "shuffle")
 """Commands that write something, and with --quiet print errors only; the others print what they were asked for."""
 
 

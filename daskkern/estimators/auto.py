@@ -84,6 +84,11 @@ class AutoKernelEstimator(BaseEstimator):
         check_is_fitted(self, "best_estimator_")
         self.best_estimator_.save(path)
 
+    def to_onnx(self, path: str | Path, inputs: str = "auto", *, overwrite: bool = False) -> None:
+        """Write the fitted model to an ONNX file; see :func:`daskkern.models.onnx_graph.write_onnx`."""
+        check_is_fitted(self, "best_estimator_")
+        self.model_.to_onnx(path, inputs, overwrite=overwrite)
+
 
 def parameters_of(settings: FitSettings) -> dict[str, Any]:
     """Return the parameters of an ordinary estimator that a search has chosen."""

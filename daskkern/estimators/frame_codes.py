@@ -7,6 +7,7 @@ missing numbers the mean of their column. A frame of numbers without gaps has no
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,8 +17,14 @@ from dask.base import is_dask_collection
 
 from daskkern.arrays import HostArray
 from daskkern.data.direct.dask_frames import is_dask_frame
-from daskkern.data.ingest.columns.categories import Encoder, missing_like, plain_encoding, survey_categories
-from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, to_numbers, to_numpy
+from daskkern.data.ingest.columns.categories import (
+    Encoder,
+    missing_like,
+    plain_encoding,
+    survey_categories,
+)
+from daskkern.data.ingest.columns.dates import days_of_texts
+from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, texts_of, to_numbers, to_numpy
 from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, feature_names_of
 from daskkern.errors import DataError
@@ -56,6 +63,8 @@ def frame_encoding(X: Any) -> Encoding | None:
         found = _survey(chunks)
     except DataError as error:
         raise DataError(_in_python(str(error))) from None
+    dates = _date_columns(X)
+    found = tuple(replace(column, is_date=True) if column.name in dates else column for column in found)
     plain = all(column.is_plain for column in found) and not is_dask_frame(X)
     return None if plain and all(is_number(kind) for kind in arrow_table(X).schema.types) else found
 
@@ -195,6 +204,11 @@ def _survey(chunks: Chunks) -> Encoding:
     return tuple(known[name] for name in names)
 
 
+def _date_columns(X: Any) -> frozenset[str]:
+    schema = arrow_table(X._meta if is_dask_frame(X) else X).schema
+    return frozenset(field.name for field in schema if is_time(field.type))
+
+
 def _batches(chunks: Chunks, names: list[str]) -> Iterator[pa.RecordBatch]:
     for table in chunks():
         columns = [table.column(name).cast(pa.string()) for name in names]
@@ -205,6 +219,8 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding) -> HostArray:
     """Return the features (n, width) of one column."""
     values = column.combine_chunks()
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
+    if known.is_date and is_text(values.type):
+        values = days_of_texts(texts_of(values, _NO_TEXT), known.name, "X", 0)
     if known.kind == "number" or (known.kind in ("code", "ordinal") and is_number(values.type)):
         values = _written_numbers(values, known.name)
         numbers = to_numpy(values).astype(np.float64)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Drawn, Kernel, Neuron, Partitioned, Points, ScaledDistanceKernel, TreeAverage
 from daskkern.losses import best_of, decode
 from daskkern.models.calibrated import CalibratedScores
+from daskkern.models.onnx_graph import write_onnx
 from daskkern.models.shown import ShownModel
 from daskkern.monitor.history import History
 
@@ -165,6 +167,10 @@ class KernelModel(ShownModel, CalibratedScores):
         placed.__dict__.update(self.__dict__)
         placed._score_with(xp)
         return placed
+
+    def to_onnx(self, path: str | Path, inputs: str = "auto", *, overwrite: bool = False) -> None:
+        """Write the model to an ONNX file; see :func:`daskkern.models.onnx_graph.write_onnx`."""
+        write_onnx(self, path, inputs, overwrite=overwrite)
 
     def decision_function(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
         """Return scores: (n, c), or (n,) when c is 1; of two classes, the second one's less the first one's, (n,).

@@ -1,5 +1,5 @@
-"""A report on a model: one HTML file that holds everything it shows."""
+"""A report on a model: one HTML file that holds everything it shows, or a model card in Markdown."""
 
-from daskkern.report.writing import check_places, write_report
+from daskkern.report.writing import check_places, write_markdown, write_report
 
-__all__ = ["check_places", "write_report"]
+__all__ = ["check_places", "write_markdown", "write_report"]

@@ -13,6 +13,7 @@ from daskkern.models import KernelModel
 from daskkern.monitor.axes import require_matplotlib
 from daskkern.report.facts import check_facts
 from daskkern.report.features import NAMES, explain, feature_pictures
+from daskkern.report.markdown import markdown_of
 from daskkern.report.page import page_of
 from daskkern.report.pictures import names_of, pictures_of, place_of, write_png
 
@@ -81,6 +82,32 @@ def write_report(
             raise StoreError(f"pictures cannot be written to {folder}: {error.strerror}; give another place") from None
     write_text(out, page)
     return written
+
+
+def write_markdown(
+    model: KernelModel,
+    out: str | Path,
+    *,
+    name: str = "model",
+    test: Store | None = None,
+    test_name: str = "",
+    progress: Callable[[int, int], None] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a model card, a Markdown file on data, kernel, settings, metrics, limits and versions.
+
+    For parameters see :func:`write_report`, but only model cards of daskkern are replaced without `overwrite`.
+
+    Raises
+    ------
+    DaskkernError
+        For an invalid path, rows that do not belong to the model, and a file that cannot be written.
+    """
+    check_file(out, FileKind.SUMMARY, overwrite=overwrite, option="--out")
+    check_facts(model)
+    observed = None if test is None else observe(model, test, progress=progress)
+    test_name = test_name if test is None else name_of_place(test_name or test.path)
+    write_text(out, markdown_of(name_of_place(name), model, observed, test_name))
 
 
 def check_places(out: str | Path, png: str | Path | None, *, overwrite: bool) -> None:

@@ -190,7 +190,9 @@ def test_frames_with_dates_reach_models_of_stores(tmp_path: Path) -> None:
     rows.to_parquet(tmp_path / "t.parquet", index=False)
     model = KernelRegressor("gaussian:2", basis=AllRows(), solver="direct", device="cpu")
     model.fit(tmp_path / "t.parquet", target="y")
-    assert model.model_.encoding is None
+    assert [column.is_date for column in model.model_.encoding] == [False, True]
     expected = daskkern.predict_table(model.model_, rows)["prediction"].to_numpy()
-    for frame in (rows[["x", "day"]], rows[["day", "x"]], pa.Table.from_pandas(rows[["x", "day"]])):
-        np.testing.assert_allclose(model.predict(frame), expected, rtol=1e-6)
+    for encoding in (model.model_.encoding, None):  # models of earlier versions record none
+        model.model_ = replace(model.model_, encoding=encoding)
+        for frame in (rows[["x", "day"]], rows[["day", "x"]], pa.Table.from_pandas(rows[["x", "day"]])):
+            np.testing.assert_allclose(model.predict(frame), expected, rtol=1e-6)

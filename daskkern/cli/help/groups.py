@@ -3,7 +3,18 @@
 _CLUSTER = ("scheduler", "scheduler_file", "tls_ca", "tls_cert", "tls_key", "workers", "gpus")
 _COLUMNS = ("basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "trees")
 _STEPS = ("epochs", "max_seconds", "batch_size", "sampling", "class_weight")
-_DIRECT = ("target", "weight", "drop", "task", "categorical", "missing", "sample_dims", "coords")
+_DIRECT = (
+    "target",
+    "weight",
+    "drop",
+    "task",
+    "categorical",
+    "missing",
+    "only_columns",
+    "row_filter",
+    "sample_dims",
+    "coords",
+)
 _PLACES = ("dtype", "precision", "device", "memory", "virtual_shards", "reading", "groups")
 
 _FIT = {
@@ -51,6 +62,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("daskkern demo",),
     "doctor": ("daskkern doctor", "daskkern doctor --scheduler tcp://host:8786"),
     "explain": ("daskkern explain model.zarr test.zarr --top 10",),
+    "export": (
+        "daskkern export model.zarr --out model.onnx",
+        "daskkern export model.zarr --out model.onnx --inputs features",
+    ),
     "fit": (
         "daskkern fit train.zarr --out model.zarr",
         "daskkern fit train.zarr --out model.zarr --kernel laplacian:median --landmarks 10000 --workers 4",
@@ -73,7 +88,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "daskkern predict model.zarr test.zarr --out predictions.zarr",
         "daskkern predict model.zarr table.csv --out predictions.parquet --keep id",
     ),
-    "report": ("daskkern report model.zarr --test test.zarr --out report.html",),
+    "report": (
+        "daskkern report model.zarr --test test.zarr --out report.html",
+        "daskkern report model.zarr --card --test test.zarr --out model-card.md",
+    ),
     "resume": ("daskkern resume model.zarr.checkpoint", "daskkern resume --all folder"),
     "score": ("daskkern score model.zarr test.zarr --details", "daskkern score model.zarr table.csv --json"),
     "shuffle": ("daskkern shuffle train.zarr --out shuffled.zarr",),

@@ -49,6 +49,15 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="With --target: what missing values of a table become, as for 'daskkern ingest'.  [default: auto]",
     )
     @click.option(
+        "--columns", "only_columns", metavar="A,B", help="With --target: columns of a table to use as features."
+    )
+    @click.option(
+        "--where",
+        "row_filter",
+        metavar="FILTER",
+        help="With --target: only rows of a Parquet table that pass, as for 'daskkern ingest'.",
+    )
+    @click.option(
         "--sample-dims", metavar="A,B", help="Of xarray: the dims whose cells are rows.  [default: the target's]"
     )
     @click.option("--coords", metavar="A,B", help="Of xarray: coordinates that are features too, such as lat,lon,time.")
@@ -61,6 +70,8 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
         task: str,
         categorical: str,
         missing: str,
+        only_columns: str | None,
+        row_filter: str | None,
         sample_dims: str | None,
         coords: str | None,
         **others: Any,
@@ -74,6 +85,8 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
             task,
             categorical,
             missing,
+            _names("--columns", only_columns),
+            row_filter,
         )
         return command(*args, roles=roles, **others)
 

@@ -34,6 +34,10 @@ class TableChoice:
         "auto", "classification" or "regression".
     categorical, missing : str
         How columns of text, and missing values, become numbers.
+    columns : tuple of str
+        The features; empty for all other columns.
+    where : str or None
+        A filter of rows.
     """
 
     target: tuple[str, ...]
@@ -42,6 +46,8 @@ class TableChoice:
     task: str = "auto"
     categorical: str = "auto"
     missing: str = "auto"
+    columns: tuple[str, ...] = ()
+    where: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def open_table(X: Any, choice: TableChoice, like: TableSchema | None = None) -> 
     scratch = Path(tempfile.gettempdir())
     request = Request(
         choice.target, choice.weight, choice.drop, choice.task, scratch, count=False, like=like,
-        categorical=choices[0], missing=choices[1],
+        categorical=choices[0], missing=choices[1], columns=choice.columns or None, where=choice.where,
     )  # fmt: skip
     parts, key = _opened(X, request)
     decision = decide(parts.train, choice.task) if like is None else decide_like(parts.train, like)

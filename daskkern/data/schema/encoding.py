@@ -19,6 +19,8 @@ CATEGORICAL_CHOICES: tuple[CategoricalChoice, ...] = ("auto", "refuse", "onehot"
 MISSING_CHOICES: tuple[MissingChoice, ...] = ("auto", "refuse", "mean", "most_frequent", "constant")
 ABSENT = "missing"
 """The category of missing values, where training rows have some."""
+MISSING_TEXTS = ("", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None")
+"""Texts of files without types, such as CSV, that stand for a missing value."""
 _KINDS: tuple[ColumnKind, ...] = ("number", "onehot", "ordinal", "code")
 
 
@@ -39,12 +41,15 @@ class ColumnEncoding:
         In ascending order; empty for numbers.
     fill : float, str or None
         Replacement of missing values: a number, or one of the categories. None refuses missing values.
+    is_date : bool
+        Whether the numbers are days since 1970-01-01, and the column may hold dates, also written as texts.
     """
 
     name: str
     kind: ColumnKind = "number"
     categories: tuple[str, ...] = ()
     fill: float | str | None = None
+    is_date: bool = False
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -56,11 +61,12 @@ class ColumnEncoding:
     @property
     def is_plain(self) -> bool:
         """Whether the column is used unchanged."""
-        return self.kind == "number" and self.fill is None
+        return self.kind == "number" and self.fill is None and not self.is_date
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that :func:`encoding_from_json` reads."""
-        return {"name": self.name, "kind": self.kind, "categories": list(self.categories), "fill": self.fill}
+        date = {"date": True} if self.is_date else {}  # a key that older versions do not know
+        return {"name": self.name, "kind": self.kind, "categories": list(self.categories), "fill": self.fill, **date}
 
 
 Encoding: TypeAlias = tuple[ColumnEncoding, ...]
@@ -84,9 +90,12 @@ def _column(item: object) -> ColumnEncoding | None:
         return None
     if not all(isinstance(category, str) for category in categories):
         return None
+    is_date = item.get("date", False)
+    if not isinstance(is_date, bool) or (is_date and kind != "number"):
+        return None
     if kind == "number":
         sound = not categories and (fill is None or (isinstance(fill, int | float) and not isinstance(fill, bool)))
-        return ColumnEncoding(name, kind, (), None if fill is None else float(fill)) if sound else None
+        return ColumnEncoding(name, kind, (), None if fill is None else float(fill), is_date) if sound else None
     sound = len(categories) > 0 and len(set(categories)) == len(categories) and (fill is None or fill in categories)
     return ColumnEncoding(name, kind, tuple(categories), fill) if sound else None
 

@@ -200,10 +200,15 @@ def _is_running(process: int) -> bool:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write `text` to a local file that appears, or replaces an older one, when it is complete."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write `content` as :func:`write_text` does."""
     target = Path(path)
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content)
         partial.replace(target)
     except BaseException as error:
         with suppress(OSError):

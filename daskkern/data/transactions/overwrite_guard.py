@@ -8,6 +8,7 @@ from daskkern.data.remote.stores import is_url, public
 from daskkern.errors import SpecError, StoreError
 
 REPORT_MARK = '<meta name="generator" content="daskkern report">'
+SUMMARY_MARK = "<!-- model card of daskkern -->"
 _HEAD_BYTES = 1 << 16
 
 
@@ -17,6 +18,8 @@ class FileKind(Enum):
     REPORT = ("report of daskkern", REPORT_MARK.encode())
     DASK_REPORT = ("performance report of Dask", b"<title>Dask Performance Report</title>")
     PICTURE = ("picture of daskkern", b"tEXtSoftware\0daskkern")
+    ONNX = ("ONNX file of daskkern", b"\x12\x08daskkern")  # producer_name, the second field of a model
+    SUMMARY = ("model card of daskkern", SUMMARY_MARK.encode())
     COMPARISON = ("comparison of daskkern", b'{\n  "store": ')
 
 

@@ -104,6 +104,10 @@ class Drawn(TwoProducts):
         half = in_row_coordinates(radial, spread(radial, normal, rng), self.n_features).T
         return np.concatenate([half, -half])
 
+    def as_neurons(self, numbers: HostArray) -> tuple[Neuron, FloatArray]:
+        """Return columns (p,) as neurons with weights (p, d) float64 that are stored, and no longer drawn."""
+        return self._neuron, self._weights_of(numbers)
+
     def points(
         self,
         Z: Array,

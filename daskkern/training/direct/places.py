@@ -18,6 +18,8 @@ from daskkern.training.direct.cube_source import cube_source
 from daskkern.training.direct.table_source import table_source, zarr_source
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 
+_OF_TABLES = ("categorical", "missing", "columns", "where")
+
 
 @dataclass(frozen=True)
 class RowRoles:
@@ -36,6 +38,10 @@ class RowRoles:
     task : "auto", "classification" or "regression"
     categorical, missing : str
         Of tables, see :func:`daskkern.data.ingest.ingest`.
+    columns : tuple of str
+        Of tables: the columns that are features; empty for all others than the target and the weight.
+    where : str or None
+        Of Parquet: a filter of rows.
     """
 
     target: tuple[str, ...] = ()
@@ -46,6 +52,8 @@ class RowRoles:
     task: str = "auto"
     categorical: str = "auto"
     missing: str = "auto"
+    columns: tuple[str, ...] = ()
+    where: str | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -89,11 +97,11 @@ def direct_rows(
     """
     classes = None if like is None else like.classes
     if is_cube(X):
-        _refuse(roles, ("categorical", "missing"), "a Dataset")
+        _refuse(roles, _OF_TABLES, "a Dataset")
         choice = _cube_choice(roles)
         return cube_source(X, choice, roles.task_or_none, y=y, weight=weight, classes=classes, client=client), ()
     if isinstance(X, zarr.Array):
-        _refuse(roles, ("target", "sample_dims", "coords", "drop", "categorical", "missing"), "a Zarr array")
+        _refuse(roles, ("target", "sample_dims", "coords", "drop", *_OF_TABLES), "a Zarr array")
         return zarr_source(X, y, weight, roles.task, classes), ()
     if y is not None or weight is not None:
         raise DataError(
@@ -101,20 +109,24 @@ def direct_rows(
         )
     held = is_arrow_dataset(X) or is_dask_frame(X)
     if not held and (roles.sample_dims or roles.coords or is_cube_store(X)):
-        _refuse(roles, ("categorical", "missing"), "a Dataset")
+        _refuse(roles, _OF_TABLES, "a Dataset")
         place, choice = os.fspath(X), _cube_choice(roles)
         return cube_source(open_cube(X), choice, roles.task_or_none, classes=classes, client=client, place=place), ()
     _refuse(roles, ("sample_dims", "coords"), "a table")
     pair = {} if held or len(roles.target) != 1 else plain_arrays(X)
     if "X" in pair and roles.target[0] in pair:
-        _refuse(roles, ("drop", "categorical", "missing"), "a group of Zarr arrays")
+        _refuse(roles, ("drop", *_OF_TABLES), "a group of Zarr arrays")
         y = pair[roles.target[0]]
         if roles.weight is not None and roles.weight not in pair:
             raise DataError(f"{_named(X)} has no array {roles.weight!r}; it has {', '.join(pair)}")
         task = roles.task_or_none or ("regression" if y.dtype.kind == "f" else "classification")
         weights = None if roles.weight is None else pair[roles.weight]
         return zarr_source(pair["X"], y, weights, task, classes, os.fspath(X)), ()
-    table = TableChoice(roles.target, roles.weight, roles.drop, roles.task, roles.categorical, roles.missing)
+    if held:
+        _refuse(roles, ("columns", "where"), "a dataset or data frame in memory, which selects by itself")
+    table = TableChoice(
+        roles.target, roles.weight, roles.drop, roles.task, roles.categorical, roles.missing, roles.columns, roles.where
+    )
     return table_source(X, table, like=like)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.dates import days_of_texts
 from daskkern.data.ingest.columns.written_values import written_as
-from daskkern.data.ingest.readers.arrow import refuse_missing, to_numbers, to_numpy
+from daskkern.data.ingest.readers.arrow import is_text, refuse_missing, texts_of, to_numbers, to_numpy
 from daskkern.data.schema.encoding import (
     ABSENT,
     CategoricalChoice,
@@ -69,6 +70,8 @@ class Encoder:
             rows = X[at : at + len(column.feature_names)]
             values = batch.column(column.name)
             if column.kind == "number":
+                if column.is_date and is_text(values.type):
+                    values = days_of_texts(texts_of(values, self.absent), column.name, source, first)
                 if self.missing == "refuse":
                     refuse_missing(values, column.name, source, first)
                 rows[0] = _numbers(values, column.fill)
@@ -127,13 +130,6 @@ def _numbers(values: pa.Array, fill: float | str | None) -> HostArray:
         return found
     gaps = np.isnan(found)
     return np.where(gaps, found.dtype.type(fill), found) if gaps.any() else found
-
-
-def texts_of(values: pa.Array, absent: Sequence[str]) -> pa.Array:
-    """Return a column as strings, null where the text stands for a missing value."""
-    texts = values.cast(pa.string()) if not pa.types.is_dictionary(values.type) else values.dictionary_decode()
-    texts = texts.cast(pa.string())
-    return pc.if_else(pc.is_in(texts, value_set=pa.array(absent, pa.string())), pa.scalar(None, pa.string()), texts)
 
 
 class TextCounts:
@@ -286,9 +282,9 @@ def note_on_texts(categorical: CategoricalChoice, known: Mapping[str, ColumnEnco
     return (f"{columns} became {features} feature{'s' * (features > 1)}, one for each category (--categorical onehot)",)
 
 
-def plain_encoding(names: Sequence[str], texts: dict[str, ColumnEncoding]) -> Encoding:
-    """Return the encodings of all columns: those of `texts`, and numbers."""
-    return tuple(texts.get(name, ColumnEncoding(name)) for name in names)
+def plain_encoding(names: Sequence[str], texts: dict[str, ColumnEncoding], dates: Collection[str] = ()) -> Encoding:
+    """Return the encodings of all columns: those of `texts`, dates, and numbers."""
+    return tuple(texts.get(name, ColumnEncoding(name, is_date=name in dates)) for name in names)
 
 
 def missing_like(encoding: Encoding) -> MissingChoice:

@@ -1,5 +1,7 @@
 """Pieces of rows from Arrow batches, for the readers of CSV and Parquet."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -83,6 +85,13 @@ def is_number(kind: pa.DataType) -> bool:
 def is_time(kind: pa.DataType) -> bool:
     """Return whether values of this Arrow type are dates, or dates with times."""
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def texts_of(values: pa.Array, absent: Sequence[str]) -> pa.Array:
+    """Return a column as strings, null where the text stands for a missing value."""
+    texts = values.cast(pa.string()) if not pa.types.is_dictionary(values.type) else values.dictionary_decode()
+    texts = texts.cast(pa.string())
+    return pc.if_else(pc.is_in(texts, value_set=pa.array(absent, pa.string())), pa.scalar(None, pa.string()), texts)
 
 
 def refuse_missing(array: pa.Array, name: str, source: str, first: int) -> None:

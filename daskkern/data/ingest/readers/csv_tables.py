@@ -38,9 +38,10 @@ from daskkern.data.ingest.readers.tables import (
     concatenate,
     kind_of_all,
 )
+from daskkern.data.schema.encoding import MISSING_TEXTS, ColumnEncoding
 from daskkern.errors import DataError
 
-_MISSING = ["", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"]
+_MISSING = list(MISSING_TEXTS)
 _TYPES: dict[TargetKind, pa.DataType] = {
     "text": pa.string(),
     "truth": pa.bool_(),
@@ -186,7 +187,7 @@ class _File:
 
     def _pieces(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder) -> Iterator[Piece]:
         types = dict.fromkeys(columns.all, pa.float64())
-        types.update({column.name: pa.string() for column in encoder.encoding if column.kind != "number"})
+        types.update({column.name: pa.string() for column in encoder.encoding if _is_written(column)})
         types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)} | {**self.kept})
         first = 0
         for batch in self.batches(types, columns.all):
@@ -209,6 +210,11 @@ class _File:
                 yield from reader
         except UNREADABLE as error:
             _explain(error, self.path, self.names)
+
+
+def _is_written(column: ColumnEncoding) -> bool:
+    """Return whether a column is read as texts: categories, and dates."""
+    return column.kind != "number" or column.is_date
 
 
 def _narrow(batch: pa.RecordBatch, n_features: int) -> Iterator[pa.RecordBatch]:

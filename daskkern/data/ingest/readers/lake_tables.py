@@ -15,7 +15,15 @@ from daskkern.data.ingest.columns.imputing import note_on_gaps
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of, to_numpy
 from daskkern.data.ingest.readers.lake_survey import LakeSurvey, SurveyJob, columns_with_nan, survey
 from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, block_rows, kind_of_all
-from daskkern.data.ingest.readers.typed_tables import ABSENT_TEXTS, dtype_of, note_on_times, target_kind, unusable_type
+from daskkern.data.ingest.readers.typed_tables import (
+    ABSENT_TEXTS,
+    columns_of_numbers,
+    dates_of,
+    dtype_of,
+    note_on_times,
+    target_kind,
+    unusable_type,
+)
 from daskkern.data.lake.lake import Lake
 from daskkern.data.lake.opening import TaskRunner, count_rows
 from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice
@@ -83,7 +91,7 @@ def _encoder(
     if every_float and missing == "mean":
         others = tuple(name for name in numbers if name not in found.numbers)
         found.numbers.update(survey(replace(job, numbers=others, texts=()), run).numbers)
-    plain = plain_encoding(columns.features, known)
+    plain = plain_encoding(columns.features, known, dates_of(lake.schema, columns.features))
     filled = plain if missing == "refuse" else _filled(plain, found, missing, lake)
     return Encoder(filled, missing, ABSENT_TEXTS), (
         *note_on_texts(request.categorical, known),
@@ -131,7 +139,7 @@ def _refuse_types(lake: Lake, columns: ColumnRoles, request: Request) -> None:
     usable = [name for name in columns.features if not (texts and is_text(lake.schema.field(name).type))]
     if request.like is not None:
         encoding = request.like.encoding or plain_encoding(columns.features, {})
-        usable = [column.name for column in encoding if column.kind == "number"]
+        usable = columns_of_numbers(encoding, lake.schema)
     for name in (*usable, *([columns.weight] if columns.weight else [])):
         kind = lake.schema.field(name).type
         if not is_number(kind) and not is_time(kind):

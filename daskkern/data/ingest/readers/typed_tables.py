@@ -28,7 +28,7 @@ from daskkern.data.ingest.readers.tables import (
     concatenate,
     kind_of_all,
 )
-from daskkern.data.schema.encoding import ColumnEncoding
+from daskkern.data.schema.encoding import ColumnEncoding, Encoding
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
 
@@ -94,9 +94,8 @@ def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request)
     known = (
         survey_categories(batches, texts, request.categorical, request.missing, ABSENT_TEXTS, source) if texts else {}
     )
-    return Encoder(plain_encoding(columns.features, known), missing, ABSENT_TEXTS), note_on_texts(
-        request.categorical, known
-    )
+    encoding = plain_encoding(columns.features, known, dates_of(files[0].schema, columns.features))
+    return Encoder(encoding, missing, ABSENT_TEXTS), note_on_texts(request.categorical, known)
 
 
 def _has_gaps(files: Sequence[TypedFile], names: Sequence[str]) -> bool:
@@ -147,7 +146,7 @@ class _TypedReader:
             yield batch.column(0).to_numpy(zero_copy_only=False)
 
     def _refuse_types(self) -> None:
-        numbers = [column.name for column in self.encoder.encoding if column.kind == "number"]
+        numbers = columns_of_numbers(self.encoder.encoding, self.file.schema)
         for name in (*numbers, *([self.columns.weight] if self.columns.weight else [])):
             kind = self.file.schema.field(name).type
             if not is_number(kind) and not is_time(kind):
@@ -177,6 +176,8 @@ def dtype_of(encoder: Encoder, schema: pa.Schema) -> "np.dtype[np.generic]":
 
 def _feature_dtype(column: ColumnEncoding, schema: pa.Schema) -> "np.dtype[np.generic]":
     if column.kind == "number":
+        if column.is_date:
+            return np.dtype(np.float64)
         return _numpy_type(schema.field(column.name).type)
     if column.kind == "code":
         return np.min_scalar_type(len(column.categories))  # with 16 bits, float32 stays float32
@@ -205,9 +206,20 @@ def unusable_type(name: str, source: str, kind: pa.DataType, values: pa.Array | 
     )
 
 
+def dates_of(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of dates and times among `names`."""
+    return tuple(name for name in names if is_time(schema.field(name).type))
+
+
+def columns_of_numbers(encoding: Encoding, schema: pa.Schema) -> list[str]:
+    """Return the columns that must hold numbers or dates; dates may be written as texts."""
+    numbers = [column for column in encoding if column.kind == "number"]
+    return [c.name for c in numbers if not (c.is_date and is_text(schema.field(c.name).type))]
+
+
 def note_on_times(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
     """Return a note on columns of dates and times."""
-    times = [name for name in names if is_time(schema.field(name).type)]
+    times = dates_of(schema, names)
     return (f"dates became days since 1970-01-01: {', '.join(times)}",) if times else ()
 
 

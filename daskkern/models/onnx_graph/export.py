@@ -1,0 +1,213 @@
+"""A fitted model as one ONNX file: inputs, scaling, scores and what they mean."""
+
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.calibration import Calibration, ScoreScaling
+from daskkern.data.schema.encoding import Encoding
+from daskkern.data.schema.schema import ClassLabel, Scaling
+from daskkern.data.transactions.atomic import write_bytes
+from daskkern.data.transactions.overwrite_guard import FileKind, check_file
+from daskkern.errors import ModelError, SpecError
+from daskkern.kernels import Kernel
+from daskkern.losses import Loss
+from daskkern.models.onnx_graph.builder import GraphBuilder
+from daskkern.models.onnx_graph.inputs import FEATURES, column_inputs, matrix_input, scaled_rows
+from daskkern.models.onnx_graph.outputs import (
+    Named,
+    each_probability,
+    label_array,
+    label_nodes,
+    loss_probabilities,
+    scaled_probabilities,
+)
+from daskkern.models.onnx_graph.scores import score_nodes
+
+OPSET, ML_OPSET, IR_VERSION = 17, 3, 8
+"""Versions that runtimes since 2022 read."""
+InputChoice: TypeAlias = Literal["auto", "features", "columns"]
+
+
+class Exportable(Protocol):
+    """What is exported of a model; see :class:`daskkern.models.KernelModel`."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def points(self) -> Any: ...
+    @property
+    def coef(self) -> HostArray: ...
+    @property
+    def loss(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def classes(self) -> tuple[ClassLabel, ...] | None: ...
+    @property
+    def scaling(self) -> Scaling: ...
+    @property
+    def target_shift(self) -> HostArray | None: ...
+    @property
+    def target_scale(self) -> HostArray | None: ...
+    @property
+    def single_target(self) -> bool: ...
+    @property
+    def encoding(self) -> Encoding | None: ...
+    @property
+    def scores_each(self) -> int: ...
+    @property
+    def calibration(self) -> Calibration | None: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_outputs(self) -> int: ...
+    @property
+    def loss_function(self) -> Loss: ...
+    @property
+    def has_probabilities(self) -> bool: ...
+
+
+def check_onnx() -> Any:
+    """Return the package onnx. Raises ModelError where it is not installed."""
+    try:
+        import onnx
+        import onnx.numpy_helper
+    except ImportError:
+        raise ModelError(
+            "the package onnx is not installed, which writes ONNX files; run: pip install 'daskkern[onnx]'"
+        ) from None
+    return onnx
+
+
+def write_onnx(model: Exportable, path: str | Path, inputs: str = "auto", *, overwrite: bool = False) -> None:
+    """Write `model` to an ONNX file, which appears when it is complete.
+
+    Predictions are those of the model up to rounding, for the settings of :meth:`KernelModel.predict`. The sum over the
+    points is a loop over pieces of 512 of them: memory is about (rows, 512) numbers, whatever the number of points.
+
+    Parameters
+    ----------
+    model : KernelModel
+    path : str or Path
+        A local file; an older one is replaced if daskkern wrote it.
+    inputs : "auto", "features" or "columns"
+        "features" is one input ``X``, (n, d) float64, in the units of the training data. "columns" is one input (n, 1)
+        for each column of the table that the model learned from, by its name: float64 for numbers (NaN where missing;
+        dates as days since 1970-01-01), texts for categories ("" where missing). "auto" takes columns where the model
+        has an encoding.
+    overwrite : bool
+        Replace any other file, too.
+
+    Notes
+    -----
+    Outputs are ``prediction``, (n,) or (n, t) float64, of regression, of several quantiles in ascending order; or
+    ``label``, (n,) in the kind of the labels, or (n, t) int64 of several labels, ``scores`` (n, c) float64 and, of
+    models that have some, ``probabilities`` (n, n_classes). An output with the name of a column has "model " before
+    it. Where the model raises DataError - a score that is not a number, a category that the training data do not have -
+    the runtime fails too, or predicts NaN for numbers. Scaling is part of the graph; sets, intervals and standard
+    deviations are not.
+
+    Raises
+    ------
+    ModelError
+        Without the package onnx, and for what ONNX cannot express: a kernel or loss with functions of its own, labels
+        of several kinds, points of more than 2 GB.
+    SpecError, StoreError
+        For another `inputs`, and a path that cannot be written.
+    """
+    check_file(path, FileKind.ONNX, overwrite=overwrite)
+    write_bytes(path, onnx_bytes(model, inputs))
+
+
+def onnx_bytes(model: Exportable, inputs: str = "auto") -> bytes:
+    """Return an ONNX file that predicts as `model` does.
+
+    See :func:`write_onnx` for parameters, inputs, outputs and errors.
+    """
+    if inputs not in get_args(InputChoice):
+        raise SpecError(f"got inputs {inputs!r}; choose one of {', '.join(get_args(InputChoice))}")
+    onnx = check_onnx()
+    graph = GraphBuilder(onnx)
+    infos, rows = _inputs(graph, model, inputs)
+    scaled = scaled_rows(graph, model.scaling, rows, model.points.dtype)
+    scores = _scores(graph, model, score_nodes(graph, model.kernel, model.points, model.coef, scaled))
+    taken = {info.name for info in infos}
+    outputs = []
+    for name, tensor, dtype, shape in _outputs(graph, model, scores):
+        name = f"model {name}" if name in taken else name
+        graph.nodes.append(onnx.helper.make_node("Identity", [tensor], [name]))
+        outputs.append(graph.value_info(name, dtype, shape))
+    made = onnx.helper.make_graph(graph.nodes, "daskkern", infos, outputs, graph.initializers)
+    versions = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+    whole = onnx.helper.make_model(made, opset_imports=versions, ir_version=IR_VERSION, producer_name="daskkern")
+    facts = {"task": model.task, "kernel": model.kernel.name, "loss": model.loss}
+    onnx.helper.set_model_props(whole, facts)
+    written: bytes = whole.SerializeToString()
+    return written
+
+
+def _inputs(graph: GraphBuilder, model: Exportable, inputs: str) -> tuple[list[Any], str]:
+    if inputs == "columns" and model.encoding is None:
+        raise SpecError(
+            "got inputs 'columns', but the model records no columns: it was trained on arrays, or on plain numbers; "
+            f"choose 'features', a matrix {FEATURES!r}"
+        )
+    if model.encoding is not None and inputs != "features":
+        return column_inputs(graph, model.encoding)
+    return matrix_input(graph, model.n_features)
+
+
+def _scores(graph: GraphBuilder, model: Exportable, sums: str) -> str:
+    """Return scores (n, c) float64, rounded as the model's, with the constants of its classes."""
+    scores = sums
+    if model.scores_each > 1:
+        shape = graph.constant([-1, model.n_outputs, model.scores_each], np.int64)
+        scores = graph.op("ReduceMax", graph.op("Reshape", scores, shape), axes=[2], keepdims=0)
+    if model.task != "regression" and model.target_shift is not None:
+        scores = graph.op("Add", scores, graph.constant(model.target_shift, np.float64))
+    return graph.cast(graph.cast(scores, model.coef.dtype), np.float64)
+
+
+def _outputs(graph: GraphBuilder, model: Exportable, scores: str) -> Named:
+    c = model.n_outputs
+    if model.task == "regression":
+        return [_prediction(graph, model, scores)]
+    found: Named = []
+    if model.task == "multilabel":
+        labels = graph.cast(graph.op("Greater", scores, graph.constant(0.0, np.float64)), np.int64)
+        found.append(("label", labels, np.int64, [None, c]))
+    else:
+        assert model.classes is not None
+        kind = label_array(model.classes).dtype
+        found.append(("label", label_nodes(graph, scores, c, model.classes), kind, [None]))
+    found.append(("scores", scores, np.float64, [None, c]))
+    if model.has_probabilities:
+        width = c if model.task == "multilabel" else len(model.classes or ())
+        found.append(("probabilities", _probabilities(graph, model, scores), np.float64, [None, width]))
+    return found
+
+
+def _probabilities(graph: GraphBuilder, model: Exportable, scores: str) -> str:
+    scaling = None if model.calibration is None else model.calibration.scaling
+    if model.task == "multilabel":
+        return each_probability(graph, scores, scaling or ScoreScaling(1.0))
+    if scaling is not None:
+        return scaled_probabilities(graph, scores, model.n_outputs, scaling)
+    return loss_probabilities(graph, scores, model.n_outputs, model.loss_function)
+
+
+def _prediction(graph: GraphBuilder, model: Exportable, scores: str) -> tuple[str, str, Any, list[int | None]]:
+    values, c = scores, model.n_outputs
+    if model.target_scale is not None:
+        values = graph.op("Mul", values, graph.constant(model.target_scale, np.float64))
+    if model.target_shift is not None:
+        values = graph.op("Add", values, graph.constant(model.target_shift, np.float64))
+    if model.loss_function.heads > 1:
+        count = graph.constant([c], np.int64)
+        values = graph.ops("TopK", 2, values, count, axis=1, largest=0, sorted=1)[0]
+    elif model.single_target:
+        return ("prediction", graph.op("Squeeze", values, axes=[1]), np.float64, [None])
+    return ("prediction", values, np.float64, [None, c])

@@ -1,0 +1,101 @@
+"""Dates as texts, where the training rows had a column of dates."""
+
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+import daskkern
+from daskkern import KernelRegressor, Landmarks
+from daskkern.data.ingest import ingest
+from daskkern.data.ingest.columns.dates import days_of_texts
+from daskkern.data.schema.encoding import ColumnEncoding, encoding_from_json
+from daskkern.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("1970-01-02", 1.0),
+        (" 1969-12-31 ", -1.0),
+        ("1970-01-01 12:00:00", 0.5),
+        ("1970-01-01T06:00:00Z", 0.25),
+        ("1970-01-01T06:00:00+06:00", 0.0),
+        ("1970-01-01T00:00:00.500000", 0.5 / 86400),
+        ("1970-01-01 00:00:00.000000001", 1e-9 / 86400),
+        ("20120.5", 20120.5),
+    ],
+)
+def test_notations(text: str, days: float) -> None:
+    found = days_of_texts(pa.array([text, None]), "day", "t.csv", 0).to_pylist()
+    assert found == [pytest.approx(days, rel=1e-12), None]
+
+
+def test_each_row_may_have_its_notation_and_a_wrong_one_is_named() -> None:
+    mixed = pa.array(["1970-01-02", "2.5", "1970-01-01T00:00:00Z"])
+    assert days_of_texts(mixed, "day", "t.csv", 0).to_pylist() == [1.0, 2.5, 0.0]
+    with pytest.raises(DataError, match=r"row 8 of t\.csv \(counted from 0\) has '31/12/2020' in column 'day'"):
+        days_of_texts(pa.array(["1970-01-02", "31/12/2020"]), "day", "t.csv", 7)
+
+
+def test_that_a_column_has_dates_is_recorded() -> None:
+    column = ColumnEncoding("day", is_date=True)
+    assert encoding_from_json([column.to_json()]) == (column,)
+    assert "date" not in ColumnEncoding("age").to_json()
+    assert not column.is_plain
+    assert (
+        encoding_from_json([{"name": "a", "kind": "onehot", "categories": ["x"], "fill": None, "date": True}]) is None
+    )
+    assert encoding_from_json([{**column.to_json(), "date": 1}]) is None
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame]:
+    """A model of a Parquet file with dates, and its rows."""
+    folder = tmp_path_factory.mktemp("dates")
+    rng = np.random.default_rng(0)
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=int(n)) for n in rng.integers(0, 300, 60)]
+    moments = [dt.datetime(2021, 1, 1, 6) + dt.timedelta(hours=int(n)) for n in rng.integers(0, 900, 60)]
+    frame = pd.DataFrame({"day": days, "at": moments, "a": rng.normal(size=60)})
+    frame["y"] = frame["a"] + np.arange(60) / 60
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), folder / "t.parquet")
+    ingest(folder / "t.parquet", folder / "s", target="y", scale="standard", shuffle=False)
+    KernelRegressor("gaussian:2", basis=Landmarks(20), max_epochs=1).fit(str(folder / "s")).save(folder / "m.zarr")
+    return folder, frame
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+def test_a_model_of_parquet_dates_predicts_tables_with_written_dates(
+    ending: str, learned: tuple[Path, pd.DataFrame], tmp_path: Path
+) -> None:
+    folder, frame = learned
+    model = daskkern.load(folder / "m.zarr")
+    assert [column.is_date for column in model.encoding or ()] == [True, True, False]
+    expected = daskkern.predict_table(model, str(folder / "t.parquet"))["prediction"].to_pylist()
+    assert np.ptp(expected) > 0
+    written = frame.assign(day=frame["day"].astype(str), at=frame["at"].dt.strftime("%Y-%m-%dT%H:%M:%S"))
+    rows: object = written
+    if ending != "frame":
+        rows = str(tmp_path / f"t.{ending}")
+        (written.to_csv if ending == "csv" else written.to_parquet)(rows, index=False)
+        ingest(rows, tmp_path / "s", target="y", like=folder / "s", shuffle=False)
+        stores = (zarr.open_group(str(place), mode="r") for place in (tmp_path / "s", folder / "s"))
+        ours, theirs = (np.asarray(store["X"]) for store in stores)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7)
+    assert daskkern.predict_table(model, rows)["prediction"].to_pylist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_missing_dates_and_other_texts_are_refused(learned: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
+    folder, _ = learned
+    model = daskkern.load(folder / "m.zarr")
+    (tmp_path / "t.csv").write_text("day,at,a\n2020-01-01,2020-01-01,1\n,2020-01-01,1\n")
+    with pytest.raises(DataError, match=r"row 1 of .*column 'day'"):
+        daskkern.predict_table(model, str(tmp_path / "t.csv"))
+    (tmp_path / "t.csv").write_text("day,at,a\nsoon,2020-01-01,1\n")
+    with pytest.raises(DataError, match="has 'soon' in column 'day', where the training rows had dates"):
+        daskkern.predict_table(model, str(tmp_path / "t.csv"))
