@@ -117,9 +117,9 @@ def nystrom_state(
     """Compute the eigenfeatures of landmarks `Z` (p, d) over all rows.
 
     `gram_parts` sum ``w phi phi^T`` over the rows, whose weights have mean 1, as tasks where Dask runs; `X_H` are
-    sampled rows for beta. `n_directions` is k, all kept directions for None, none of them for 0. Dense p x p eigenproblems in float64:
-    16 p^2 bytes and minutes at p = 10,000 on a CPU. Unless `device` is "cpu", they are solved on a GPU of this process
-    if there is one with enough memory (48 p^2 bytes). The state is in host memory.
+    sampled rows for beta. `n_directions` is k, all kept directions for None, none for 0. Dense p x p eigenproblems in
+    float64: 16 p^2 bytes and minutes at p = 10,000 on a CPU. Unless `device` is "cpu", they are solved on a GPU of this
+    process if there is one with enough memory (48 p^2 bytes). The state is in host memory.
     """
     check_range(kernel, Z[:_CHECKED_ROWS])
     xp = namespace_with(device, _BYTES * Z.shape[0] ** 2)
