@@ -33,7 +33,7 @@ class PaperRow:
     paper_error, paper_seconds, paper_setup_seconds, paper_epoch_seconds : float or None
         The results of the paper. Errors are shares of the test rows.
     paper_epochs : int or None
-        Epochs until the error of the exact solution was reached: ours are counted, too.
+        Epochs until the error of the exact solution was reached: ours are counted, too, on held-out training rows.
     differences : tuple of str
         Known differences, besides machine and program.
     positive : int or None

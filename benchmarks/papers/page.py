@@ -47,6 +47,7 @@ def _state(runs: list[Run], n_found: int) -> str:
 def _table(rows: list[PaperRow], found: dict[str, Row]) -> list[str]:
     if rows[0].unit == "epochs":
         header = ["row", "their epochs", "our epochs", "error of the exact solution here"]
+        header += ["error of the epoch chosen on held-out rows", "least on test rows"]
         return table(header, [[row.what, row.paper_epochs, *_our_epochs(found.get(row.key))] for row in rows])
     if rows[0].unit == "seconds":
         header = ["row", "their set-up, s", "ours, s", "their epoch, s", "ours, s"]
@@ -57,10 +58,16 @@ def _table(rows: list[PaperRow], found: dict[str, Row]) -> list[str]:
 
 def _our_epochs(row: Row | None) -> Iterator[str]:
     if row is None:
-        yield from ("", "")
+        yield from [""] * 4
         return
     yield f"more than {row['n_epochs_run']}" if row["n_our_epochs"] is None else str(row["n_our_epochs"])
     yield f"{row['exact_error']:.2%}"
+    if "best_test_error" in row:
+        yield f"{row['our_error']:.2%}"
+        yield f"{row['best_test_error']:.2%}"
+    else:  # runs before 2026-11-26 counted on test rows
+        yield "not measured yet"
+        yield f"{row['our_error']:.2%}"
 
 
 def _seconds(paper: PaperRow, row: Row | None) -> Iterator[str]:

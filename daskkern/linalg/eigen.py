@@ -16,6 +16,7 @@ from daskkern.errors import SpecError
 from daskkern.linalg.symmetric import symmetric_eigen
 
 DENSE_LIMIT = 5000
+EIGEN_METHODS = ("auto", "dense", "krylov", "rsvd")
 _OVERSAMPLES = 10
 _PASSES = 6
 _STREAM = 21

@@ -2,12 +2,14 @@
 
     K_ZZ = V Sigma V^T ,  T = V Sigma^(-1/2) ,  phi(x) = T^T k(Z, x)          coordinates in span(Z)
     C = (1/n) sum_i w_i phi(x_i) phi(x_i)^T = U Lam U^T                       Lam: eigenvalues of the Nystrom kernel / n
-    psi(x) = M^T k(Z, x) ,  M = T U ,  P_i = min(1, (l_k / l_i)^(1/2))        eigenfeatures, diagonal preconditioner
+    psi(x) = M^T k(Z, x) ,  M = T U ,  P_i = min(1, (l_(k+1) / l_i)^(1/2))    eigenfeatures, diagonal preconditioner
+
+Where k is all m directions, as in the paper's experiments, there is no l_(m+1): l_m takes its place.
 
 References
 ----------
 Pfahler and Morik, "Nystrom-SGD: fast learning of kernel-classifiers with conditioned stochastic gradient descent",
-ECML PKDD 2018, section 5 and algorithm 1.
+ECML PKDD 2018, equations 11 and 14, section 5 and algorithm 1.
 
 Where we differ: the paper takes a QR decomposition of K_NZ V Sigma^(-1) and then the eigenproblem of R Sigma R^T;
 the Gram sums here give the same eigenfeatures (to 8e-13 in float64) in one streaming pass. Its Lambda is n Lam.
@@ -54,7 +56,9 @@ class NystromState(StableSteps):
     beta : float
         Largest ``w psi(x)^T P psi(x)`` over sampled rows, except for rare ones that are far larger.
     top : float
-        Largest ``P_i l_i``.
+        Largest ``P_i l_i``: ``(l_1 l_(k+1))^(1/2)``.
+    gap : float
+        ``l_k / l_(k+1)``; 1 where k is 0 or all.
     """
 
     M: HostArray
@@ -62,6 +66,12 @@ class NystromState(StableSteps):
     eigenvalues: FloatArray
     beta: float
     top: float
+    gap: float = 1.0
+
+    @property
+    def paper_step(self) -> float:
+        """The step of the paper's section 6.1, ``1 / (l_1 l_k)^(1/2)``; ``1 / l_1`` where k is 0."""
+        return 1 / (self.top * self.gap**0.5)
 
     @property
     def feature_map(self) -> HostArray:
@@ -107,9 +117,9 @@ def nystrom_state(
     """Compute the eigenfeatures of landmarks `Z` (p, d) over all rows.
 
     `gram_parts` sum ``w phi phi^T`` over the rows, whose weights have mean 1, as tasks where Dask runs; `X_H` are
-    sampled rows for beta. `n_directions` is k, all kept directions for None. Dense p x p eigenproblems in float64:
-    16 p^2 bytes and minutes at p = 10,000 on a CPU. Unless `device` is "cpu", they are solved on a GPU of this process
-    if there is one with enough memory (48 p^2 bytes). The state is in host memory.
+    sampled rows for beta. `n_directions` is k, all kept directions for None, none for 0. Dense p x p eigenproblems in
+    float64: 16 p^2 bytes and minutes at p = 10,000 on a CPU. Unless `device` is "cpu", they are solved on a GPU of this
+    process if there is one with enough memory (48 p^2 bytes). The state is in host memory.
     """
     check_range(kernel, Z[:_CHECKED_ROWS])
     xp = namespace_with(device, _BYTES * Z.shape[0] ** 2)
@@ -125,16 +135,17 @@ def nystrom_state(
         ascending, U = symmetric_eigen(0.5 * (C + C.T))
     lam = np.maximum(to_host(ascending)[::-1], np.finfo(np.float64).tiny)
     k = lam.size if n_directions is None else n_directions
-    if not 1 <= k <= lam.size:
+    if not 0 <= k <= lam.size:
         raise SpecError(f"got {k} preconditioned directions, but the Nystrom kernel has rank {lam.size}")
-    usable = max(1, min(k, int(np.count_nonzero(lam > _TOLERANCE * lam[0]))))
-    preconditioner = np.minimum(1.0, np.sqrt(lam[usable - 1] / lam))
+    next_one = min(k, int(np.count_nonzero(lam > _TOLERANCE * lam[0])) - 1)
+    preconditioner = np.minimum(1.0, np.sqrt(lam[next_one] / lam))
+    gap = float(lam[k - 1] / lam[next_one]) if 0 < k == next_one else 1.0
     M = np.ascontiguousarray(_with_signs(to_host(T64 @ U[:, ::-1])), Z.dtype)
     points = to_device(Z, xp)
     K_HZ = kernel.block(to_device(X_H, xp), kernel.points(points, kernel.placement_for(points)))
     psi = to_host(K_HZ @ xp.asarray(M)).astype(np.float64)
     reach = (psi**2 * preconditioner).sum(axis=1) * (1.0 if w_H is None else w_H)
-    return NystromState(M, preconditioner, lam, float(reach.max()), float((preconditioner * lam).max()))
+    return NystromState(M, preconditioner, lam, float(reach.max()), float((preconditioner * lam).max()), gap)
 
 
 def _with_signs(M: FloatArray) -> FloatArray:

@@ -27,6 +27,8 @@ class SpectrumRequest:
         The requested number of directions; None for the automatic one.
     rho, tau : float
         Damping exponent and factor; see :class:`daskkern.preconditioners.SpectrumSettings`.
+    eigen_method : str
+        How the eigenpairs are found; see :func:`daskkern.linalg.top_eigenpairs`.
     """
 
     rows: int = 0
@@ -34,3 +36,4 @@ class SpectrumRequest:
     directions: int | None = None
     rho: float = 0.95
     tau: float = 1.0
+    eigen_method: str = "auto"

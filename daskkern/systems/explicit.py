@@ -12,7 +12,7 @@ _RF, _NF = RandomFeatures(4000), NystromFeatures(1000)
 EXPLICIT = (
     System(
         "linear_eigenpro", "SGD on the features, the top directions of their covariance damped",
-        "Ma and Belkin, NeurIPS 2017", _LINEAR, EigenPro(), Linear(), "squared_hinge", max_epochs=20,
+        "Ma and Belkin, NeurIPS 2017", _LINEAR, EigenPro(rho=1.0), Linear(), "squared_hinge", max_epochs=20,
     ),
     System(
         "pegasos", "stochastic subgradients with steps 1 / (alpha t) for a linear support vector machine",
@@ -47,8 +47,8 @@ EXPLICIT = (
         AMM(averaging=0.5), Linear(), "multiclass_hinge", None, alpha=1e-4, max_epochs=20,
     ),
     System(
-        "eigenpro_rf", "EigenPro on random features", "Ma and Belkin, NeurIPS 2017", _RANDOM,
-        EigenPro(step_scale=1.5), _RF, max_epochs=20,
+        "eigenpro_rf", "EigenPro on random features, exponent 1 and damping factor 1/4",
+        "Ma and Belkin, NeurIPS 2017", _RANDOM, EigenPro(rho=1.0, tau=0.25), _RF, max_epochs=20,
     ),
     System(
         "sgd_rf", "SGD on random features",

@@ -18,7 +18,7 @@ preconditioner maps their span into itself and K_BS is a slice of K_BZ; the ridg
 returned model is the mean of the last iterates.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from daskkern.arrays import Array
@@ -26,6 +26,7 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.events import SpectrumFound
+from daskkern.linalg import EIGEN_METHODS
 from daskkern.losses import Loss
 from daskkern.preconditioners import CovarianceState, EigenProState, StableSteps
 from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, smoothness_of
@@ -53,6 +54,7 @@ from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Certificate, Problem
 from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot
+from daskkern.solvers.stored_settings import SINCE_LATER
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,9 @@ class EigenPro(Solver[EigenProRun]):
         ``(t - 1) / (t + 1)`` with ``t = (kappa (beta/m + l_P) / mu)^(1/2)``, mu the least eigenvalue that matters; one
         below ``(kappa - 1) / (kappa + 1)`` is slower than none. For small batches and many epochs: 0.95 and more. p
         centres need ``window=1`` for it.
+    eigen_method : {"auto", "dense", "krylov", "rsvd"}
+        How the directions are found, see :func:`daskkern.linalg.top_eigenpairs`. "rsvd" is the randomized SVD of the
+        2017 paper, whose eigenvalues err by some percent; "auto" takes a dense or a block Krylov method.
     """
 
     name: ClassVar[str] = "eigenpro"
@@ -113,14 +118,18 @@ class EigenPro(Solver[EigenProRun]):
     step_scale: float = 1.0
     momentum: float = 0.0
     projection_tol: float = 0.1
+    eigen_method: str = field(default="auto", metadata=SINCE_LATER)
 
     def __post_init__(self) -> None:
-        for field in ("subsample", "n_directions", "window"):
-            value = getattr(self, field)
-            if value != "auto" and not is_whole(value, least=0 if field == "n_directions" else 1):
-                raise SpecError(f"got {field}={value!r} for EigenPro; expected a positive whole number or 'auto'")
+        for name in ("subsample", "n_directions", "window"):
+            value = getattr(self, name)
+            if value != "auto" and not is_whole(value, least=0 if name == "n_directions" else 1):
+                raise SpecError(f"got {name}={value!r} for EigenPro; expected a positive whole number or 'auto'")
         if self.projection not in ("auto", "exact", "eigenpro"):
             raise SpecError(f"got projection={self.projection!r}; expected 'auto', 'exact' or 'eigenpro'")
+        if self.eigen_method not in EIGEN_METHODS:
+            known = ", ".join(EIGEN_METHODS)
+            raise SpecError(f"got eigen_method={self.eigen_method!r} for EigenPro; choose one of {known}")
         if not 0 < self.projection_tol < 1:
             raise SpecError(f"got projection_tol={self.projection_tol!r}; expected a number above 0 and below 1")
         if not 0 < self.step_scale < 2:
@@ -144,7 +153,8 @@ class EigenPro(Solver[EigenProRun]):
     def spectrum(self, p: int, n: int, explicit: bool) -> SpectrumRequest:
         s = covariance_rows(self.subsample, n) if explicit else subsample_rows(self.subsample, p)
         directions = None if self.n_directions == "auto" else int(self.n_directions)
-        return SpectrumRequest(s, most_directions(self.n_directions, p, s, explicit), directions, self.rho, self.tau)
+        most = most_directions(self.n_directions, p, s, explicit)
+        return SpectrumRequest(s, most, directions, self.rho, self.tau, self.eigen_method)
 
     def spectrum_found(
         self, state: StableSteps, n: int, explicit: bool, batch: int, loss: Loss, alpha: float

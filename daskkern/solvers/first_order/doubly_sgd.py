@@ -12,7 +12,7 @@ t blocks.
 References
 ----------
 Dai, Xie, He, Liang, Raj, Balcan and Song, "Scalable kernel methods via doubly stochastic gradients", NIPS 2014,
-algorithms 1 and 2.
+algorithms 1 and 2, theorems 4 and 5.
 
 Where we differ: t0 keeps the first steps below ``1 / (L max k(x, x))``; the paper's ``theta / t`` overflows within 20
 steps on real data.
@@ -65,7 +65,9 @@ class DoublySGD(Solver[DoublyRun]):
     Parameters
     ----------
     theta : float
-        Steps are ``theta / (alpha (t0 + t))``; between 1 and 2 for the rate 1 / t.
+        Steps are ``theta / (alpha (t0 + t))``: the paper's theta nu, nu being alpha. From 1 to 2, or a whole number
+        above 2. Theorem 4, the rate 1 / t in expectation, needs a number between 1 and 2 or a positive whole number;
+        theorem 5, that rate up to ``ln(t)^2 ln(t / delta)`` with high probability, a positive whole number.
     """
 
     name: ClassVar[str] = "doubly_sgd"
@@ -76,8 +78,10 @@ class DoublySGD(Solver[DoublyRun]):
     theta: float = 1.5
 
     def __post_init__(self) -> None:
-        if not 1 < self.theta < 2:
-            raise SpecError(f"got theta={self.theta!r} for DoublySGD; give a number between 1 and 2")
+        if not (1 <= self.theta <= 2 or (self.theta > 2 and float(self.theta).is_integer())):
+            raise SpecError(
+                f"got theta={self.theta!r} for DoublySGD; give a number between 1 and 2, or a whole number above 2"
+            )
 
     def init(self, problem: ColumnProblem, comm: Communicator) -> DoublyRun:
         del comm

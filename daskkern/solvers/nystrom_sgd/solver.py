@@ -8,7 +8,7 @@ holds its columns of psi, and the preconditioner needs no traffic at all.
 
 References
 ----------
-Pfahler and Morik, "Nystrom-SGD", ECML PKDD 2018, section 5, equation 25 and algorithm 1.
+Pfahler and Morik, "Nystrom-SGD", ECML PKDD 2018, section 5, equations 14 and 25 and algorithm 1.
 
 Where we differ: the step follows from batch, loss and the largest ``psi(x)^T P psi(x)`` of a sample of rows. Rows far
 from the rest have more, and a step through one of them would throw its score past the target, farther in every epoch:
@@ -68,9 +68,10 @@ class NystromSGD(Solver[NystromRun]):
         when rows are wide. "auto" is stored when psi fits in a quarter of the free disk space of the scratch
         folder and more than two epochs are asked.
     n_directions : int or "auto"
-        k: directions above it are not conditioned; "auto" is all, as in the paper.
+        k: directions above it are not conditioned; "auto" is all, as in the paper's experiments, 0 none. The first
+        k are damped to ``l_(k+1)``, as in equation 14; all of them to the last.
     step_rule : {"auto", "paper"}
-        "paper" is ``1 / (l_1 l_k)^(1/2)``, which ignores the batch and the loss.
+        "paper" is ``1 / (l_1 l_k)^(1/2)``, ``1 / l_1`` without conditioning, which ignores the batch and the loss.
     scratch : str or None
         Folder for psi that every worker can write to; None is the system's folder for temporary files.
     averaging : float
@@ -94,8 +95,8 @@ class NystromSGD(Solver[NystromRun]):
             raise SpecError(f"got mode={self.mode!r} for NystromSGD; expected 'auto', 'streamed' or 'stored'")
         if self.step_rule not in ("auto", "paper"):
             raise SpecError(f"got step_rule={self.step_rule!r} for NystromSGD; expected 'auto' or 'paper'")
-        if self.n_directions != "auto" and not is_whole(self.n_directions, least=1):
-            raise SpecError(f"got n_directions={self.n_directions!r} for NystromSGD; expected 1 or more, or 'auto'")
+        if self.n_directions != "auto" and not is_whole(self.n_directions, least=0):
+            raise SpecError(f"got n_directions={self.n_directions!r} for NystromSGD; expected 0 or more, or 'auto'")
         if not 0 <= self.averaging <= 1:
             raise SpecError(f"got averaging={self.averaging!r}; expected a share between 0 and 1")
 
@@ -122,7 +123,7 @@ class NystromSGD(Solver[NystromRun]):
         self, state: StableSteps, n: int, explicit: bool, batch: int, loss: Loss, alpha: float
     ) -> SpectrumFound | None:
         assert isinstance(state, NystromState)
-        step = 1 / state.top if self.step_rule == "paper" else state.step_size(batch, smoothness_of(loss), alpha)
+        step = state.paper_step if self.step_rule == "paper" else state.step_size(batch, smoothness_of(loss), alpha)
         return flattened(state.eigenvalues, state.preconditioner, n, batch, state.critical_batch, step)
 
     def as_saved(self, saved: Snapshot) -> Self:
@@ -153,7 +154,7 @@ class NystromSGD(Solver[NystromRun]):
         setup: NystromSetup = problem.extra
         spectrum, smoothness = setup.state, smoothness_of(problem.loss)
         eta = spectrum.step_size(batch.size, smoothness, problem.alpha, batch.excess)
-        eta = 1 / spectrum.top if self.step_rule == "paper" else eta
+        eta = spectrum.paper_step if self.step_rule == "paper" else eta
         eta *= decay(problem.loss, state.step, problem.batches_per_epoch)
         take = _streamed if setup.features is None else _stored
         w, A, loss = take(problem, setup, state, batch, eta, comm, self.step_rule == "auto")

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, spec_or_name
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
+from daskkern.solvers.stored_settings import recorded_settings
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.rank_settings import check_groups, check_shards
 from daskkern.training.run.set_aside import check_calibrate
@@ -234,7 +235,7 @@ class FitSettings:
 
     def summary(self) -> dict[str, Any]:
         """Return the settings as JSON values, for the saved model."""
-        solver = {item.name: _plain(getattr(self.solver, item.name)) for item in fields(self.solver)}
+        solver = {name: _plain(value) for name, value in recorded_settings(self.solver).items()}
         early = None if self.early_stopping is None else asdict(self.early_stopping)
         weights = self.class_weight if self.class_weight is None else str(self.class_weight)
         return {

@@ -98,7 +98,7 @@ def flat(weight: HostArray | None) -> HostArray | None:
 
 def spectrum_settings(wanted: SpectrumRequest, device: str) -> SpectrumSettings:
     """Return how the spectrum of a preconditioner is found and damped, and where."""
-    return SpectrumSettings(wanted.directions, wanted.rho, wanted.tau, device=device)
+    return SpectrumSettings(wanted.directions, wanted.rho, wanted.tau, wanted.eigen_method, device)
 
 
 def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: int = 0) -> BatchPlan:

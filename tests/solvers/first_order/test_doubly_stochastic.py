@@ -23,11 +23,17 @@ ALPHA = 0.05
 
 
 def _fit(
-    loss: Loss | None = None, epochs: int = 3, block: int = 16, dtype: str = "float64", seed: int = 0, m: int = 20
+    loss: Loss | None = None,
+    epochs: int = 3,
+    block: int = 16,
+    dtype: str = "float64",
+    seed: int = 0,
+    m: int = 20,
+    theta: float = 1.5,
 ) -> Fit:
     loss = loss or Squared()
     settings = FitSettings(
-        Gaussian(2.0), loss, DoublyStochastic(block), DoublySGD(), ALPHA, max_epochs=epochs, batch_size=m,
+        Gaussian(2.0), loss, DoublyStochastic(block), DoublySGD(theta), ALPHA, max_epochs=epochs, batch_size=m,
         dtype=dtype, device="cpu", fit_intercept=False, seed=seed,
     )  # fmt: skip
     return Fit.of(toy_source(weighted=True, regression=isinstance(loss, Squared)), settings)
@@ -41,20 +47,21 @@ def _coef(fit: Fit, ranks: int = 1) -> HostArray:
     return coef
 
 
-def test_it_is_the_papers_algorithm() -> None:
+@pytest.mark.parametrize("share", [1, 1.5, 2, 3])
+def test_it_is_the_papers_algorithm(share: float) -> None:
     loss = SquaredHinge()
-    fit = _fit(loss)
+    fit = _fit(loss, theta=share)
     plan, drawn, X = fit.prepared.plan, fit.prepared.basis.kernel, fit.source.X
     assert isinstance(drawn, Drawn)
     y = fit.prepared.targets.encode(fit.source.y)
     w = fit.source.weight[:, None] / fit.source.weight.mean()
-    theta, a, t = 1.5 / ALPHA, np.zeros((fit.prepared.basis.n_columns, 3)), 0
+    theta, a, t = share / ALPHA, np.zeros((fit.prepared.basis.n_columns, 3)), 0
     phi = drawn.block(X, drawn.points(fit.prepared.points))
     for epoch in (1, 2, 3):
         for number in plan.order(epoch):
             B, own = plan.positions(number, epoch), slice(16 * t, 16 * t + 16)
             t += 1
-            gamma = theta / (theta * loss.smoothness * w.max() + t)
+            gamma = theta / (max(theta * loss.smoothness * w.max(), share) + t)
             g = w[B] * loss.gradient(phi[B] @ a, y[B])
             a *= 1 - gamma * ALPHA
             a[own] = -gamma / B.size * phi[B, own].T @ g
@@ -127,8 +134,9 @@ def test_a_saved_model_predicts_the_same_and_holds_numbers_only(kernel: Kernel |
 
 def test_what_has_no_meaning_is_refused() -> None:
     fit = _fit()
-    with pytest.raises(SpecError, match="give a number between 1 and 2"):
-        DoublySGD(theta=2.5)
+    for theta in (2.5, 0.5, 0, -1, float("inf"), float("nan")):
+        with pytest.raises(SpecError, match="give a number between 1 and 2, or a whole number above 2"):
+            DoublySGD(theta=theta)
     with pytest.raises(SpecError, match="got alpha=0 for DoublySGD"):
         replace(fit, settings=replace(fit.settings, alpha=0.0)).results(1)
     with pytest.raises(SpecError, match=r"got DoublyStochastic\(\) for solver sgd"):

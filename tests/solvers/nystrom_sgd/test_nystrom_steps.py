@@ -21,25 +21,23 @@ def _matrices(setup: bench.Setup) -> tuple[HostArray, HostArray]:
     return naive.kernel_matrix(spec, setup.toy.X, setup.points), naive.kernel_matrix(spec, setup.points, setup.points)
 
 
-@pytest.mark.parametrize("k", [6, None])
+@pytest.mark.parametrize("k", [0, 6, 24, None])
 @pytest.mark.parametrize("alpha", [0.0, 0.05])
 @pytest.mark.parametrize("step_rule", ["auto", "paper"])
 def test_steps_are_the_formula_in_the_eigenfeatures(k: int | None, alpha: float, step_rule: str) -> None:
     problem = toy(Logistic(), alpha=alpha)
     setup = nystrom(problem, NystromSGD(step_rule=step_rule, averaging=0.0), k=k)
     values, psi = naive.nystrom_features(*_matrices(setup), 25)
-    P = np.minimum(1, np.sqrt(values[(k or 25) - 1] / values))
+    n_damped = 24 if k is None else k  # to the last of them where all are
+    P = np.array([np.sqrt(values[n_damped] / value) for value in values[:n_damped]] + [1.0] * (25 - n_damped))
+    last = values[24 if k is None else max(k - 1, 0)]
     w = np.zeros((25, problem.y.shape[1]))
     for number in range(6):
         B = problem.batch(number)
         g = bench.gradient(problem, psi @ w, B)
         top, m = (P * values).max(), len(B)
         noise = (psi**2 @ P).max() + (m - 1) * top
-        eta = (
-            0.99 * m / (noise / 4 + m * alpha)
-            if step_rule == "auto"
-            else 1 / np.sqrt(values[0] * values[(k or 25) - 1])
-        )
+        eta = 0.99 * m / (noise / 4 + m * alpha) if step_rule == "auto" else 1 / np.sqrt(values[0] * last)
         w = w - eta * P[:, None] * (psi[B].T @ g / m + alpha * w)
     for stored in (False, True):
         found = scores(setup, train(setup, steps=6, stored=stored))
@@ -139,8 +137,8 @@ def test_the_mean_is_nearer_to_the_minimum_than_the_last_iterate() -> None:
     [
         ({"mode": "kept"}, "mode='kept' for NystromSGD; expected 'auto', 'streamed' or 'stored'"),
         ({"step_rule": "bold"}, "expected 'auto' or 'paper'"),
-        ({"n_directions": 0}, "n_directions=0 for NystromSGD; expected 1 or more, or 'auto'"),
-        ({"n_directions": "all"}, "expected 1 or more, or 'auto'"),
+        ({"n_directions": -1}, "n_directions=-1 for NystromSGD; expected 0 or more, or 'auto'"),
+        ({"n_directions": "all"}, "expected 0 or more, or 'auto'"),
         ({"averaging": -0.1}, r"averaging=-0\.1; expected a share between 0 and 1"),
     ],
 )
