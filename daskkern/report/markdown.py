@@ -7,7 +7,7 @@ from daskkern import __version__
 from daskkern.data.transactions.overwrite_guard import SUMMARY_MARK
 from daskkern.evaluation.plot_data import Observation
 from daskkern.models import KernelModel
-from daskkern.report import facts
+from daskkern.report import facts, score_facts
 
 _TAGS = {"regression": "tabular-regression"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -21,11 +21,11 @@ def markdown_of(name: str, model: KernelModel, observed: Observation | None, tes
     history = model.history_
     tag = _TAGS.get(model.task, "tabular-classification")
     score = None if observed is None else observed.score
-    metrics = facts.tiles(model, history, score) + ([] if observed is None else facts.errors_of(observed))
+    metrics = facts.tiles(model, history, score) + ([] if observed is None else score_facts.errors_of(observed))
     scored = "Not scored on test rows: `daskkern report MODEL --card --test STORE` adds them."
     if score is not None:
         scored = f"On {score.n_rows:,} rows of {_text(test)}." if test else f"On {score.n_rows:,} test rows."
-    classes = [] if score is None else facts.class_rows(score)
+    classes = [] if score is None else score_facts.class_rows(score)
     parts = [
         f"---\nlibrary_name: daskkern\ntags: [{tag}, kernel-methods]\n---\n{SUMMARY_MARK}",
         f"# {_text(name)}",
