@@ -13,6 +13,7 @@ from pathlib import Path
 
 from figures import Row, Run, read
 from pages import picture_text, table, text
+from papers.documents import document_table, documents
 from ranks.page import many_ranks
 
 FOLDER = Path(__file__).resolve().parent
@@ -63,6 +64,10 @@ def rewritten(page: str, folder: Path = FOLDER) -> str:
     """
 
     def block(found: re.Match[str]) -> str:
+        if found[1] in documents():
+            return "\n".join(
+                [f"<!-- figures: {found[1]} -->", *document_table(found[1]), "<!-- end of figures -->", ""]
+            )
         name, make = BLOCKS[found[1]]
         if not (folder / name).exists():
             return found[0]

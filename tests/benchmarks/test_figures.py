@@ -1,6 +1,7 @@
 """Every file of figures has the one form, which refuses numbers without units, and pages are made from it alone."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+
+from daskkern.systems import SYSTEMS
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 MACHINE = {"cpu": "none", "n_cores": 2}
@@ -149,6 +152,22 @@ def test_the_page_of_papers_shows_their_figures_without_ours(tmp_path: Path, scr
     for row in rows.ROWS:
         assert row.what in text
         assert all(sentence in text for sentence in row.differences)
+
+
+def test_the_rows_of_the_papers_name_what_there_is(scripts: ModuleType) -> None:
+    rows, documents = import_module("papers.rows"), import_module("papers.documents").documents()
+    entries = [each for _, made in documents.values() for each in made]
+    assert sorted(each.key for each in entries if each.key) == sorted(row.key for row in rows.ROWS)
+    assert all(each.key or (each.why and (each.theirs or not each.data)) for each in entries)
+    places = [import_module(f"daskkern.{name}") for name in ("solvers", "kernels", "basis")]
+    for each in entries:
+        for system in re.findall(r"systems? ((?:`\w+`(?:, )?)+)", each.ours):
+            assert set(re.findall(r"`(\w+)`", system)) <= set(SYSTEMS), each.what
+        for name in re.findall(r"`([A-Z]\w+)", each.ours):
+            assert any(hasattr(place, name) for place in places), name
+        for call in re.findall(r"`([A-Z]\w+\([^`]*\))`", each.ours):
+            if not re.search(r"=(k\b|\.\.\.)", call):
+                eval(call, {}, dict(vars(places[0])))  # its settings are valid
 
 
 def test_the_longest_reading_of_a_budget_is_its_end(scripts: ModuleType, tmp_path: Path) -> None:

@@ -8,6 +8,10 @@ step for row i with the new slope g, ``delta = g - g_i``, is
 with ``kappa = 1 / n`` for SAG and, without bias, ``kappa = 1 / (n p_i)`` for SAGA, where p_i is the probability of the
 row. No slope includes the penalty: its gradient is exact. In the first epoch SAG divides by the rows seen so far.
 
+The papers draw each row from all n of them. Here all rows of a batch are read together, in the order of the batches,
+and rows are drawn, with replacement, within the batch: one drawn from all n would be a read of its own. So a row is
+visited once an epoch on average, and steps are those of the papers' theorems, or shorter.
+
 Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
 has (see :mod:`daskkern.solvers.first_order.row_memory`): within a batch w is a combination of the w and D at its
 start and of the batch's rows, so its scores follow from theirs. It costs an allreduce of m^2 + 3 m c numbers a batch.

@@ -28,7 +28,8 @@ class FullGradientRun:
 
     `w` (p_r, c) are the coefficients. `other` are those that gradients are compared with, and `gradient` the estimate
     there; the pass for the full gradient accumulates it. `sweep` passes of this epoch are finished. `norm` is that of
-    the last full gradient, or -1. `excess` is the largest of a batch so far.
+    the last full gradient, or -1. `excess` is the largest of a batch so far. `begun` epochs have had their full
+    gradient, and `left` steps of this one still move `w`, -1 all.
     """
 
     w: Array
@@ -37,6 +38,8 @@ class FullGradientRun:
     sweep: int = 0
     norm: float = -1.0
     excess: float = 0.0
+    begun: int = 0
+    left: int = -1
 
 
 @dataclass(frozen=True)
@@ -145,12 +148,20 @@ class FullGradients(Solver[FullGradientRun]):
     def snapshot(self, problem: ColumnProblem, state: FullGradientRun) -> Snapshot:
         ids = problem.part.columns.ids
         shards = {name: Shard(ids, getattr(state, name)) for name in ("w", "other", "gradient")}
-        return Snapshot(shards, numbers={"sweep": state.sweep, "norm": state.norm, "excess": state.excess})
+        counts = {"begun": state.begun, "left": state.left}
+        return Snapshot(shards, numbers={"sweep": state.sweep, "norm": state.norm, "excess": state.excess, **counts})
 
     def restore(self, problem: ColumnProblem, saved: Snapshot) -> FullGradientRun:
         fresh, ids = self.init(problem, SerialCommunicator()), problem.part.columns.ids
         w, other, gradient = (restored(saved.rows(name, ids), fresh.w) for name in ("w", "other", "gradient"))
         numbers = saved.numbers
         return FullGradientRun(
-            w, other, gradient, int(numbers["sweep"]), numbers["norm"], float(numbers.get("excess", 0.0))
+            w,
+            other,
+            gradient,
+            int(numbers["sweep"]),
+            numbers["norm"],
+            float(numbers.get("excess", 0.0)),
+            int(numbers.get("begun", 0)),
+            int(numbers.get("left", -1)),  # what older versions saved lacks them
         )

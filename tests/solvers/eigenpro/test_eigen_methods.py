@@ -8,7 +8,7 @@ import pytest
 from daskkern.basis import AllRows, BasisSpec, Linear
 from daskkern.errors import SpecError
 from daskkern.losses import Squared
-from daskkern.solvers import EigenPro, Solver
+from daskkern.solvers import SVRG, EigenPro, Solver
 from daskkern.solvers.stored_settings import recorded_settings
 from daskkern.systems import SYSTEMS
 from tests.support.fits import Fit, toy_settings, toy_source
@@ -33,7 +33,10 @@ def test_an_unknown_method_is_refused() -> None:
         EigenPro(eigen_method="svd")
 
 
-@pytest.mark.parametrize(("solver", "name", "other"), [(EigenPro(), "eigen_method", EigenPro(eigen_method="rsvd"))])
+@pytest.mark.parametrize(
+    ("solver", "name", "other"),
+    [(EigenPro(), "eigen_method", EigenPro(eigen_method="rsvd")), (SVRG(), "restart", SVRG(restart="random"))],
+)
 def test_a_later_setting_is_recorded_only_where_it_was_chosen(
     solver: Solver[object], name: str, other: Solver[object]
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from daskkern.arrays import HostArray
+from daskkern.backend.random import generator
 from daskkern.basis import AllRows, BasisSpec, Linear, RandomFeatures
 from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier
@@ -17,7 +18,7 @@ from daskkern.solvers import SAG, SARAH, SGD, SVRG, Solver
 from daskkern.solvers.first_order.variance_reduced import FullGradients
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
-from tests.support.fits import Fit, toy_source
+from tests.support.fits import Fit, Runs, toy_source
 
 ALPHA = 2e-2
 
@@ -91,7 +92,9 @@ def test_steps_without_variance_reduction_stay_where_their_noise_keeps_them() ->
 
 
 @pytest.mark.parametrize(
-    "solver", [SVRG(inner=2, theta=0.7, tol=0), SARAH(inner=2, theta=0.7, tol=0)], ids=["svrg", "sarah"]
+    "solver",
+    [SVRG(theta=0.7, tol=0), SVRG(theta=0.7, tol=0, restart="random"), SARAH(theta=0.7, tol=0)],
+    ids=["svrg", "svrg, random restarts", "sarah"],
 )
 @pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(30)], ids=lambda basis: basis.name)
 def test_the_iterates_are_those_of_the_papers(solver: FullGradients, basis: BasisSpec) -> None:
@@ -110,6 +113,7 @@ def test_the_iterates_are_those_of_the_papers(solver: FullGradients, basis: Basi
         before, v = w, full
         if isinstance(solver, SARAH):
             w = w - eta(last) * v
+        iterates = [w]
         for sweep in (1, 2):
             for batch in plan.order(epoch + (sweep << 32)):
                 at = plan.positions(batch)
@@ -117,9 +121,22 @@ def test_the_iterates_are_those_of_the_papers(solver: FullGradients, basis: Basi
                 change = _gradient(fit, phi, w, at) + ALPHA * w - _gradient(fit, phi, old, at) - ALPHA * old
                 v = v + change if isinstance(solver, SARAH) else full + change
                 before, w = w, w - eta(len(at)) * v
+                iterates.append(w)
+        if isinstance(solver, SVRG) and solver.restart == "random":
+            chosen = int(generator(0, 77, epoch - 1).integers(len(iterates)))
+            assert epoch == 1 or chosen < len(iterates) - 1  # else the other rule would do the same
+            w = iterates[chosen]
     for ranks, keeps_rows in ((1, True), (3, False)):
         found = fit.scores(fit.results(ranks, keeps_rows=keeps_rows))
         np.testing.assert_allclose(found, phi @ w, atol=1e-9 * np.abs(phi @ w).max())
+
+
+def test_a_run_with_random_restarts_may_be_interrupted_anywhere() -> None:
+    fit = _fit(SVRG(tol=0, restart="random"), Logistic(), Linear(), 3, 30)
+    runs = Runs(fit)
+    for until in (7, 9):
+        runs.run(2, until=until)
+    np.testing.assert_array_equal(runs.scores(2), fit.scores(fit.results(2)))
 
 
 @pytest.mark.parametrize("solver", [SVRG(tol=1e-3), SARAH(tol=1e-3)], ids=["svrg", "sarah"])
@@ -149,6 +166,7 @@ def test_what_they_cannot_do_is_refused() -> None:
         ({"inner": 0}, "got inner=0 for svrg; give a whole number of at least 1"),
         ({"theta": 0.0}, "got theta=0.0 for svrg"),
         ({"tol": -1.0}, "got tol=-1.0 for svrg"),
+        ({"restart": "first"}, "got restart='first' for SVRG; expected 'last' or 'random'"),
     ):
         with pytest.raises(SpecError, match=sentence):
             SVRG(**words)

@@ -1,0 +1,76 @@
+"""The tables of docs/papers.md: each statement, algorithm, figure and table of five documents, and what ours is.
+
+`documents.toml` lists them; figures of theirs are those of `rows.py`, figures of ours those of the JSON file of
+reproductions. `python benchmarks/docs_tables.py` writes the page.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from figures import Row, read
+from pages import table, text
+
+from papers.form import PaperRow
+from papers.rows import ROWS
+
+FILE = Path(__file__).with_name("documents.toml")
+FIGURES = Path(__file__).resolve().parents[1] / "results-reproduction.json"
+_HEADER = ["statement", "ours is", "command", "theirs", "ours", "data: theirs, ours", "why they differ, or why none"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of a document's table. `key` is that of a reproduced row, or empty; then `why` says why."""
+
+    what: str
+    ours: str
+    key: str
+    theirs: str
+    data: str
+    why: str
+
+
+@cache
+def documents() -> dict[str, tuple[str, tuple[Entry, ...]]]:
+    """Return the title and the rows of each document, by the name of its block."""
+    found = tomllib.loads(FILE.read_text())["document"]
+    return {each["key"]: (each["title"], tuple(Entry(*row) for row in each["rows"])) for each in found}
+
+
+def document_table(name: str) -> list[str]:
+    """Return the lines of a document's table."""
+    known = {row.key: row for row in ROWS}
+    measured = {row["key"]: row for run in read(FIGURES) for row in run.tables["rows"]}
+    _, entries = documents()[name]
+    return table(_HEADER, [_cells(each, known.get(each.key), measured.get(each.key)) for each in entries])
+
+
+def _cells(entry: Entry, paper: PaperRow | None, row: Row | None) -> list[str]:
+    if paper is None:
+        return [entry.what, entry.ours, "", entry.theirs, "", entry.data, entry.why]
+    why = " ".join([*paper.differences, *([entry.why] if entry.why else [])])
+    ours = "not measured yet" if row is None else _ours(row)
+    data = f"{paper.paper_data}, {paper.data.replace('_', '-')}"
+    return [entry.what, entry.ours, f"`--rows {entry.key}`", _theirs(paper), ours, data, why]
+
+
+def _theirs(paper: PaperRow) -> str:
+    if paper.unit == "epochs":
+        return f"{paper.paper_epochs} epochs"
+    if paper.unit == "seconds":
+        return f"{text(paper.paper_setup_seconds)} s, and {text(paper.paper_epoch_seconds)} s an epoch"
+    seconds = "" if paper.paper_seconds is None else f" in {text(paper.paper_seconds)} s"
+    return f"{paper.paper_error:.2%}{seconds}"
+
+
+def _ours(row: Row) -> str:
+    if row["unit"] == "epochs":
+        n, most = row["n_our_epochs"], row["n_epochs_run"]
+        counted = f"more than {most} epochs" if n is None else "1 epoch" if n == 1 else f"{n} epochs"
+        rows = "held-out rows" if "best_test_error" in row else "test rows"
+        return f"{counted}, counted on {rows}"
+    if row["unit"] == "seconds":
+        return f"{text(row['our_setup_seconds'])} s, and {text(row['our_epoch_seconds'])} s an epoch"
+    return f"{row['our_error']:.2%} in {text(row['our_seconds'])} s"
