@@ -35,7 +35,12 @@ def cupy_here(stand_in: FakeGpu) -> Iterator[ModuleType]:
 
 
 def _fit(
-    solver: Solver[Any], basis: BasisSpec, epochs: int, dtype: Literal["float32", "float64"] = "float32", m: int = M
+    solver: Solver[Any],
+    basis: BasisSpec,
+    epochs: int,
+    dtype: Literal["float32", "float64"] = "float32",
+    m: int = M,
+    alpha: float = 0.0,
 ) -> tuple[FitResult, Counter[str]]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 6))
@@ -43,7 +48,7 @@ def _fit(
     source = ArraySource(X, np.digitize(X[:, 0], [-0.5, 0.5]), None, info)
     settings = FitSettings(
         Gaussian(3.0), SquaredHinge(), basis, solver, max_epochs=epochs, batch_size=m, device="gpu",
-        keep_blocks="never", dtype=dtype,
+        keep_blocks="never", dtype=dtype, alpha=alpha,
     )  # fmt: skip
     with launches_counted() as names:
         result = fit(source, settings)
@@ -60,7 +65,7 @@ class Step:
     signals: bool
 
 
-def _steps(solver: Solver[Any], basis: BasisSpec, epochs: int = 2) -> list[Step]:
+def _steps(solver: Solver[Any], basis: BasisSpec, epochs: int = 2, alpha: float = 0.0) -> list[Step]:
     """Return the steps of the last epoch of a fit."""
     steps: list[Step] = []
 
@@ -76,7 +81,7 @@ def _steps(solver: Solver[Any], basis: BasisSpec, epochs: int = 2) -> list[Step]
 
     watched = Watched(**{field.name: getattr(solver, field.name) for field in fields(solver)})
     with launches_counted() as launched, waits_counted() as waited:
-        _fit(watched, basis, epochs)
+        _fit(watched, basis, epochs, alpha=alpha)
     return steps[-N // M :]
 
 
