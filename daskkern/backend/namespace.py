@@ -20,6 +20,10 @@ _ROOM = 0.8
 """Share of the free memory of a device that a computation may plan with: libraries allocate outside the pool."""
 
 
+_DIRECT_BYTES = 16 << 20
+"""Bytes from which a host array is copied to a GPU without page-locked memory between. Not measured on a GPU."""
+
+
 def namespace_of(*arrays: Array) -> ModuleType:
     """Return the module (``numpy`` or ``cupy``) whose functions apply to `arrays`.
 
@@ -45,9 +49,17 @@ def is_sparse(X: Array) -> bool:
 
 
 def to_device(X: Array, xp: ModuleType) -> Array:
-    """Return rows `X`, dense or CSR, as an array of the library `xp`; itself if it already is one."""
+    """Return rows `X`, dense or CSR, as an array of the library `xp`; itself if it already is one.
+
+    Large arrays are copied to a GPU from where they are: CuPy would lay a copy into page-locked memory before, whose
+    pool takes the next power of two and keeps it.
+    """
     if not is_sparse(X):
-        return xp.asarray(X)
+        if xp is np or not isinstance(X, np.ndarray) or X.nbytes < _DIRECT_BYTES or X.dtype.kind not in "fiub":
+            return xp.asarray(X)
+        made = xp.empty(X.shape, X.dtype)
+        made.set(np.ascontiguousarray(X))
+        return made
     if xp is np:
         return X
     import cupyx.scipy.sparse  # optional package
@@ -88,19 +100,33 @@ def namespace_with(device: str, n_bytes: float) -> ModuleType:
 def free_on_device(xp: ModuleType) -> int:
     """Return the bytes of its GPU that this process may allocate: free memory, and the unused memory of its pools.
 
-    An RMM pool counts in full if CuPy allocates from it; how much of it is in use cannot be queried.
+    An RMM pool counts if CuPy allocates from it: less what is in use where one of RMM's adaptors around it counts that
+    (``rmm_track_allocations`` of dask-cuda), and else in full, because RMM does not say it.
     """
     free = int(xp.cuda.runtime.memGetInfo()[0]) + int(xp.get_default_memory_pool().free_bytes())
     if not str(getattr(xp.cuda.get_allocator(), "__module__", "")).startswith("rmm."):
         return free
-    size = getattr(sys.modules["rmm"].mr.get_current_device_resource(), "pool_size", None)
-    return free + (int(size()) if callable(size) else 0)
+    return free + _free_in_rmm(sys.modules["rmm"].mr.get_current_device_resource())
+
+
+def _free_in_rmm(resource: Any) -> int:
+    """Return the bytes of an RMM pool that are not in use, under any number of adaptors; 0 without a pool."""
+    used = 0
+    while resource is not None and not callable(getattr(resource, "pool_size", None)):
+        tracked, counts = getattr(resource, "get_allocated_bytes", None), getattr(resource, "allocation_counts", None)
+        if callable(tracked):
+            used = int(tracked())
+        elif counts is not None:
+            used = int(counts.current_bytes)
+        resource = getattr(resource, "upstream_mr", None)
+    return 0 if resource is None else max(0, int(resource.pool_size()) - used)
 
 
 def give_back_memory(xp: ModuleType) -> None:
-    """Free the unused memory of CuPy's pool for other processes and later ranks."""
+    """Free the unused memory of CuPy's pools, of the device and page-locked, for other processes and later ranks."""
     if xp is not np:
         xp.get_default_memory_pool().free_all_blocks()
+        xp.get_default_pinned_memory_pool().free_all_blocks()
 
 
 @contextmanager

@@ -67,6 +67,14 @@ class Uploads:
             slot.wait()
 
 
+def pinned_memory(xp: ModuleType, n_bytes: int) -> Any:
+    """Return a buffer of `n_bytes` page-locked bytes, which are freed with the last reference to it.
+
+    Not from CuPy's pool, which takes the next power of two and keeps it until the process ends.
+    """
+    return xp.cuda.PinnedMemoryPointer(xp.cuda.PinnedMemory(n_bytes), 0)
+
+
 class _Slot:
     """A pinned buffer, and the event of the last copy from it."""
 
@@ -89,7 +97,7 @@ class _Slot:
         starts = np.cumsum([0, *(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]).tolist()
         if starts[-1] > self._size:
             self._memory = None  # before the larger one is taken
-            self._memory, self._size = self._xp.cuda.alloc_pinned_memory(starts[-1]), starts[-1]
+            self._memory, self._size = pinned_memory(self._xp, starts[-1]), starts[-1]
         return [self._place(start, array) for start, array in zip(starts, arrays, strict=False)]
 
     def _place(self, start: int, array: HostArray) -> HostArray:

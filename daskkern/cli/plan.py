@@ -23,11 +23,12 @@ from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, worst
 from daskkern.training.planning.cluster_planner import ClusterPlanner
+from daskkern.training.planning.device_choices import with_batches_of_devices
 from daskkern.training.planning.divider import Divider
 from daskkern.training.planning.fit_cost import FitCost
 from daskkern.training.planning.kernel_precision import expected_arithmetic
 from daskkern.training.planning.memory_by_columns import budget_of_shard
-from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory
+from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory, device_size
 from daskkern.training.planning.planner import check_before, upper_bound_plan, upper_bound_summary
 from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
 from daskkern.training.planning.resources import WorkerResources
@@ -159,6 +160,9 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
     threads = max(1, cpu_count() // ranks // each)
     budget = budget_of_shard(settings.memory_budget or available_memory(ranks), each)
     device = device_memory(settings.device) if workers is None else None
+    if device is not None:
+        mine = WorkerResources(threads, budget, device, 0, device_size=device_size(settings.device))
+        settings = with_batches_of_devices(settings, source, [mine] * ranks)
     device = None if device is None else device // each
     if device is None:
         check_before(source, settings, settings.early_stopping is not None, shards, threads, budget)
@@ -191,6 +195,7 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     ranks = _used_ranks(settings, len(names))
     resources = resources_of(client, settings, names[:ranks], None)
     check_resources(source, settings, settings.early_stopping is not None, resources)
+    settings = with_batches_of_devices(settings, source, resources)
     summary = upper_bound_summary(source, settings, wide=wide)
     planner = ClusterPlanner(client, source, settings, names[:ranks], resources)
     plans = planner.divider(summary).plans()

@@ -13,6 +13,7 @@ from daskkern.backend.namespace import is_sparse
 from daskkern.errors import DataError
 from daskkern.kernels.engines import native
 from daskkern.kernels.engines.block_products import block_table
+from daskkern.kernels.engines.cuda import tensor_operand
 from daskkern.kernels.engines.dispatch import is_compiled, is_plain
 from daskkern.kernels.formula import DIFFERENCES, PAIR, Expression, Pair, Program, program
 from daskkern.kernels.norms import Difference
@@ -30,7 +31,7 @@ from daskkern.kernels.points import (
 )
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
 from daskkern.kernels.rounding import Rounding, rounding_of
-from daskkern.kernels.rows import as_rows, module_of
+from daskkern.kernels.rows import as_rows, is_unchecked, module_of
 
 Spec = Mapping[str, object]
 
@@ -160,8 +161,15 @@ class PairFunction(ABC):
     def _side(self, rows: Array, shift: Array | None, precision: Precision | None, *, left: bool) -> Side:
         caps = self.caps(rows.shape[1])
         placed = self._placed(rows, shift)
-        # Categories would become equal where their codes are rounded, and no matrix product needs it.
-        return make_side(placed if caps is not None else rounded(placed, precision), self.program, left=left, caps=caps)
+        if caps is not None:  # categories would become equal where codes are rounded, and no matrix product needs it
+            return make_side(placed, self.program, left=left, caps=caps)
+        on_host = module_of(placed) is np
+        # To look at rows is to wait for a GPU: features that are too large there make values that are not numbers.
+        placed = rounded(placed, precision, checked=on_host or not (left or is_unchecked()))
+        side = make_side(placed, self.program, left=left)
+        if on_host or is_plain() or self.program.difference is not None:
+            return side
+        return replace(side, operand=tensor_operand(placed, precision))
 
     def _placed(self, rows: Array, shift: Array | None) -> Array:
         if shift is None:

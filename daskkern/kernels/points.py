@@ -30,7 +30,8 @@ class Side:
     """The rows of one side of a block, with ``|x|^2``, ``|x|`` and ``1 / |x|`` (0 for zero rows) where needed.
 
     For formulas of differences, `squared` of the right side is ``sum_j |z_j|^p``, what sparse rows leave out, and
-    `caps` (d,) are the largest differences that count, for formulas of capped ones.
+    `caps` (d,) are the largest differences that count, for formulas of capped ones. `operand` (., d') are the rows as a
+    GPU's tensor cores take them, where these are not the rows themselves.
     """
 
     rows: Array
@@ -38,6 +39,7 @@ class Side:
     norm: Array | None
     inverse: Array | None
     caps: Array | None = None
+    operand: Array | None = None
 
     @property
     def stats(self) -> tuple[Array | None, Array | None, Array | None]:
@@ -47,12 +49,12 @@ class Side:
     def join(self, later: "Side") -> "Side":
         """Return these rows followed by those of `later`."""
         xp = module_of(self.rows)
-        squared, norm, inverse = (
+        squared, norm, inverse, operand = (
             None if a is None or b is None else xp.concatenate([a, b])
-            for a, b in zip(self.stats, later.stats, strict=True)
+            for a, b in zip((*self.stats, self.operand), (*later.stats, later.operand), strict=True)
         )
         rows = stack_rows(self.rows, later.rows) if is_sparse(self.rows) else xp.concatenate([self.rows, later.rows])
-        return Side(rows, squared, norm, inverse, self.caps)
+        return Side(rows, squared, norm, inverse, self.caps, operand)
 
 
 @dataclass(frozen=True, eq=False)

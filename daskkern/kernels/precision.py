@@ -51,10 +51,10 @@ def agreed_dtype(precision: Precision | None, dtype: Any) -> Any:
     return wanted
 
 
-def rounded(rows: Array, precision: Precision | None) -> Array:
+def rounded(rows: Array, precision: Precision | None, *, checked: bool = True) -> Array:
     """Return `rows` (m, d), dense or CSR, with features that `precision` has; a copy only where it rounds.
 
-    None rounds nothing.
+    None rounds nothing. Unless it is `checked`, a feature that is too large becomes infinite.
 
     Raises
     ------
@@ -64,11 +64,11 @@ def rounded(rows: Array, precision: Precision | None) -> Array:
     if precision in (None, "float64", "float32"):
         return rows
     if hasattr(rows, "tocsr"):
-        return type(rows)((rounded(rows.data, precision), rows.indices, rows.indptr), shape=rows.shape)
+        return type(rows)((rounded(rows.data, precision, checked=checked), rows.indices, rows.indptr), shape=rows.shape)
     if precision == "tf32":
         return _to_tf32(rows)
     xp = namespace_of(rows)
-    largest = float(xp.abs(rows).max()) if rows.size else 0.0
+    largest = float(xp.abs(rows).max()) if rows.size and checked else 0.0
     if largest >= 65520:  # halfway between float16's largest number and the next power of two
         raise DataError(
             f"got precision 'float16', but a feature is {largest:.6g} in size and float16 ends at 65504; "

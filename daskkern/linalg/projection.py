@@ -12,7 +12,7 @@ of (p, c) numbers forwards and two allgathers backwards, and all its work is pro
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import numpy as np
@@ -20,10 +20,14 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
-from daskkern.kernels.engines.block_products import multiply, multiply_transposed
+from daskkern.kernels.engines.block_products import multiply, multiply_blocks, multiply_transposed
 from daskkern.linalg.blas import subtract_product
 from daskkern.linalg.block_cyclic import BlockCyclicLayout
 from daskkern.linalg.panels import FactoredPanels, downdate, each_panel
+
+JOINED_COLUMNS = 16_384
+"""Columns up to which a single rank on a GPU joins the panels of a group: with more, launches do not matter. Not
+measured on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +51,38 @@ class BlockCyclicFactor:
         One for each own block, starting at its diagonal: down to the end of the block's group the columns of the
         inverse of the group's diagonal block, below it those of L.
     jitter : float
+    joined : tuple of (p - g0, width) arrays
+        In place of `panels`, one for each group, with zeros above: see :meth:`with_joined_groups`.
     """
 
     layout: BlockCyclicLayout
     panels: tuple[Array, ...]
     jitter: float
+    joined: tuple[Array, ...] = ()
+
+    def with_joined_groups(self) -> "BlockCyclicFactor":
+        """Return the factor of a single rank with one array for each group, which a GPU solves with in few launches.
+
+        They take 3/4 p^2 numbers with two groups, and with the panels, which are given up, p^2 meanwhile.
+        """
+        xp, dtype, joined = namespace_of(self.panels[0]), self.panels[0].dtype, []
+        for rows, pieces in self._groups():
+            whole = xp.zeros((self.layout.p - rows.start, rows.stop - rows.start), dtype)
+            for piece in pieces:
+                columns = _within(piece.columns, rows)
+                height = piece.inverse.shape[0]
+                whole[columns.start : columns.start + height, columns] = piece.inverse
+                whole[columns.start + height :, columns] = piece.below
+            joined.append(whole)
+        return replace(self, panels=(), joined=tuple(joined))
 
     def solve(self, h: Array, comm: Communicator) -> Array:
         """Return this rank's part (p_r, c) of ``(K_ZZ + jitter)^-1 h`` from its part of `h`, in its dtype.
 
         Sums are taken in float64: the solution is the same for any number of ranks up to its rounding.
         """
+        if self.joined:
+            return self._solve_joined(h)
         xp, groups = namespace_of(h), list(self._groups())
         y = xp.zeros((self.layout.p, h.shape[1]), np.float64)
         gone = xp.zeros_like(y)  # what this rank's columns before a group subtract from the rest
@@ -68,6 +93,27 @@ class BlockCyclicFactor:
             self._backward(rows, pieces, y, x, comm)
         parts = [x[piece.columns] for _, pieces in groups for piece in pieces]
         return xp.concatenate(parts) if parts else xp.zeros_like(h)
+
+    def _solve_joined(self, h: Array) -> Array:
+        """Return the solution on a single rank: with each group, two products forwards and two backwards."""
+        xp, p = namespace_of(h), self.layout.p
+        groups = [(_rows_of(self.layout, group), group) for group in self.layout.groups]
+        y, gone = [], None  # what the columns before a group subtract from its rows and those below
+        for (rows, group), whole in zip(groups, self.joined, strict=True):
+            height = rows.stop - rows.start
+            given = h[rows] if gone is None else (h[rows] - gone[:height]).astype(h.dtype)
+            blocks = [_within(block, rows) for block in self.layout.blocks[group]]
+            y.append(multiply_blocks(whole[:height], given, blocks, xp))
+            if rows.stop < p:
+                below = multiply_blocks(whole[height:], y[-1].astype(h.dtype), blocks, xp)
+                gone = below if gone is None else gone[height:] + below
+        x = xp.empty((p, h.shape[1]), h.dtype)
+        for (rows, _), whole, given in reversed(list(zip(groups, self.joined, y, strict=True))):
+            height = rows.stop - rows.start
+            if rows.stop < p:
+                given = given - multiply_transposed(whole[height:], x[rows.stop :], xp)
+            x[rows] = multiply_transposed(whole[:height], given.astype(h.dtype), xp)
+        return x
 
     def _forward(self, rows: slice, pieces: list[_Piece], h: Array, y: Array, gone: Array, comm: Communicator) -> None:
         """Compute the `rows` of ``y = L^-1 h`` on every rank."""
@@ -128,13 +174,18 @@ class BlockCyclicFactor:
         blocks, own = self.layout.blocks, dict(zip(self.layout.own, self.panels, strict=True))
         places = dict(zip(self.layout.own, self.layout.own_blocks, strict=True))
         for group in self.layout.groups:
-            rows = slice(blocks[group.start].start, blocks[group.stop - 1].stop)
+            rows = _rows_of(self.layout, group)
             pieces = []
             for k in range(group.start, group.stop):
                 if k in own:
                     height = rows.stop - blocks[k].start
                     pieces.append(_Piece(blocks[k], places[k], own[k][:height], own[k][height:]))
             yield rows, pieces
+
+
+def _rows_of(layout: BlockCyclicLayout, group: slice) -> slice:
+    """Return the rows of a group of blocks."""
+    return slice(layout.blocks[group.start].start, layout.blocks[group.stop - 1].stop)
 
 
 def _within(columns: slice, rows: slice) -> slice:

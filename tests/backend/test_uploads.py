@@ -36,6 +36,19 @@ def test_each_batch_arrives_as_it_was_sent(xp: ModuleType, ahead: int) -> None:
             np.testing.assert_array_equal(found.get(), expected, strict=True)
 
 
+def test_pinned_buffers_have_the_size_of_the_largest_batch_and_are_given_back(xp: ModuleType) -> None:
+    sizes: list[int] = []
+    memory = xp.cuda.PinnedMemory
+    xp.cuda.PinnedMemory = lambda size: sizes.append(size) or memory(size)
+    uploads = Uploads(xp)
+    for rows in (100, 100, 40, 200, 200):
+        uploads.begin(np.ones((rows, 64)))()
+    assert sizes == [51_200, 51_200, 102_400, 102_400]  # of two slots
+    held = [weakref.ref(slot) for slot in uploads._slots]
+    del uploads
+    assert [slot() for slot in held] == [None, None]
+
+
 def test_a_copy_runs_beside_the_steps_until_it_is_waited_for(xp: ModuleType) -> None:
     uploads = Uploads(xp)
     seen: list[Any] = []

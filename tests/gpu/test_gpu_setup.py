@@ -12,7 +12,7 @@ import scipy.sparse
 
 from daskkern.arrays import HostArray
 from daskkern.backend import namespace
-from daskkern.backend.namespace import free_on_device, namespace_with
+from daskkern.backend.namespace import free_on_device, namespace_with, to_device, to_host
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures, spec
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian, Kernel, Laplacian
@@ -198,8 +198,27 @@ def test_pools_count_as_free(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) ->
     allocate.__module__ = "rmm.allocators.cupy"
     monkeypatch.setattr(xp.cuda, "get_allocator", lambda: allocate)
     assert free_on_device(xp) == 51_200
+    tracked = SimpleNamespace(upstream_mr=made, get_allocated_bytes=lambda: 20_000)
+    counted = SimpleNamespace(upstream_mr=made, allocation_counts=SimpleNamespace(current_bytes=15_000))
+    for outer, in_use in ((tracked, 20_000), (counted, 15_000), (SimpleNamespace(upstream_mr=tracked), 20_000)):
+        rmm.mr.get_current_device_resource = lambda outer=outer: outer
+        assert free_on_device(xp) == 51_200 - in_use
+    rmm.mr.get_current_device_resource = lambda: made
     del made.pool_size  # memory without a pool
     assert free_on_device(xp) == 1200
+
+
+def test_large_arrays_go_to_a_gpu_without_page_locked_copies(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespace, "_DIRECT_BYTES", 1000)
+    small, large = _rows(10, 3), np.asfortranarray(_rows(300, 7))
+    pooled = []
+    real = xp.asarray
+    monkeypatch.setattr(xp, "asarray", lambda a, dtype=None: pooled.append(a) or real(a, dtype))
+    for given in (small, large, large[::2], np.arange(400), np.zeros(2000, bool)):
+        moved = to_device(given, xp)
+        np.testing.assert_array_equal(to_host(moved), given, strict=True)
+        assert to_device(moved, xp) is moved
+    assert len([one for one in pooled if isinstance(one, np.ndarray)]) == 1
 
 
 def test_without_a_gpu_the_set_up_does_without() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
-from daskkern.backend.communicator import Communicator
+from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.linalg import (
     BlockCyclicFactor,
@@ -182,3 +182,16 @@ def test_the_in_place_product_is_the_plain_one(dtype: str, layout: str) -> None:
         out = wide[:, 3:10]
     subtract_product(out, left, right)
     np.testing.assert_allclose(out, expected, rtol=0, atol=20 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(("p", "n_groups"), [(1, 1), (40, 1), (90, 2), (300, 3)])
+def test_joined_groups_solve_the_same(p: int, n_groups: int) -> None:
+    K, h = _gram(p), np.random.default_rng(1).standard_normal((p, 3))
+    factor = _factor(K, 1e-8, SerialCommunicator(), n_groups)
+    expected = factor.solve(h, SerialCommunicator())
+    joined = factor.with_joined_groups()
+    assert not joined.panels
+    assert len(joined.joined) == len(factor.layout.groups)
+    found = joined.solve(h, SerialCommunicator())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+    np.testing.assert_allclose(K @ found + 1e-8 * found, h, rtol=0, atol=1e-7)

@@ -245,6 +245,7 @@ def _device_memory(device_pool: DevicePool | None, devices: list[int | str]) -> 
         "rmm_pool_size": pool.initial,
         "rmm_maximum_pool_size": pool.most,
         "rmm_allocator_external_lib_list": ["cupy"],
+        "rmm_track_allocations": True,  # what of the pool is in use counts when a later fit is planned
     }
 
 

@@ -7,7 +7,7 @@ are those of first-order methods.
 import math
 from dataclasses import dataclass
 
-from daskkern.linalg import group_count
+from daskkern.linalg import JOINED_COLUMNS, group_count
 from daskkern.solvers.costs.primitives import (
     BLOCK_COLUMNS,
     HELD_OUT,
@@ -131,7 +131,8 @@ def _steps(z: FitSizes) -> Items:
         return ()
     damped = ("damped directions", own * z.q * b)
     if z.exact:
-        return damped, ("projection factor", factor_bytes(z.p, z.ranks, b, z.share))
+        joined = min(z.p, JOINED_COLUMNS) ** 2 * b * (z.device == "gpu" and z.ranks == 1)  # more centres need no less
+        return damped, ("projection factor", max(joined, factor_bytes(z.p, z.ranks, b, z.share)))
     if z.s:
         iterated = _VECTORS * own * padded(z.c) * 8 + 4 * z.q * z.q * 8 + z.m * z.d * b
         return damped, ("projection by iteration", iterated)

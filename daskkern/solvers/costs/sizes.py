@@ -170,6 +170,8 @@ class FitSizes:
         The share of the rank in the columns, from 0 to 1, where ranks have different ones; None for equal shares.
     groups : int
         Groups of `ranks` ranks each, which divide the rows of every batch.
+    operand_bytes : int
+        Of a row as tensor cores take it, in addition to the row itself.
     prepares : bool
         What is found once for all ranks may be found in the process of this rank.
     """
@@ -210,6 +212,7 @@ class FitSizes:
     share: float | None = None
     prepares: bool = True
     groups: int = 1
+    operand_bytes: int = 0
 
     @property
     def all_ranks(self) -> int:

@@ -9,7 +9,7 @@ from daskkern.backend.namespace import to_device
 from daskkern.backend.shares import owners_of
 from daskkern.errors import DataError
 from daskkern.kernels import diagnose
-from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
+from daskkern.linalg import JOINED_COLUMNS, BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
 from daskkern.preconditioners import CovarianceState, EigenProState
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
@@ -76,7 +76,9 @@ def _factor(inputs: RankInputs) -> BlockCyclicFactor:
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
         panels = [basis.panel(Z, layout.blocks[k]) for k in layout.own]
         try:
-            return distributed_factor(panels, layout, jitter, comm, inputs.dtype, xp)
+            factor = distributed_factor(panels, layout, jitter, comm, inputs.dtype, xp)
+            joins = xp is not np and comm.size == 1 and 0 < basis.n_columns <= JOINED_COLUMNS
+            return factor.with_joined_groups() if joins else factor
         except NotPositiveDefiniteError as error:
             last = error
     why = diagnose(basis.kernel, Z, inputs.dtype, otherwise="take another length scale")

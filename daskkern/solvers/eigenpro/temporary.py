@@ -42,8 +42,9 @@ class Buffer:
         """Return a buffer with these first centres, and room for `room` of them in all."""
         assert points.side is not None
         room = max(room, points.size)
-        rows, *stats = (_enlarged(array, room) for array in (points.side.rows, *points.side.stats))
-        side = replace(Side(rows, *stats), caps=points.side.caps)
+        side = points.side
+        rows, *stats, operand = (_enlarged(array, room) for array in (side.rows, *side.stats, side.operand))
+        side = replace(Side(rows, *stats), caps=side.caps, operand=operand)
         return cls(points, side, _enlarged(coefficients, room))
 
     @staticmethod
@@ -58,14 +59,14 @@ class Buffer:
         size = before + points.size
         room = self.coefficients.shape[0]
         whole = self if size <= room else Buffer.of(self.points, self.coefficients[:before], 2 * size)
-        into, given = (whole.side.rows, *whole.side.stats), (own.rows, *own.stats)
+        into, given = ((side.rows, *side.stats, side.operand) for side in (whole.side, own))
         for place, array in zip((*into, whole.coefficients), (*given, coefficients), strict=True):
             if place is not None:
                 place[before:size] = array
         blocks = (*self.points.blocks, *(slice(before + cut.start, before + cut.stop) for cut in points.blocks))
-        rows, *stats = (None if array is None else array[:size] for array in into)
+        rows, *stats, operand = (None if array is None else array[:size] for array in into)
         table = block_table(namespace_of(coefficients), blocks)
-        side = replace(Side(rows, *stats), caps=own.caps)
+        side = replace(Side(rows, *stats), caps=own.caps, operand=operand)
         grown = replace(self.points, size=size, blocks=blocks, side=side, table=table)
         return replace(whole, points=grown)
 

@@ -72,6 +72,18 @@ def read_checkpoint(location: str, fingerprint: str | None) -> Found | None:
             # Another run, about to end, has replaced it with a later commit meanwhile.
 
 
+def read_fingerprint(location: str) -> dict[str, Any]:
+    """Return the fingerprint that the last complete commit at `location` has, {} without one. Raises StoreError."""
+    group = open_checkpoint(location)
+    valid = [] if group is None else _valid(group)
+    if group is None or not valid:
+        return {}
+    try:
+        return _record(group[valid[-1].stored].attrs.asdict().get("fingerprint"))
+    except KeyError:  # another run, about to end, has replaced it
+        return read_fingerprint(location)
+
+
 def begin_checkpoint(location: str, run: str, record: Resumption | None = None) -> Claim:
     """Create the group at `location`, or take it over for `run` with its commits. Raises StoreError.
 

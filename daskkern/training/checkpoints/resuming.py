@@ -16,11 +16,17 @@ from daskkern.data.transactions.atomic import check_destination
 from daskkern.errors import StoreError
 from daskkern.kernels import Kernel
 from daskkern.models.store import FORMAT
-from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
+from daskkern.training.checkpoints.checkpoint import (
+    begin_checkpoint,
+    is_checkpoint,
+    read_fingerprint,
+    remove_checkpoint,
+)
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.settings import FitSettings
+from daskkern.training.run.settings import BATCH_ELEMENTS, FitSettings
 from daskkern.training.setup.scaling import may_bend
 
 _CHANGEABLE = ("max_epochs", "max_seconds", "groups")  # a resumed run may be longer, and on other ranks
@@ -47,11 +53,35 @@ def named(job: FitJob) -> FitJob:
                 "(resume=True), or start again with --overwrite (overwrite=True)"
             )
         remove_checkpoint(place)
+    job = _with_its_batches(job, place)
     policy = replace(policy, checkpoint=place, run=policy.run or uuid.uuid4().hex, fingerprint=fingerprint(job))
     policy.saved()
     if place is not None:
         policy = replace(policy, claim=begin_checkpoint(place, policy.run, policy.record))
     return replace(job, policy=policy)
+
+
+def _with_its_batches(job: FitJob, place: str | None) -> FitJob:
+    """Return a job that resumes a run with the limit of automatic batches that the run began with, on any device."""
+    policy = job.policy
+    if not policy.resume:
+        return job
+    if place is None:
+        record = {} if policy.earlier is None else json.loads(policy.earlier.fingerprint)
+    else:
+        record = read_fingerprint(place)
+    elements = record.get("settings", {}).get("batch_elements", BATCH_ELEMENTS)
+    return replace(job, settings=replace(job.settings, batch_elements=elements)) if record else job
+
+
+def with_settings(job: FitJob, settings: FitSettings) -> FitJob:
+    """Return the job with `settings`, which may have another limit of batches, and their fingerprint if it has one."""
+    if settings.batch_elements == job.settings.batch_elements:
+        return job
+    job = replace(job, settings=settings)
+    if job.policy.fingerprint == CheckpointPolicy.fingerprint:
+        return job
+    return replace(job, policy=replace(job.policy, fingerprint=fingerprint(job)))
 
 
 def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:

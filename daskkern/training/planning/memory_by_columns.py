@@ -41,6 +41,7 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     steps = _steps(z, own)
     host["own columns"] = z.own * (_UNIT if z.units else z.d * z.itemsize)
     device["precomputed column data"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.within)
+    device["precomputed column data"] += z.own * z.operand_bytes
     if z.mapped:  # of all on every rank's host, and its own twice more
         host["eigenvectors M"] = (z.p + 2 * z.own) * z.p * z.itemsize
         device["precomputed column data"] = points_bytes(z.p, z.d, z.within) + z.own * z.p * z.itemsize
@@ -88,7 +89,8 @@ _PASSING = ("one batch", "temporary centres", "tiles")
 
 def _steps(z: FitSizes, own: MethodMemory) -> dict[str, int]:
     """Return what steps need on the device: three items that pass, and what the method keeps."""
-    items = {"one batch": _batch(z) + own.batch, "tiles": _tiles(z), "temporary centres": own.passing}
+    passing = (z.window - 1) * z.m // z.ranks * z.operand_bytes
+    items = {"one batch": _batch(z) + own.batch, "tiles": _tiles(z), "temporary centres": own.passing + passing}
     items.update(own.steps)
     return items
 
@@ -107,7 +109,9 @@ def _tiles(z: FitSizes) -> int:
 def _batch(z: FitSizes) -> int:
     """Return what a step holds of any method: rows, the values of the columns, and scores."""
     b, w, own, m = z.itemsize, z.within, z.own, z.group_m
-    rows = left_bytes(m, z.d, w) + 8 * m * padded(z.c) * 8 + 2 * z.m * z.d * b * (z.device == "gpu")
+    rows = (
+        m * z.operand_bytes + left_bytes(m, z.d, w) + 8 * m * padded(z.c) * 8 + 2 * z.m * z.d * b * (z.device == "gpu")
+    )
     if z.groups > 1:  # rows of other groups, residuals and positions of all; the gradient on its way
         rows += 2 * z.m * z.d * b + 2 * z.m * padded(z.c) * 8 + 3 * own * padded(z.c) * 8
     if z.all_rows:

@@ -17,6 +17,7 @@ def row_items(z: FitSizes) -> tuple[Items, Items]:
     host["landmarks"] = (z.p + z.own) * z.d * b
     device["precomputed landmark data"] = points_bytes(z.p, z.d, z.within)
     device["precomputed landmark data"] += points_bytes(z.own, z.d, z.within) if z.ranks > 1 else 0
+    device["precomputed landmark data"] += (z.p + z.own * (z.ranks > 1)) * z.operand_bytes
     host["rows read ahead"] = read_bytes(m, min(z.chunk_rows, z.n), z.d, b)
     if device is not host:
         host["pinned buffers"] = 2 * m * (z.d + z.c + 1) * b
@@ -42,4 +43,4 @@ def _batch(z: FitSizes, m: int) -> int:
     """Return what a step holds of any method: its rows and scores."""
     piece = -(-m * z.ranks // PIECES)
     rows = m * z.d * z.itemsize * (1 + (z.device == "gpu"))  # a GPU has the next ones, too
-    return rows + left_bytes(piece, z.d, z.within) + 6 * m * padded(z.c) * 8
+    return rows + piece * z.operand_bytes + left_bytes(piece, z.d, z.within) + 6 * m * padded(z.c) * 8

@@ -12,14 +12,15 @@ from daskkern.solvers.costs.sizes import FitSizes, Items
 from daskkern.training.planning.memory_items import items_of
 from daskkern.training.planning.suggestions import remedies, total
 
-__all__ = ["FitSizes", "MemoryPlan", "available_memory", "device_memory", "plan_memory"]
+__all__ = ["FitSizes", "MemoryPlan", "available_memory", "device_memory", "device_size", "plan_memory"]
 
 KEEP_SHARE = 0.5
 """Share of the budget that kept rows and kernel blocks may take together."""
 ROWS_SHARE = 0.5
 """Share of the budget that kept rows may take where they would be read again in every epoch."""
 KEEP_LIMIT = 3_000_000_000
-"""Most bytes of kernel blocks that a rank keeps: a fit does not take all memory because it is there."""
+"""Most bytes of kernel blocks that a rank keeps in host memory: a fit does not take all of it because it is there.
+A GPU belongs to its rank, which keeps there what KEEP_SHARE allows."""
 LIMIT_SHARE = 0.8
 """Share of a worker's memory limit that is planned with: Dask pauses a worker there."""
 IN_TRANSIT = 3
@@ -180,7 +181,8 @@ def plan_memory(
         kept_rows = ((ALL_ROWS, every_row),)
         items, device_items = (items, device_items + kept_rows) if device_items else (items + kept_rows, ())
         room -= every_row
-    most = min(room, KEEP_LIMIT) if keep == "auto" else pool - used - every_row * keeps_rows
+    limit = room if sizes.device == "gpu" else KEEP_LIMIT
+    most = min(room, limit) if keep == "auto" else pool - used - every_row * keeps_rows
     # All or nothing: a part of the blocks saves that part of the kernel work, but costs as much memory as is there.
     wanted = sizes.blocks_bytes if same_batches and not sizes.reshuffle else 0
     kept = wanted if wanted <= most and keep in ("auto", "memory") else 0
@@ -211,6 +213,12 @@ def device_memory(device: str) -> int | None:
     if not hasattr(xp, "cuda"):
         return None
     return int(LIMIT_SHARE * free_on_device(xp))
+
+
+def device_size(device: str) -> int:
+    """Return the bytes of memory that the device has in all, or 0 where ``device`` means the CPU."""
+    xp = namespace_for(device)
+    return int(xp.cuda.runtime.memGetInfo()[1]) if hasattr(xp, "cuda") else 0
 
 
 def _largest(items: Items) -> str:

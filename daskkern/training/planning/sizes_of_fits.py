@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.feature_learning.passes import block_rows
+from daskkern.kernels.engines import cuda
 from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.settings import FitSettings
@@ -81,8 +82,14 @@ def sizes_of(
         reshuffle=summary.reshuffle,
         leaf_rows=settings.basis.leaf_size or 0,
         reading="each" if summary.stored or settings.virtual_shards is not None else settings.reading,
+        operand_bytes=_operand_bytes(source, settings) if on_device else 0,
         sent_row_bytes=_sent_row_bytes(source, settings),
     )
+
+
+def _operand_bytes(source: RowSource, settings: FitSettings) -> int:
+    dense = not entries_per_row(source)
+    return cuda.operand_bytes(source.info.n_features, settings.rounding) if dense else 0
 
 
 def entries_per_row(source: RowSource) -> int:

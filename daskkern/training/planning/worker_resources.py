@@ -13,7 +13,7 @@ from daskkern.monitor.environment import environment
 from daskkern.training.feeding.block_cache_policy import disk_room
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.divider import Divider
-from daskkern.training.planning.memory_plan import LIMIT_SHARE, available_memory, device_memory
+from daskkern.training.planning.memory_plan import LIMIT_SHARE, available_memory, device_memory, device_size
 from daskkern.training.planning.planner import least_settings, upper_bound_summary
 from daskkern.training.planning.rank_plans import RankPlans
 from daskkern.training.planning.resources import WorkerResources
@@ -51,6 +51,7 @@ def resources_of(
     hosts = [known[worker].get("host", worker) for worker in workers]
     free = run_on(client, workers, available_memory)
     devices = run_on(client, workers, device_memory, settings.device)
+    sizes = run_on(client, workers, device_size, settings.device)
     resources = []
     for worker, host in zip(workers, hosts, strict=True):
         limit = int(known[worker].get("memory_limit") or 0)
@@ -58,7 +59,9 @@ def resources_of(
         budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
         budget = min(budget, share_memory or budget)
         threads = int(known[worker].get("nthreads", 1))
-        resources.append(WorkerResources(threads, budget, devices[worker], 0, address=worker))
+        resources.append(
+            WorkerResources(threads, budget, devices[worker], 0, device_size=sizes[worker], address=worker)
+        )
     disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
     kinds = run_on(client, workers, _kind, settings)
     return [

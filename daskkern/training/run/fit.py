@@ -31,14 +31,16 @@ from daskkern.monitor.recorder import Recorder
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, Saved
 from daskkern.training.checkpoints.claims import Claim
 from daskkern.training.checkpoints.partial_fit import PartialFitState, can_go_on, next_run
-from daskkern.training.checkpoints.resuming import named
+from daskkern.training.checkpoints.resuming import named, with_settings
 from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.planning.calibration import calibrate
+from daskkern.training.planning.device_choices import with_batches_of_devices
 from daskkern.training.planning.memory_by_columns import budget_of_shard
-from daskkern.training.planning.memory_plan import available_memory, device_memory
+from daskkern.training.planning.memory_plan import available_memory, device_memory, device_size
 from daskkern.training.planning.planner import check_before, plan_for, summarise
+from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.run.calibrating import calibrated
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.on_cluster import fit_on
@@ -138,10 +140,10 @@ def fit_job(
             job = named(job)
         history = Recorder(listener, job.policy.saved_epochs())
         if connected is None:
-            results, prepared = _local(job, history)
+            job, results, prepared = _local(job, history)
         else:
             metadata = metadata or job.metadata()
-            results, prepared = fit_on(connected, job, history, gang or GangSettings(), metadata)
+            job, results, prepared = fit_on(connected, job, history, gang or GangSettings(), metadata)
     first = results[0]
     history.complete(first.history, first.reason, first.epochs, first.best_epoch, first.note)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
@@ -162,17 +164,20 @@ def fit_job(
     )
 
 
-def _local(job: FitJob, listener: Listener) -> tuple[list[FitRankResult], Prepared]:
+def _local(job: FitJob, listener: Listener) -> tuple[FitJob, list[FitRankResult], Prepared]:
     settings = job.settings
     namespace_for(settings.device)  # a missing device is refused before any work
     shards = settings.shards(1)
     threads, budget = cpu_count(), budget_of_shard(settings.memory_budget or available_memory(), shards)
     if namespace_for(settings.device) is np:
         check_before(job.source, settings, job.holds_out, shards, max(1, threads // shards), budget)
+    device = device_memory(settings.device)
+    mine = WorkerResources(threads, budget, device, 0, device_size=device_size(settings.device))
+    begun = job = with_settings(job, with_batches_of_devices(settings, job.source, [mine]))
+    settings = job.settings
     prepared = prepare(job.source, settings, job.holds_out, job.before)
     job = job.scaled(prepared.scaling)
     summary = summarise(prepared, settings)
-    device = device_memory(settings.device)
     device = None if device is None else device // shards
     plan = plan_for(summary, job.source, settings, shards, max(1, threads // shards), budget, device)
     plan.check()
@@ -193,7 +198,7 @@ def _local(job: FitJob, listener: Listener) -> tuple[list[FitRankResult], Prepar
         task = RankTask(job, prepared, plan, threads, features)
         result = run_rank(SerialCommunicator(), task, RankContext(listener, pressed, report=listener))
     assert isinstance(result, FitRankResult)  # without a cluster nothing requests regrouping
-    return [result], prepared
+    return begun, [result], prepared
 
 
 @contextmanager

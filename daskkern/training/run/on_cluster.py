@@ -27,11 +27,13 @@ from daskkern.cluster.scheduler.task_placement import tasks_of
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
+from daskkern.training.checkpoints.resuming import with_settings
 from daskkern.training.feeding.block_cache_policy import can_keep
 from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.install_dashboard import show_fits
 from daskkern.training.planning.cluster_planner import ClusterPlanner
+from daskkern.training.planning.device_choices import with_batches_of_devices
 from daskkern.training.planning.planner import summarise
 from daskkern.training.planning.rank_plans import RankPlans
 from daskkern.training.planning.resources import WorkerResources, is_mixed, roomiest
@@ -51,9 +53,9 @@ _SPAN = "daskkern"
 
 def fit_on(
     client: Client, job: FitJob, listener: Listener, gang: GangSettings, metadata: FitMetadata
-) -> tuple[list[FitRankResult], Prepared]:
+) -> tuple[FitJob, list[FitRankResult], Prepared]:
     """Fit on the workers of a cluster, one rank each, once the fit is admitted. See
-    :func:`daskkern.training.run.fit.fit`."""
+    :func:`daskkern.training.run.fit.fit`. Returned with the job as it was run, for these workers."""
     if job.settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
     usable = usable_workers(client, gang, rank_main, listener)
@@ -109,7 +111,8 @@ def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[
 
 def _fit_admitted(
     client: Client, job: FitJob, listener: Listener, gang: GangSettings, lease: Lease
-) -> tuple[list[FitRankResult], Prepared]:
+) -> tuple[FitJob, list[FitRankResult], Prepared]:
+    begun = job
     job, keep = job.for_cluster(client, lease.addresses)
     settings = job.settings
 
@@ -121,6 +124,9 @@ def _fit_admitted(
 
     lease, resources = _steadily(client, gang, lease, look)
     known = lease
+    settings = with_batches_of_devices(settings, job.source, resources)
+    begun = with_settings(begun, settings)
+    job = replace(job, settings=settings, policy=begun.policy)
     home = lease.addresses[roomiest(resources)] if is_mixed(resources) else None
     with _set_up(client, job, listener, gang, lease, keep, home) as (lease, ticket, prepared):
         scaled = job.scaled(prepared.scaling)
@@ -149,7 +155,7 @@ def _fit_admitted(
                 lease=lease,
                 commits=commits,
             )
-    return results, prepared
+    return begun, results, prepared
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.feed import Feed
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Validation
-from daskkern.training.planning.float32_products import chosen_products
+from daskkern.training.planning.device_choices import chosen_products
 from daskkern.training.planning.grids import fewer_groups
 from daskkern.training.run.divergence import judge, reference_of
 from daskkern.training.run.epochs import REGROUPING, Epochs

@@ -22,8 +22,9 @@ from daskkern.training.run.rank_settings import check_groups, check_shards
 from daskkern.training.run.set_aside import check_calibrate
 
 BATCH_ELEMENTS = 1 << 26
-"""Most kernel values of an automatic batch over all ranks (256 MiB in float32). It is constant, so that the batch, and
-thus the model, does not depend on the machine or the number of workers."""
+"""Most kernel values of an automatic batch over all ranks (256 MiB in float32). On CPUs it is constant, so that the
+batch, and thus the model, does not depend on the machine or the number of workers; on GPUs it follows from their kind,
+:func:`daskkern.training.planning.device_choices.batch_elements`."""
 MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
 SCALES = ("auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", "unit_variance")
@@ -44,8 +45,8 @@ class FitSettings:
         error of ridge regression on sampled rows: :mod:`daskkern.training.setup.penalty`.
     max_epochs : int
     batch_size : int or "auto"
-        "auto" is half the critical batch of the preconditioner, at most 2^26 / p rows. Half, because a step is then
-        4/3 as long per row as at the critical batch, for twice the number of cheap steps.
+        "auto" is half the critical batch of the preconditioner, at most 2^26 / p rows, on GPUs `batch_elements` / p.
+        Half, because a step is then 4/3 as long per row as at the critical batch, for twice the number of cheap steps.
     seed : int
     dtype : "float32" or "float64"
         Data type of rows, kernel values and coefficients.
@@ -108,6 +109,9 @@ class FitSettings:
         Whether the fit continues with other rows: those at hand may then all be of one class.
     max_seconds : float or None
         Time from the start of the set-up after which the fit ends with the model so far, at the end of a batch.
+    batch_elements : int or None
+        Most kernel values of an automatic batch over all ranks. None is 2^26, and on GPUs what a 16th of their memory
+        holds, a power of two. A fit that is resumed has those that it began with.
     """
 
     kernel: Kernel
@@ -140,6 +144,7 @@ class FitSettings:
     multilabel: bool = False
     reading: str = "auto"
     groups: int | str = "auto"
+    batch_elements: int | None = None
 
     def __post_init__(self) -> None:
         set_python_numbers(self)
@@ -192,6 +197,8 @@ class FitSettings:
                 "give Landmarks(n), or leave it out"
             )
         check_calibrate(self.calibrate)
+        if self.batch_elements is not None and self.batch_elements < 1:
+            raise SpecError(f"got batch_elements={self.batch_elements!r}; expected a whole number of at least 1")
         if self.disk_budget is not None and self.disk_budget < 1:
             raise SpecError(f"got a disk budget of {self.disk_budget} bytes; expected a positive number")
         check_shards(self.virtual_shards, self.solver, self.basis, self.reading, self.keep_blocks)
@@ -231,7 +238,7 @@ class FitSettings:
 
     def batch_limit(self, n_columns: int) -> int:
         """Return the most rows of an automatic batch whose kernel block has `n_columns` columns in all."""
-        return batch_limit(n_columns)
+        return batch_limit(n_columns, self.batch_elements or BATCH_ELEMENTS)
 
     def summary(self) -> dict[str, Any]:
         """Return the settings as JSON values, for the saved model."""
@@ -262,12 +269,13 @@ class FitSettings:
             "max_seconds": None if self.max_seconds is None else float(self.max_seconds),
             **({} if self.virtual_shards is None else {"virtual_shards": int(self.virtual_shards)}),
             **({} if isinstance(self.groups, str) else {"groups": int(self.groups)}),
+            **({"batch_elements": elements} if (elements := self.batch_elements or 0) > BATCH_ELEMENTS else {}),
         }
 
 
-def batch_limit(n_columns: int) -> int:
-    """Return the most rows of an automatic batch whose kernel block has `n_columns` columns in all."""
-    return max(16, min(MAX_BATCH, BATCH_ELEMENTS // max(1, n_columns)))
+def batch_limit(n_columns: int, elements: int = BATCH_ELEMENTS) -> int:
+    """Return the most rows of an automatic batch whose kernel block has `n_columns` columns and `elements` numbers."""
+    return max(16, min(MAX_BATCH, elements // max(1, n_columns)))
 
 
 def _plain(value: Any) -> Any:

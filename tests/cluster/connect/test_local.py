@@ -184,6 +184,7 @@ class TestGPUs:
             "rmm_pool_size": 3 << 30,
             "rmm_maximum_pool_size": 9 << 30,
             "rmm_allocator_external_lib_list": ["cupy"],
+            "rmm_track_allocations": True,
         }
         assert given == {"CUDA_VISIBLE_DEVICES": [0, 1, 2], "threads_per_worker": 1, **(pool if installed else {})}
         nothing = local._gpu_cluster("all", None, lambda devices: local.Pool(0, 0), {})

@@ -34,7 +34,8 @@ SIGNATURES = {
     "ndarray.set": ("arr", "stream"),
     "ndarray.astype": ("dtype", "copy"),
     "ndarray.sum": ("axis", "dtype"),
-    "cuda.alloc_pinned_memory": ("size",),
+    "cuda.PinnedMemory": ("size",),
+    "cuda.PinnedMemoryPointer": (),
     "cuda.get_current_stream": ("device_id",),
     "cuda.Stream": ("null", "non_blocking", "ptds"),
     "cuda.Stream.record": ("event",),
@@ -155,6 +156,7 @@ class FakeGpu:
             get_default_memory_pool=lambda: SimpleNamespace(
                 total_bytes=lambda: 1 << 20, free_bytes=lambda: 0, free_all_blocks=lambda: None
             ),
+            get_default_pinned_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
             linalg=SimpleNamespace(**{name: _function(getattr(np.linalg, name)) for name in ("eigh", "qr", "solve")}),
         )  # fmt: skip
         return cupy
@@ -231,7 +233,8 @@ def cuda_module() -> ModuleType:
     nccl.__dict__.update(available=True)  # ranks of one GPU take the host
     cuda.__dict__.update(
         runtime=runtime, Event=Event, Stream=Stream, nccl=nccl, get_current_stream=lambda device_id=-1: default,
-        alloc_pinned_memory=lambda size: bytearray(size), get_allocator=lambda: default.synchronize,
+        PinnedMemory=bytearray, PinnedMemoryPointer=lambda mem, offset: memoryview(mem)[offset:],
+        get_allocator=lambda: default.synchronize,
         cublas=SimpleNamespace(gemmEx=gemm_ex, gemmStridedBatchedEx=gemm_strided_batched_ex, **_OPS, **_COMPUTE),
         device=SimpleNamespace(get_cublas_handle=lambda: 5),
     )  # fmt: skip

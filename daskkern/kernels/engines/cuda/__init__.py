@@ -8,7 +8,6 @@ module is that of the arrays.
 from daskkern.kernels.engines.cuda.block_by_block import PARTIAL_BYTES, sum_over_blocks
 from daskkern.kernels.engines.cuda.device import Device, device_of
 from daskkern.kernels.engines.cuda.engine import (
-    FEW_FEATURES,
     MOST_OUTPUTS,
     WORKSPACE_BYTES,
     Operands,
@@ -20,6 +19,7 @@ from daskkern.kernels.engines.cuda.engine import (
 )
 from daskkern.kernels.engines.cuda.float32_products import is_faster_and_as_exact, on_tensor_cores, terms_bytes
 from daskkern.kernels.engines.cuda.launch import block_sums
+from daskkern.kernels.engines.cuda.tensor_operands import FEW_FEATURES, operand_bytes, tensor_operand
 
 __all__ = [
     "FEW_FEATURES",
@@ -36,7 +36,9 @@ __all__ = [
     "is_faster_and_as_exact",
     "matvec",
     "on_tensor_cores",
+    "operand_bytes",
     "rmatvec",
     "sum_over_blocks",
+    "tensor_operand",
     "terms_bytes",
 ]

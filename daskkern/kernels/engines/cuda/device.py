@@ -67,7 +67,8 @@ class Cupy:
         Parameters
         ----------
         left, right, out : arrays (., .)
-            Float32, or all float64. Rows may have any stride; the numbers of a row are contiguous.
+            Float32, or all float64; operands that "float16" rounds may be in it already. Rows may have any stride; the
+            numbers of a row are contiguous.
         turn_left, turn_right : bool
             Take the transpose instead.
         precision : str
@@ -86,7 +87,7 @@ class Cupy:
         xp, half = self.xp, precision == "float16"
         cublas, runtime = xp.cuda.cublas, xp.cuda.runtime
         if half:
-            left, right = left.astype(xp.float16), right.astype(xp.float16)
+            left, right = left.astype(xp.float16, copy=False), right.astype(xp.float16, copy=False)
         double = out.dtype == np.float64
         made = runtime.CUDA_R_64F if double else runtime.CUDA_R_32F
         taken = runtime.CUDA_R_16F if half else made

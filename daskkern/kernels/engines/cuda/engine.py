@@ -17,12 +17,11 @@ from daskkern.kernels.engines.cuda import launch
 from daskkern.kernels.engines.cuda.block_by_block import sum_over_blocks
 from daskkern.kernels.engines.cuda.device import Device
 from daskkern.kernels.engines.cuda.float32_products import are_on_tensor_cores, three_products
+from daskkern.kernels.engines.cuda.tensor_operands import FEW_FEATURES
 from daskkern.kernels.formula import Program
 from daskkern.kernels.points import Side
 from daskkern.kernels.precision import Precision
 
-FEW_FEATURES = 64
-"""Features up to which a thread holds whole rows in registers. Not measured on a GPU."""
 MOST_OUTPUTS = 32
 """Columns of A or G up to which products are fused; each 16 of them compute the block again. Not measured on a GPU."""
 WORKSPACE_BYTES = 256 << 20
@@ -199,7 +198,8 @@ def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
         tiled.inner_products(left.rows, right.rows, out)
     else:
         xp = of.device.xp
-        X, Z = xp.ascontiguousarray(left.rows), xp.ascontiguousarray(right.rows)
+        as_rows = left.operand is None or right.operand is None
+        X, Z = (xp.ascontiguousarray(side.rows if as_rows else side.operand) for side in (left, right))
         if of.precision == "float32" and are_on_tensor_cores():
             three_products(of.device, X, Z, out)
         else:
@@ -209,7 +209,7 @@ def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
 
 def _part(side: Side, cut: slice) -> Side:
     squared, norm, inverse = (None if stat is None else stat[cut] for stat in side.stats)
-    return Side(side.rows[cut], squared, norm, inverse, side.caps)
+    return Side(side.rows[cut], squared, norm, inverse, side.caps, None if side.operand is None else side.operand[cut])
 
 
 def _among(of: Operands, cols: slice) -> Operands:

@@ -20,7 +20,7 @@ from daskkern.kernels.engines.cuda import float32_products as products
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import rounded
 from daskkern.solvers import EigenPro
-from daskkern.training.planning.float32_products import chosen_products
+from daskkern.training.planning.device_choices import chosen_products
 from tests.support.gpu.cuda_on_host import HostDevice
 from tests.support.plans import planned_settings
 from tests.support.threads import run_threads
