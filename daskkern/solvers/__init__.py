@@ -21,7 +21,7 @@ from daskkern.solvers.first_order.sag import SAG
 from daskkern.solvers.first_order.sarah import SARAH
 from daskkern.solvers.first_order.sdca import SDCA
 from daskkern.solvers.first_order.sgd import SGD
-from daskkern.solvers.first_order.svrg import SVRG
+from daskkern.solvers.first_order.svrg import S2GD, SVRG
 from daskkern.solvers.kernel_ridge.askotch import ASkotch
 from daskkern.solvers.kernel_ridge.block_cd import BlockCD
 from daskkern.solvers.kernel_ridge.direct import Direct
@@ -50,6 +50,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     SAG,
     BSGD,
     SVRG,
+    S2GD,
     SARAH,
     DoublySGD,
     BlockCD,
@@ -103,6 +104,7 @@ __all__ = [
     "MISO",
     "NYTRO",
     "PCG",
+    "S2GD",
     "SAG",
     "SARAH",
     "SDCA",

@@ -2,7 +2,7 @@
 
 from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
 from daskkern.landmarks import KMeans
-from daskkern.solvers import AMM, SAG, SARAH, SDCA, SGD, SVRG, Direct, DoublySGD, EigenPro, Pegasos
+from daskkern.solvers import AMM, S2GD, SAG, SARAH, SDCA, SGD, SVRG, Direct, DoublySGD, EigenPro, Pegasos
 from daskkern.systems.named import System
 
 _LINEAR, _RANDOM, _KERNEL = "linear", "random features", "Nystrom and full kernel"
@@ -35,6 +35,10 @@ EXPLICIT = (
     System(
         "svrg", "SGD corrected by the full gradient at a point that is renewed now and then",
         "Johnson and Zhang, NeurIPS 2013", _LINEAR, SVRG(), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=20,
+    ),
+    System(
+        "s2gd", "SVRG with a random number of steps in each epoch", "Konecny and Richtarik, 2013", _LINEAR,
+        S2GD(), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=20,
     ),
     System(
         "sarah", "SVRG with gradients that are corrected recursively",

@@ -24,7 +24,7 @@ REASONS = {
     "unknown": "not looked into yet",
 }
 
-_SLOW = ("sgd", "adagrad", "norma", "nytro", "bsgd", "doubly_sgd", "pegasos", "svrg", "sarah", "sag", "miso")
+_SLOW = ("sgd", "adagrad", "norma", "nytro", "bsgd", "doubly_sgd", "pegasos", "svrg", "s2gd", "sarah", "sag", "miso")
 _HARD = ("offset 1e6", "feature times 1e6", "constant columns", "one row far off", "near-singular kernel")
 
 

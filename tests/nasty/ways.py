@@ -51,6 +51,7 @@ METHODS = {
         ("norma", "all rows"),
         ("sag", "nystrom features"),
         ("svrg", "nystrom features"),
+        ("s2gd", "nystrom features"),
         ("sarah", "nystrom features"),
         ("bsgd", "landmarks"),
         ("doubly_sgd", "doubly stochastic"),
