@@ -1,8 +1,10 @@
 """Models of MLflow: saved, logged, loaded and served as what was fitted."""
 
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -13,13 +15,23 @@ from daskkern import KernelClassifier, KernelRegressor, Landmarks
 from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.errors import ModelError
 
-mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed; run: pip install 'daskkern[mlflow]'")
-pytest.importorskip("mlflow.pyfunc", reason="MLflow's models are not installed; run: pip install 'daskkern[mlflow]'")
 pytestmark = [
+    pytest.mark.usefixtures("mlflow"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of MLflow and what it imports
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
+
+
+@pytest.fixture(scope="module")
+def mlflow() -> ModuleType:
+    """MLflow, which takes seconds to import."""
+    wanted = "is not installed; run: pip install 'daskkern[mlflow]'"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("mlflow.pyfunc", reason=f"MLflow {wanted}")
+        found: ModuleType = pytest.importorskip("mlflow", reason=f"MLflow {wanted}")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +48,11 @@ def fitted(rows: tuple[np.ndarray, np.ndarray]) -> KernelClassifier:
 
 
 def test_a_logged_model_is_loaded_and_served(
-    fitted: KernelClassifier, rows: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mlflow: ModuleType,
+    fitted: KernelClassifier,
+    rows: tuple[np.ndarray, np.ndarray],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.chdir(tmp_path)
@@ -88,7 +104,7 @@ def test_columns_of_tables_are_encoded_and_found_by_name(tmp_path: Path, rows: t
     np.testing.assert_allclose(plain.predict(frame), model.predict(X))
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_model_is_refused(mlflow: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match="got KernelClassifier; expected a model or a fitted estimator"):
         daskkern.mlflow.save_model(KernelClassifier(), tmp_path / "m")  # type: ignore[arg-type]
     other = mlflow.models.Model()

@@ -17,10 +17,11 @@ own coefficients. Of more rows than the given ones, K has a sample; v falls as a
 measured on half of them.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, get_lapack_funcs
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvalsh, get_lapack_funcs
 
 from daskkern.arrays import FloatArray
 
@@ -123,11 +124,22 @@ def _variance(gram: FloatArray, noise: FloatArray, n_rows: int) -> FloatArray:
     return variance
 
 
+def _factored(gram: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, bool]:
+    """Return the noise with what the factorization needs added to it, and the factor of ``gram + diag(noise)``.
+
+    Rounded kernel values may have eigenvalues below 0, which the noise then outweighs.
+    """
+    noise = noise + _JITTER * float(np.trace(gram)) / len(gram)
+    with suppress(LinAlgError):
+        return noise, *cho_factor(gram + np.diag(noise), lower=True, overwrite_a=True, check_finite=False)
+    least = float(eigvalsh(gram, subset_by_index=(0, 0), check_finite=False)[0])
+    noise = noise + 2 * max(0.0, -least)
+    return noise, *cho_factor(gram + np.diag(noise), lower=True, overwrite_a=True, check_finite=False)
+
+
 def left_out_variance(gram: FloatArray, noise: FloatArray) -> FloatArray:
     """Return the posterior variance (k,) at each row, given the other rows with this noise (k,)."""
-    noise = noise + _JITTER * float(np.trace(gram)) / len(gram)
-    matrix = gram + np.diag(noise)
-    factor, lower = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+    noise, factor, lower = _factored(gram, noise)
     invert = get_lapack_funcs("potri", (factor,))
     inverse, failed = invert(factor, lower=lower)
     diagonal = np.diag(inverse) if not failed else np.diag(cho_solve((factor, lower), np.eye(len(gram))))

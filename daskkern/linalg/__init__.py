@@ -5,13 +5,12 @@ from daskkern.linalg.dense import factor_lower, solve_lower, solve_positive_defi
 from daskkern.linalg.eigen import EIGEN_METHODS, Eigenpairs, top_eigenpairs
 from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
 from daskkern.linalg.panels import NotPositiveDefiniteError
-from daskkern.linalg.projection import JOINED_COLUMNS, BlockCyclicFactor, distributed_factor
+from daskkern.linalg.projection import BlockCyclicFactor, distributed_factor
 from daskkern.linalg.symmetric import symmetric_eigen
 from daskkern.linalg.triangular import LowerFactor, cholesky
 
 __all__ = [
     "EIGEN_METHODS",
-    "JOINED_COLUMNS",
     "BlockCyclicFactor",
     "BlockCyclicLayout",
     "Eigenpairs",

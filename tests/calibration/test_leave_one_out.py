@@ -94,3 +94,16 @@ def test_equal_rows_and_a_singular_kernel_have_finite_scores() -> None:
     assert np.isfinite(left_out_variance(ones, np.full(30, 1e-12))).all()
     assert most_rows(1) == 2000
     assert most_rows(10) < 1000
+
+
+@pytest.mark.parametrize("size", [1e-8, 1e-6, 1e-4])
+def test_rounding_of_the_kernel_values_costs_little(size: float) -> None:
+    """A Gram matrix of rank 3 whose values were rounded is not positive definite."""
+    gram = X @ X.T
+    rounded = gram + size * np.trace(gram) / len(gram) * RNG.standard_normal(gram.shape)
+    rounded = (rounded + rounded.T) / 2
+    assert np.linalg.eigvalsh(rounded)[0] < 0
+    found = left_out_variance(rounded, np.full(len(X), 1e-12))
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    assert found.max() <= np.diag(rounded).max()

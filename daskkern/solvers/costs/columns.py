@@ -7,7 +7,8 @@ are those of first-order methods.
 import math
 from dataclasses import dataclass
 
-from daskkern.linalg import JOINED_COLUMNS, group_count
+from daskkern.linalg import group_count
+from daskkern.linalg.projection import JOINED_COLUMNS
 from daskkern.solvers.costs.primitives import (
     BLOCK_COLUMNS,
     HELD_OUT,

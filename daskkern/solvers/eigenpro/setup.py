@@ -9,7 +9,8 @@ from daskkern.backend.namespace import to_device
 from daskkern.backend.shares import owners_of
 from daskkern.errors import DataError
 from daskkern.kernels import diagnose
-from daskkern.linalg import JOINED_COLUMNS, BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
+from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
+from daskkern.linalg.projection import JOINED_COLUMNS
 from daskkern.preconditioners import CovarianceState, EigenProState
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
