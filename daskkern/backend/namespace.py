@@ -48,14 +48,14 @@ def is_sparse(X: Array) -> bool:
     return type(X).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse")) and hasattr(X, "tocsr")
 
 
-def to_device(X: Array, xp: ModuleType) -> Array:
+def to_device(X: Array, xp: ModuleType, *, direct_bytes: int = _DIRECT_BYTES) -> Array:
     """Return rows `X`, dense or CSR, as an array of the library `xp`; itself if it already is one.
 
-    Large arrays are copied to a GPU from where they are: CuPy would lay a copy into page-locked memory before, whose
+    Arrays of `direct_bytes` and more are copied to a GPU from where they are: CuPy would lay a copy into page-locked memory before, whose
     pool takes the next power of two and keeps it.
     """
     if not is_sparse(X):
-        if xp is np or not isinstance(X, np.ndarray) or X.nbytes < _DIRECT_BYTES or X.dtype.kind not in "fiub":
+        if xp is np or not isinstance(X, np.ndarray) or X.nbytes < direct_bytes or X.dtype.kind not in "fiub":
             return xp.asarray(X)
         made = xp.empty(X.shape, X.dtype)
         made.set(np.ascontiguousarray(X))

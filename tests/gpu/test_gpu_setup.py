@@ -209,13 +209,12 @@ def test_pools_count_as_free(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_large_arrays_go_to_a_gpu_without_page_locked_copies(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespace, "_DIRECT_BYTES", 1000)
     small, large = _rows(10, 3), np.asfortranarray(_rows(300, 7))
     pooled = []
     real = xp.asarray
     monkeypatch.setattr(xp, "asarray", lambda a, dtype=None: pooled.append(a) or real(a, dtype))
     for given in (small, large, large[::2], np.arange(400), np.zeros(2000, bool)):
-        moved = to_device(given, xp)
+        moved = to_device(given, xp, direct_bytes=1000)
         np.testing.assert_array_equal(to_host(moved), given, strict=True)
         assert to_device(moved, xp) is moved
     assert len([one for one in pooled if isinstance(one, np.ndarray)]) == 1

@@ -11,16 +11,16 @@ _SAME = 1.25
 
 @dataclass(frozen=True)
 class WorkerResources:
-    """What one worker may plan with: threads, bytes of memory, of its device and of disk; its kind, the bytes that its
-    device has in all (0 without one), and its address."""
+    """What one worker may plan with: threads, bytes of memory, of its device and of disk; its kind, its
+    address, and the bytes that its device has in all, 0 without one."""
 
     threads: int
     budget: int
     device_budget: int | None
     disk: int
     kind: str = ""
-    device_size: int = 0
     address: str = field(default="", compare=False)
+    device_size: int = 0
 
     def shared_by(self, shards: int) -> "WorkerResources":
         """Return what each of `shards` virtual ranks of this worker may plan with."""

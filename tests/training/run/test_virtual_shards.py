@@ -152,7 +152,8 @@ def test_the_set_up_of_nystrom_sgd_does_not_depend_on_the_workers(dtype: str) ->
     source = ArraySource(X, np.digitize(X[:, 0], [-0.7, 0.7]), weight, info)
     states = []
     for workers in (1, 2, 4):
-        with Client(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None):
+        quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}}
+        with Client(n_workers=workers, threads_per_worker=1, processes=False, **quiet):
             states.append(Fit.of(source, replace(settings, virtual_shards=3)).prepared.state)
     for state in states[1:]:
         np.testing.assert_array_equal(state.M, states[0].M)
