@@ -51,8 +51,8 @@ def is_sparse(X: Array) -> bool:
 def to_device(X: Array, xp: ModuleType, *, direct_bytes: int = _DIRECT_BYTES) -> Array:
     """Return rows `X`, dense or CSR, as an array of the library `xp`; itself if it already is one.
 
-    Arrays of `direct_bytes` and more are copied to a GPU from where they are: CuPy would lay a copy into page-locked memory before, whose
-    pool takes the next power of two and keeps it.
+    Arrays of `direct_bytes` and more are copied to a GPU from where they are: CuPy would lay a copy into page-locked
+    memory before, whose pool takes the next power of two and keeps it.
     """
     if not is_sparse(X):
         if xp is np or not isinstance(X, np.ndarray) or X.nbytes < direct_bytes or X.dtype.kind not in "fiub":
