@@ -127,7 +127,7 @@ def load_model(model_uri: str, dst_path: str | None = None) -> KernelModel:
     local = Path(mlflow.artifacts.download_artifacts(artifact_uri=str(model_uri), dst_path=dst_path))
     flavors = mlflow.models.Model.load(str(local / "MLmodel")).flavors
     if FLAVOR not in flavors:
-        raise ModelError(f"{model_uri} has the flavors {', '.join(flavors)}, and is no model of daskkern")
+        raise ModelError(f"got {model_uri} with the flavors {', '.join(flavors)}; expected the flavor {FLAVOR}")
     return read_model(local / _FOLDER)
 
 

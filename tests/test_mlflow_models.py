@@ -111,7 +111,7 @@ def test_what_is_no_model_is_refused(mlflow: ModuleType, tmp_path: Path, monkeyp
     other.add_flavor("sklearn")
     (tmp_path / "o").mkdir()
     other.save(str(tmp_path / "o" / "MLmodel"))
-    with pytest.raises(ModelError, match="has the flavors sklearn, and is no model of daskkern"):
+    with pytest.raises(ModelError, match="with the flavors sklearn; expected the flavor daskkern"):
         daskkern.mlflow.load_model(str(tmp_path / "o"))
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ModelError, match=r"pip install 'daskkern\[mlflow\]'"):

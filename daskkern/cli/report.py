@@ -64,7 +64,7 @@ def _write(
     test_name: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Write what was asked for, and return the number of pictures."""
+    """Write the report or the card, and return the number of pictures."""
     if markdown:
         write_markdown(fitted, out, name=name, test=test, test_name=test_name, progress=progress, overwrite=overwrite)
         return 0

@@ -75,7 +75,4 @@ class _ScoreCounts:
 
 def _sums(weights: IntArray, where: IntArray, n: int) -> IntArray:
     """Return the sums of both rows of `weights` (2, m) at each of the indices `where` (m,) below `n`."""
-    found = np.zeros((2, n), np.int64)
-    for kind in range(2):
-        np.add.at(found[kind], where, weights[kind])
-    return found
+    return np.stack([np.bincount(where, of_kind, n) for of_kind in weights]).astype(np.int64)  # exact below 2^53

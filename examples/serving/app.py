@@ -43,7 +43,7 @@ class Rows(BaseModel):
 
 
 def answer_of(model: KernelModel, scores: Any, asked: Rows) -> dict[str, Any]:
-    """Return predictions, and what else was asked for, of scores (m, c)."""
+    """Return predictions of scores (m, c), with probabilities, intervals or sets where the request names them."""
     found: dict[str, Any] = {"predictions": model.labels(scores).tolist()}
     if model.classes is not None:
         found["classes"] = list(model.classes)

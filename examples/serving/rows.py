@@ -45,7 +45,7 @@ def _of_object(model: KernelModel, row: dict[str, Any], number: int) -> list[flo
         raise BadRowsError("got rows with names, but the model has no names of features; send lists of numbers")
     unknown = sorted(set(row) - {column.name for column in columns})
     if unknown:
-        raise BadRowsError(f"got {unknown[0]!r} in row {number}, which is no column of the model; leave it out")
+        raise BadRowsError(f"got the unknown column {unknown[0]!r} in row {number}; leave it out")
     found: list[float] = []
     for column in columns:
         value = row.get(column.name)

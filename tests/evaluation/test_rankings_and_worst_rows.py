@@ -1,5 +1,7 @@
 """ROC and precision-recall curves against scikit-learn's; the worst rows against a sort of all rows."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -15,7 +17,8 @@ from daskkern.evaluation.ranking_curves import ranking_curve
 
 def _counts(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values, where = np.unique(scores, return_inverse=True)
-    return tuple(np.bincount(where[positive == sign], minlength=len(values)) for sign in (False, True))  # type: ignore[return-value]
+    negatives, positives = (np.bincount(where[positive == sign], minlength=len(values)) for sign in (False, True))
+    return negatives, positives
 
 
 @pytest.mark.parametrize("n_rows", [40, 5_000])
@@ -93,7 +96,7 @@ def test_without_probabilities_the_margin_decides(loss: str) -> None:
     assert [row.row for row in worst] == wrong
 
 
-def test_the_worst_rows_of_a_store_are_counted_over_its_blocks(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_the_worst_rows_of_a_store_are_counted_over_its_blocks(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, y = load_diabetes(return_X_y=True)
     model = KernelRegressor("gaussian:median", basis=Landmarks(30), max_epochs=2, device="cpu").fit(X, y)

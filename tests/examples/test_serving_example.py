@@ -100,7 +100,7 @@ BAD = {
     "got 'pilot' for 'job' of row 0; expected one of the model's categories: baker, smith": {
         "rows": [{"job": "pilot"}]
     },
-    "got 'size' in row 0, which is no column of the model; leave it out": {"rows": [{"size": 1}]},
+    "got the unknown column 'size' in row 0; leave it out": {"rows": [{"size": 1}]},
     "got an unusable request; rows: Field required": {"row": [[1]]},
     "row 0 has values too large for float64: its score is not a number": {"rows": [[1e300, 0, 0, 0]]},
 }
