@@ -16,11 +16,24 @@ from daskkern.training.run.fit import fit
 
 @dataclass(frozen=True, eq=False)
 class FitOutcome:
-    """The result of a trial: losses on held-out rows, the rows of a fold's fit, and the seconds of all fits."""
+    """The result of a trial.
+
+    Attributes
+    ----------
+    held : HeldOut
+        Losses on held-out rows.
+    n_fitted : int
+        Rows of a fold's fit.
+    seconds : float
+        Of all fits.
+    alpha : float
+        The penalty of the first of them.
+    """
 
     held: HeldOut
     n_fitted: int
     seconds: float
+    alpha: float
 
 
 def try_fit(candidate: FitCandidate, sample: SearchSample, folds: Sequence[Fold]) -> FitOutcome:
@@ -35,12 +48,13 @@ def try_fit(candidate: FitCandidate, sample: SearchSample, folds: Sequence[Fold]
     """
     begun = time.perf_counter()
     settings = replace(candidate.sampled, class_weight=None, max_seconds=None, calibrate=False)
-    scores = []
+    scores, alphas = [], []
     for fold in folds:
         model = fit(sample.source(fold.fitted), settings).model
         scores.append(_scores(model, sample, fold))
+        alphas.append(float(model.provenance["settings"]["alpha"]))
     seconds = time.perf_counter() - begun
-    return FitOutcome(held_out_losses(sample, folds, scores), len(folds[0].fitted), seconds)
+    return FitOutcome(held_out_losses(sample, folds, scores), len(folds[0].fitted), seconds, alphas[0])
 
 
 def _scores(model: KernelModel, sample: SearchSample, fold: Fold) -> FloatArray:

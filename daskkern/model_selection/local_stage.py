@@ -71,12 +71,12 @@ def compare_local(
         Returns the rows to compare on.
     leaf_rows : int
     growth : float
-        How many times as long as the last fits one to the rows outside leaves probably takes.
+        How many times as long as the last fits one to the random rows probably takes.
     """
     dense, drawn = draw()
     found: list[FitOutcome] = []
-    for fold, words in ((dense.quarter, "a quarter of the rows"), (dense.spread, "rows outside leaves")):
-        whole = replace(best, name=f"{best.name}, {words}")
+    for fold, words in ((dense.quarter, "a quarter of the rows"), (dense.spread, "some rows")):
+        whole = replace(best, name=f"{best.name}, {words}", sampled=_for_rows(best, len(fold.fitted), n_rows))
         found += [outcome for _, outcome in log.run("fit", try_fit, [whole], drawn, [fold], 1, growth=growth)]
         growth = 1.0  # from now on it is known
     if len(found) < 2:
@@ -93,6 +93,12 @@ def compare_local(
     return _fit(
         chosen, base, leaf_rows
     ), f"loss on held-out rows of leaves {expected.mean:.4g} -> {outcome.held.mean:.4g}"
+
+
+def _for_rows(best: FitCandidate, n_fitted: int, n_rows: int) -> FitSettings:
+    """Return the settings of a fit to some rows, where a penalty that is known is larger than that of all rows."""
+    alpha = best.settings.alpha
+    return best.sampled if isinstance(alpha, str) else replace(best.sampled, alpha=alpha * n_rows / n_fitted)
 
 
 def _try_local(one: LocalCandidate, sample: SearchSample, leaves: tuple[Fold, ...]) -> RidgeOutcome:

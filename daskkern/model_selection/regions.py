@@ -32,7 +32,7 @@ _TREE, _LEAVES, _RANDOM = 84, 85, 86
 
 @dataclass(frozen=True, eq=False)
 class DenseSample:
-    """Rows of a few leaves, and random rows.
+    """Rows of a few leaves, and random rows of all.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ def dense_sample(
     leaf_rows: int,
     n_random: int,
 ) -> DenseSample:
-    """Return all rows of a few leaves, and `n_random` random rows of all that are not in one of these.
+    """Return all rows of a few leaves, and `n_random` random ones of all that are not held out there.
 
     The leaves are those of a tree in the coordinates of a kernel, which need not be the tree of the fit. One pass over
     all rows finds their rows.
@@ -90,10 +90,10 @@ def dense_sample(
         block = rows.read(part.start, part.stop, Fields.X).X
         found[part] = tree.leaves(kernel.transform(scaling.apply(block, np.float64)))
     chosen = generator(settings.seed, _LEAVES).permutation(np.unique(found))[:_REGIONS]
-    others = np.flatnonzero(~np.isin(found, chosen))
-    spread = np.sort(generator(settings.seed, _RANDOM).permutation(others)[:n_random])
     inside = [np.flatnonzero(found == leaf)[: 2 * leaf_rows] for leaf in chosen]
-    at = np.concatenate([*inside, spread])
+    leaves = _folds([len(part) for part in inside], settings.seed)
+    held = np.sort(np.concatenate([fold.held for fold in leaves]))
+    at, spread = _with_spread(np.concatenate(inside), held, n, n_random, settings.seed)
     targets = learn_targets(rows, settings)
     taken = take(rows, at)
     assert taken.X is not None
@@ -106,9 +106,21 @@ def dense_sample(
         raw_y=taken.y,
         weight=None if weight is None else weight[:, 0].astype(np.float64),
     )
-    leaves = _folds([len(part) for part in inside], settings.seed)
-    held = np.sort(np.concatenate([fold.held for fold in leaves]))
-    return DenseSample(sample, leaves, Fold(np.arange(len(at) - len(spread), len(at)), held))
+    return DenseSample(sample, leaves, Fold(spread, held))
+
+
+def _with_spread(inside: IntArray, held: IntArray, n: int, n_random: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Return the rows `inside` leaves and random ones after them, and the places of the random ones among all.
+
+    Rows of the leaves that are fitted are among the random ones as often as others are: without any, a model of the
+    whole space would know nothing of the places where it is compared.
+    """
+    known = np.setdiff1d(np.arange(n), inside[held])
+    drawn = np.sort(generator(seed, _RANDOM).permutation(known)[:n_random])
+    is_inside = np.isin(inside, drawn)
+    others = np.setdiff1d(drawn, inside)
+    places = np.concatenate([np.flatnonzero(is_inside), len(inside) + np.arange(len(others))])
+    return np.concatenate([inside, others]), places
 
 
 def _folds(sizes: list[int], seed: int) -> tuple[Fold, ...]:

@@ -17,6 +17,7 @@ from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
 from daskkern.model_selection.fit_trials import FitOutcome, try_fit
 from daskkern.model_selection.fits import DEFAULT, fits_with
 from daskkern.model_selection.held_out import check_scoring
+from daskkern.model_selection.lighter_penalties import lighter_fits
 from daskkern.model_selection.local_stage import LEAF_ROWS, compare_local
 from daskkern.model_selection.local_stage import LEAST_ROWS as LOCAL_FROM
 from daskkern.model_selection.regions import DenseSample, dense_sample
@@ -32,9 +33,9 @@ from daskkern.training.setup.default_basis import MOST_CENTRES
 
 LEAST_ROWS = 50
 """Rows from which models are compared."""
-_FITTED, _MOST_FITTED = 6000, 24_000  # sampled rows that fits are compared on; more where there is plenty of time
+_FITTED, _MOST_FITTED = 6000, 12_000  # sampled rows that fits are compared on; more where there is plenty of time
 _PLENTY = 4.0  # times what the fits are expected to take, which is known for fewer rows only
-_OUTSIDE = 6000  # of other leaves than those of the comparison
+_SPREAD = 6000  # random rows that the comparison with leaves fits models of the whole space to
 _MOST_FITS, _LOCAL_FITS = 4, 3.0
 _PASSES = 5.0  # over kernel values that a fit computes once and keeps, where they fit into memory
 _INSTANT = 1e-9
@@ -126,7 +127,7 @@ class _Search:
         setup = self.log.pace["fit"]
         if not budget.allows(0.0):
             return self._defaults("the time is too short for a search")
-        reserved = _MOST_FITS * self._fit_seconds(min(n, _OUTSIDE))
+        reserved = _MOST_FITS * self._fit_seconds(min(n, _SPREAD))
         ranked, drawn = screened(self.log, drawn, n, self._drawn, reserved)
         if not ranked:
             return self._defaults("the time was too short to compare kernels")
@@ -161,9 +162,9 @@ class _Search:
 
     @property
     def _local_seconds(self) -> float:
-        """What the comparison with models in leaves probably takes: fits to rows outside them, and the leaves."""
+        """What the comparison with models in leaves probably takes: fits to random rows, and the leaves."""
         n = self.source.info.n_rows
-        return _LOCAL_FITS * self._fit_seconds(min(n, _OUTSIDE)) if self._has_local else 0.0
+        return _LOCAL_FITS * self._fit_seconds(min(n, _SPREAD)) if self._has_local else 0.0
 
     @property
     def _has_local(self) -> bool:
@@ -187,8 +188,15 @@ class _Search:
         solved = any(outcome.held.is_better(usual.held) for _, outcome in done)
         if exact and (not solved or self.scoring == "absolute_error"):
             done += self.log.run("fit", try_fit, others, larger, folds, n_folds, reserved=self._local_seconds)
+        whole = [pair for pair in done if pair[0].settings.chooses_alpha]
+        if whole and not exact:  # whose penalties are those of cross-validation
+
+            def run(fits: list[FitCandidate]) -> list[tuple[FitCandidate, FitOutcome]]:
+                return self.log.run("fit", try_fit, fits, larger, folds, n_folds, reserved=self._local_seconds)
+
+            done += lighter_fits(*min(whole, key=lambda pair: self._rank(pair[1])), n, self._rank, run)
         chosen, reason = self._best(usual, [pair for pair in done if pair[0].name != DEFAULT])
-        found = self._local(chosen, kernels, larger.sample, min(m, _OUTSIDE)) if self._has_local else None
+        found = self._local(chosen, kernels, larger.sample, min(m, _SPREAD)) if self._has_local else None
         return self._result(chosen, reason) if found is None else self._result(*found)
 
     def _local(
@@ -232,8 +240,11 @@ class _Search:
         better = [(one, outcome) for one, outcome in others if outcome.held.is_better(usual.held)]
         if not better:
             return self.default, "no other fit is better beyond chance"
-        chosen, outcome = min(better, key=lambda pair: pair[1].held.rank_by(self.scoring))
+        chosen, outcome = min(better, key=lambda pair: self._rank(pair[1]))
         return chosen, f"loss on held-out rows {usual.held.mean:.4g} -> {outcome.held.mean:.4g}"
+
+    def _rank(self, outcome: FitOutcome) -> float:
+        return outcome.held.rank_by(self.scoring)
 
     def _defaults(self, reason: str) -> SearchResult:
         return self._result(self.default, reason)

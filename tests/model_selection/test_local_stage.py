@@ -46,8 +46,12 @@ def test_a_dense_sample_has_all_rows_of_its_leaves() -> None:
     held = np.sort(np.concatenate([leaf.held for leaf in dense.leaves]))
     assert np.array_equal(held, dense.spread.held)
     assert len(dense.quarter.fitted) == RANDOM // 4
+    assert not np.isin(dense.spread.fitted, held).any()
+    inside = np.concatenate([leaf.fitted for leaf in dense.leaves])
+    share = len(inside) / (N - len(held))  # a model of the whole space knows the leaves as well as other places
+    assert 0.4 * share < np.isin(dense.spread.fitted, inside).mean() < 2 * share
     X: HostArray = dense.sample.X
-    assert len({tuple(row) for row in X}) == len(X)  # no random row is of a leaf
+    assert len({tuple(row) for row in X}) == len(X)  # none is there twice
     everything = {tuple(row) for row in np.asarray(source.X)}
     for leaf in dense.leaves:
         rows = X[np.concatenate([leaf.fitted, leaf.held])]
