@@ -47,6 +47,7 @@ def test_a_trial_says_which_penalty_its_fit_had() -> None:
     assert try_fit(FitCandidate("", settings, settings), sample, sample.folds(1, 0.25)).alpha == 0.03
 
 
+@pytest.mark.repeated
 def test_a_search_among_many_rows_tries_a_smaller_penalty_of_the_best_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daskkern.model_selection.fits.MOST_DIRECT", 100)
     source = array_source(*_noisy(160), None, np.arange(2))
