@@ -9,7 +9,15 @@ from hypothesis import settings
 
 from tests.support.cluster import fork_workers, local_cluster, wait_until
 from tests.support.object_server import ObjectServer, object_server
-from tests.support.processes import described, end, let_interrupts_through, mark_run, marked_processes, share_cores
+from tests.support.processes import (
+    described,
+    end,
+    keep_bytecode,
+    let_interrupts_through,
+    mark_run,
+    marked_processes,
+    share_cores,
+)
 from tests.support.runs.dealing import Dealing
 from tests.support.runs.repetitions import mark_repetitions
 
@@ -22,10 +30,11 @@ _FRESH_RUNS = 10
 def pytest_configure(config: pytest.Config) -> None:
     """Run the laws on the same examples every time, and on new ones in runs that ask for slow tests.
 
-    Ctrl-C works as in a terminal; what the run starts is marked as its own and leaves cores to others; workers of Dask
-    are forked.
+    Ctrl-C works as in a terminal; what the run starts is marked as its own, leaves cores to others and finds modules
+    compiled; workers of Dask are forked.
     """
     settings.load_profile("fresh" if _slow(config) else "fixed")
+    keep_bytecode()
     let_interrupts_through()
     mark_run()
     share_cores()

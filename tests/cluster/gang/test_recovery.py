@@ -107,7 +107,7 @@ def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:
         finally:
             with suppress(ProcessLookupError):  # its nanny has started another
                 kill(pids[victim], how=signal.SIGCONT)
-            client.wait_for_workers(3, timeout=30)  # a cluster that closes while a nanny starts one leaves it behind
+            client.wait_for_workers(3, timeout=90)  # a cluster that closes while a nanny starts one leaves it behind
         assert [result[:2] for result in found] == [(2, float(STEPS))] * 2
         assert story.kinds(FitResumed)[-1].batch >= 25
 

@@ -19,10 +19,10 @@ from daskkern.training.planning.rank_plans import RankPlans, in_common, with_blo
 from daskkern.training.planning.resources import WorkerResources, is_mixed
 from daskkern.training.planning.worker_resources import check_resources
 from daskkern.training.run.settings import FitSettings
-from tests.support.plans import CENTRES, planned_settings, planned_source
+from tests.support.plans import CENTRES, planned_settings, unread_source
 
 MB = 1_000_000
-SOURCE = planned_source(30_000, 50)
+SOURCE = unread_source(30_000, 50)
 SETTINGS = planned_settings(Landmarks(12_000), EigenPro(subsample=500), batch_size=100, keep_blocks="never")
 
 
