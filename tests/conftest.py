@@ -19,12 +19,17 @@ from tests.support.processes import (
     share_cores,
 )
 from tests.support.runs.dealing import Dealing
-from tests.support.runs.repetitions import mark_repetitions
+from tests.support.runs.repetitions import in_share, mark_repetitions, share
 
 # No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, derandomize=False)
 _FRESH_RUNS = 10
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let long runs be divided: N runs with the shares 1/N to N/N run each case once."""
+    parser.addoption("--share", type=share, default=(1, 1), metavar="K/N", help="run the K-th of N shares of the cases")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,9 +71,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Dealing | No
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases that the default run leaves out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the cases that the default run leaves out, and leave out those of other shares."""
     mark_repetitions(items)
+    part, parts = config.getoption("share")
+    left = [item for item in items if not in_share(item.nodeid, part, parts)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if in_share(item.nodeid, part, parts)]
 
 
 @pytest.fixture(scope="session", autouse=True)
