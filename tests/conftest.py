@@ -28,8 +28,8 @@ _FRESH_RUNS = 10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let long runs be divided: N runs with the shares 1/N to N/N run each case once."""
-    parser.addoption("--share", type=share, default=(1, 1), metavar="K/N", help="run the K-th of N shares of the cases")
+    """Let repeated cases be divided: N runs with the shares 1/N to N/N run each of them once."""
+    parser.addoption("--share", type=share, default=(1, 1), metavar="K/N", help="run the K-th of N shares of the repeated cases")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,13 +72,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Dealing | No
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the cases that the default run leaves out, and leave out those of other shares."""
+    """Mark the cases that the default run leaves out, and leave out repeated ones of other shares."""
     mark_repetitions(items)
     part, parts = config.getoption("share")
-    left = [item for item in items if not in_share(item.nodeid, part, parts)]
+    left = [item for item in items if item.get_closest_marker("repeated") and not in_share(item.nodeid, part, parts)]
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if in_share(item.nodeid, part, parts)]
+        others = set(left)
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -124,6 +124,7 @@ def test_a_wrong_dtype_is_named(tmp_path: Path) -> None:
     assert "X/zarr.json were changed" in _one(check_store(path))[1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_records_the_rows_are_held_against_the_attributes(tmp_path: Path, kind: str) -> None:
     path = _write(tmp_path / "s", kind)
@@ -210,6 +211,7 @@ def _corrupt(path: Path, rng: np.random.Generator) -> str:
     return f"{how} {file.relative_to(path)}"
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3, 1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_damage_is_one_clean_sentence(tmp_path: Path, kind: str) -> None:

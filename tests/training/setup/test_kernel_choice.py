@@ -73,6 +73,7 @@ def _rules(n: int, seed: int = 0) -> tuple[HostArray, HostArray]:
     return X, (X[:, 0] > 0.3).astype(int) + 2 * (X[:, 1] > -0.2)
 
 
+@pytest.mark.long
 def test_rules_about_single_features_get_the_l1_laplacian_and_less_error() -> None:
     X, y = _rules(800)
     X_new, y_new = _rules(1000, seed=1)

@@ -413,6 +413,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the peak memory from Linux's /proc")
 @pytest.mark.parametrize("order", ["C", "F"])

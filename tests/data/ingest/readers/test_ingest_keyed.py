@@ -107,6 +107,7 @@ def test_x_and_y_by_their_names(
     assert open_store(tmp_path / "s").array("X").dtype == np.dtype(kept)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_entries_by_name(tmp_path: Path, X: HostArray, kind: str) -> None:
     source = tmp_path / f"d{suffix(kind)}"
