@@ -55,6 +55,7 @@ BENCHMARKS = (
     Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
     Benchmark("monitoring", "a fit unmonitored, with the dashboard's page, and with open pages", "10 min"),
     Benchmark("collectives", "an allreduce, by ranks, size and algorithm", "3 min"),
+    Benchmark("wires", "a sum of two ranks over Dask, over sockets, and through shared memory", "1 min"),
     Benchmark(
         "many_ranks", "up to 32 ranks on slow links: counts, times against a model, and what follows for 1,000", "8 min"
     ),

@@ -24,6 +24,7 @@ LONGER = (
     "overhead",
     "monitoring",
     "collectives",
+    "wires",
     "many_ranks",
     "shared_reading",
     "recovery",

@@ -190,6 +190,9 @@ def test_the_choice_depends_on_ranks_hosts_cores_and_bytes_alone() -> None:
         "halving",
     ]
     assert [way_of_sum(3, 1_000_000, hosts, 3) for hosts in (1, 2)] == ["star", "segments"]
+    # Between hosts rank 0 of a star has every byte twice on its link, in before out.
+    assert [way_of_sum(5, 200_000, hosts, 5) for hosts in (1, 5)] == ["star", "doubling"]
+    assert cost_of_sum("star", 5, 1000).line_bytes == 8000
     for nbytes, alone in ((small, "doubling"), (1_000_000, "doubling"), (large, "halving")):
         # Ranks that share cores copy through them all: the fewest messages win.
         assert [way_of_sum(8, nbytes, 1, cores) for cores in (2, 8)] == ["star", alone]
