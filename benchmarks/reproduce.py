@@ -76,7 +76,7 @@ def _epochs_needed(row: PaperRow, data: Data) -> dict[str, Any]:
         "exact_error": 1 - exact.score(*test),
         "our_error": on_test[chosen],
         "best_test_error": min(on_test),
-        "chosen_epoch": chosen + 1,
+        "n_chosen_epochs": chosen + 1,
         "n_our_epochs": next((number for number, error in enumerate(on_held, 1) if error <= aim + 1e-9), None),
         "n_epochs_run": len(on_held),
     }
