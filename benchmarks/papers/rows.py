@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from contest.data import Data
+
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks, NystromFeatures
 from daskkern.basis import Linear as LinearBasis
 from daskkern.kernels import ArcCosine, Cauchy, Gaussian, InversePolynomial, Kernel, Laplacian, LinearKernel
 from daskkern.solvers import SDCA, SGD, DoublySGD, EigenPro, Falkon, Norma, NystromSGD, Pegasos
-from contest.data import Data
 from papers.form import PaperRow, with_median
 
 TABLES = {

@@ -46,8 +46,8 @@ def test_any_kernel_method_takes_it() -> None:
     machine = SVC(kernel=kernel, C=10).fit(X, y)
     np.testing.assert_array_equal(machine.predict(X), SVC(kernel="precomputed", C=10).fit(K, y).predict(K))
     model = daskkern.KernelRegressor(
-        kernel=kernel.as_kernel(), basis=daskkern.AllRows(), solver="direct", alpha=0.1, scale=None, fit_intercept=False,
-        precision="float64",
+        kernel=kernel.as_kernel(), basis=daskkern.AllRows(), solver="direct", alpha=0.1, scale=None,
+        fit_intercept=False, precision="float64",
     )  # fmt: skip
     target = X[:, 0]
     expected = K @ np.linalg.solve(K + 0.1 * len(K) * np.eye(len(K)), target)

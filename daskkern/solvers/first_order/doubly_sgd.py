@@ -13,8 +13,8 @@ With a preconditioner, the coefficients of block t are
 
     a_t = -gamma_t (C_t + mu I)^-1 (1/m) Phi_t^T g ,      C_t = (1/m) Phi_t^T W Phi_t ,
 
-``gamma_t = 1 / (L (1 + t / 10)^(1/2))``, with the covariance of the block's features on the rows of the batch: ridge regression
-of the gradient. Every rank computes whole blocks, and keeps its columns of them: no more traffic.
+``gamma_t = 1 / (L (1 + t / 10)^(1/2))``, with the covariance of the block's features on the rows of the batch: ridge
+regression of the gradient. Every rank computes whole blocks, and keeps its columns of them: no more traffic.
 
 References
 ----------
