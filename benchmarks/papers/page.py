@@ -53,7 +53,7 @@ def _table(rows: list[PaperRow], found: dict[str, Row]) -> list[str]:
     if rows[0].unit == "loss":
         return table(["row", "their loss", "our loss"], [[row.what, *_losses(row, found.get(row.key))] for row in rows])
     if rows[0].unit == "steps":
-        return table(["data", "our steps"], [[row.data, _steps(found.get(row.key))] for row in rows])
+        return table(["row", "data", "our steps"], [[row.what, row.data, _steps(found.get(row.key))] for row in rows])
     if rows[0].unit == "seconds":
         header = ["row", "their set-up, s", "ours, s", "their epoch, s", "ours, s"]
         return table(header, [[row.what, *_seconds(row, found.get(row.key))] for row in rows])
