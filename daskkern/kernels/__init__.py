@@ -6,6 +6,7 @@ from daskkern.kernels.columns.drawn import MOST_DRAWN, Drawn
 from daskkern.kernels.columns.mapped import Mapped, nystrom_map
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
+from daskkern.kernels.columns.tensor_sketch import TensorSketch
 from daskkern.kernels.columns.tree_average import TreeAverage
 from daskkern.kernels.diagnosis import Diagnosis, arithmetic_note, diagnose, digits_note, length_scale_note
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
@@ -70,6 +71,7 @@ __all__ = [
     "Scaled",
     "ScaledDistanceKernel",
     "Sum",
+    "TensorSketch",
     "TreeAverage",
     "agreed_dtype",
     "arithmetic_note",

@@ -18,6 +18,7 @@ from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import Drawn
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
+from daskkern.kernels.columns.tensor_sketch import TensorSketch
 from daskkern.kernels.columns.tree_average import TreeAverage
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
@@ -84,6 +85,7 @@ KERNELS: Registry[Entry] = Registry(_OWN, "daskkern.kernels", _checked)
 COLUMN_FUNCTIONS: dict[str, Entry] = {
     "coordinate": Entry(Coordinate, None),
     "neuron": Entry(Neuron, None),
+    "tensor_sketch": Entry(TensorSketch, None),
 }
 """Columns of models that are not kernels: read from a model, not from words."""
 
