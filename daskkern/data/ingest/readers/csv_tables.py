@@ -17,13 +17,13 @@ import pyarrow.csv
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.categories import (
-    Encoder,
     missing_like,
     note_on_texts,
     plain_encoding,
     survey_categories,
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kept import kept_types
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of

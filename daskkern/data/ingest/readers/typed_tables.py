@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.categories import (
-    Encoder,
     missing_like,
     note_on_texts,
     plain_encoding,
     survey_categories,
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of
 from daskkern.data.ingest.readers.tables import (
     Parts,
