@@ -187,7 +187,22 @@ class _LakeReader:
             encoding=self.encoder.encoding if deferred else self.encoder.recorded,
             targets=self._target if kinds == ["float"] else None,
             fills_means=deferred,
+            narrow_from=partial(self._narrow, starts) if kinds else None,
         )
+
+    def _narrow(self, starts: tuple[int, ...], start: int) -> Iterator[Piece]:
+        """Yield the rows from `start` on, without features."""
+        columns = self.columns
+        names = [*columns.targets, *([columns.weight] if columns.weight else []), *columns.kept]
+        first = max(0, int(np.searchsorted(starts, start, side="right")) - 1)
+        left = start - starts[first]
+        for piece in self.lake.pieces[first:]:
+            for batch in self.lake.batches(piece, names, _TARGET_ROWS):
+                skipped = min(left, batch.rows.num_rows)
+                left -= skipped
+                part, at = batch.rows.slice(skipped), batch.first + skipped
+                if part.num_rows:
+                    yield piece_of(part, np.empty((part.num_rows, 0)), columns, batch.source, at)
 
     def _window(self, starts: tuple[int, ...], start: int, stop: int | None) -> Callable[[], Iterator[Piece]]:
         """Return a pass over the rows from `start` on, which carries only the pieces that it reads."""
