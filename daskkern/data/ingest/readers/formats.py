@@ -40,6 +40,14 @@ FORMATS = (
 )
 
 
+TABLE_SUFFIXES = (
+    *SUFFIXES,
+    ".metadata.json",
+    *(s for known in FORMATS if known.name != "zarr" for s in known.suffixes),
+)
+"""Endings of files of rows, other than Zarr."""
+
+
 def is_lake(places: Sequence[str]) -> bool:
     """Return whether sources are Parquet files, or folders, which stand for the Parquet files in them.
 
