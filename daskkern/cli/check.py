@@ -22,7 +22,7 @@ def command(store: str, as_json: bool, most: int, running: ClusterRequest) -> No
     With --workers or a running cluster, workers share the reading. They find the same.
     """
     quiet = aside() if as_json else nullcontext()
-    with quiet, running.asked() as client, progress_bar() as bar:
+    with quiet, running.requested() as client, progress_bar() as bar:
         line = bar.add_task("checking", total=None)
 
         def show(done: int, total: int) -> None:

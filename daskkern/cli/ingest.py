@@ -97,7 +97,7 @@ def command(
     with partitions (day=1/) and as Delta Lake or Iceberg tables. Tables may be behind URLs such as s3://bucket/lake.
     After a kill, the same command continues where it stopped.
     """
-    with running.asked() as client, rows_progress("ingesting") as progress:
+    with running.requested() as client, rows_progress("ingesting") as progress:
         report = ingest(
             sources,
             out,

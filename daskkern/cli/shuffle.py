@@ -22,7 +22,7 @@ def command(store: str, out: str, seed: int, memory: str, overwrite: bool, runni
     With --workers or a running cluster, workers share the work, and each may use the memory. The order is the same.
     """
     budget = parse_bytes(memory)
-    with running.asked() as client, progress_bar() as bar:
+    with running.requested() as client, progress_bar() as bar:
         line = bar.add_task("shuffling", total=None)
 
         def show(done: int, total: int) -> None:

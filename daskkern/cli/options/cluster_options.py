@@ -51,8 +51,8 @@ class ClusterRequest:
             yield connection.client
 
     @contextmanager
-    def asked(self) -> Iterator[Client | None]:
-        """Yield a client of the cluster or of the local workers that were asked for; None where none were."""
+    def requested(self) -> Iterator[Client | None]:
+        """Yield a client of the cluster or of the local workers that the options request; None where they request none."""
         if not (self.named or self.workers or self.tls):
             yield None
             return
