@@ -52,7 +52,7 @@ class ClusterRequest:
 
     @contextmanager
     def requested(self) -> Iterator[Client | None]:
-        """Yield a client of the cluster or of the local workers that the options request; None where they request none."""
+        """Yield a client of the cluster or local workers that the options request; None where they request none."""
         if not (self.named or self.workers or self.tls):
             yield None
             return
