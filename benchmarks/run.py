@@ -49,6 +49,7 @@ BENCHMARKS = (
     Benchmark("bigger_than_memory", "20 GB of rows through workers of 1 GB, compared with rows in memory", "12 min"),
     Benchmark("learned_features", "a metric learned from all rows by workers of 1 GB, and a fit without", "5 min"),
     Benchmark("stages", "rows per second of ingest, shuffle, fit, score and predict", "5 min", "NPZ"),
+    Benchmark("lake", "a lake on a failing S3 server to predictions there, with a killed worker", "5 min"),
     Benchmark("choices", "one choice of kernel, landmarks, solver at a time, by the error", "15 min", "NPZ..."),
     Benchmark("tables", "errors of the defaults on raw tables, and of scikit-learn's", "5 min", "FOLDER"),
     Benchmark("threads", "predictions and kernel products with all threads relative to one", "4 min"),

@@ -19,6 +19,7 @@ LONGER = (
     "bigger_than_memory",
     "learned_features",
     "stages",
+    "lake",
     "kernel_precision",
     "main_job",
     "overhead",

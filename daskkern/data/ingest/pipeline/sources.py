@@ -80,7 +80,7 @@ def open_source(
         return IngestSource("parquet", len(lake.stamps), parts, work_key([*lake.stamps, covered]), named)
     found, files = find_files(places)
     if request.count:  # workers may run in another current folder
-        files = [Path(os.path.abspath(file)) for file in files]
+        files = [Path(os.path.abspath(file)) if isinstance(file, Path) else file for file in files]
     _check_options(request, found.name)
     key = key_of(files, covered)
     return IngestSource(found.name, len(files), _filled(found.open(files, request), request), key, named)
