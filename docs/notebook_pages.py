@@ -30,13 +30,15 @@ def executed(name: str, repository: str) -> NotebookPage:
     import nbformat
     from nbconvert import MarkdownExporter
     from nbconvert.preprocessors import ExecutePreprocessor
+    from traitlets.config import Config
 
     found = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     before = os.environ.get("PYTHONPATH")
     with TemporaryDirectory() as folder:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), before)))  # of the kernel
         try:
-            ExecutePreprocessor(timeout=TIMEOUT_S).preprocess(found, {"metadata": {"path": folder}})
+            sockets = Config({"ConnectionFileMixin": {"transport": "ipc", "ip": f"{folder}/socket"}})  # files, no ports
+            ExecutePreprocessor(timeout=TIMEOUT_S, config=sockets).preprocess(found, {"metadata": {"path": folder}})
         finally:
             if before is None:
                 del os.environ["PYTHONPATH"]

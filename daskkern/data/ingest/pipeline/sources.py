@@ -86,7 +86,7 @@ def open_source(
     return IngestSource(found.name, len(files), _filled(found.open(files, request), request), key, named)
 
 
-def _places(sources: Any) -> list[str | bytes]:
+def _places(sources: Any) -> list[str]:
     """Return paths and URLs as texts. Raises DataError for what is neither."""
     try:
         return [os.fspath(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
