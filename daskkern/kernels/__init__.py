@@ -30,7 +30,7 @@ from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.kernels.points import PLAIN, Placement
 from daskkern.kernels.precision import Precision, agreed_dtype, check_precision
-from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, spec_or_name
+from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, short_name, spec_or_name
 
 Linear = LinearKernel  # its name in version 0.1
 
@@ -83,5 +83,6 @@ __all__ = [
     "nystrom_map",
     "parse_kernel",
     "plain_products",
+    "short_name",
     "spec_or_name",
 ]

@@ -145,6 +145,14 @@ def spec_or_name(kernel: Kernel) -> Spec:
         return {"name": kernel.name}
 
 
+def short_name(kernel: Kernel) -> str:
+    """Return ``gaussian:median`` or ``laplacian:1.749``, and the name alone of a kernel without one length scale."""
+    scale = getattr(kernel, "length_scale", None)
+    if kernel.name == AutoKernel.name or not isinstance(scale, str | float | int):
+        return kernel.name
+    return f"{kernel.name}:{scale}" if isinstance(scale, str) else f"{kernel.name}:{scale:.4g}"
+
+
 def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:
     takes = {
         "scaled": {"kernel", "factor"},

@@ -19,6 +19,8 @@ from daskkern.training.direct.places import RowRoles, direct_rows
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import StoreSource
 
+_BY_LINE = tuple(f".{name}{packed}" for name in ("csv", "svm", "libsvm", "svmlight") for packed in ("", ".gz"))
+
 ROW_OPTIONS = tuple(item.name for item in fields(RowRoles))
 """Names of the options, as records of fits have them."""
 
@@ -120,6 +122,11 @@ def open_rows(place: str, roles: RowRoles, like: SourceInfo | None = None) -> Ro
 
 def _store(place: str) -> StoreSource:
     if not is_url(place) and is_table(place) and os.path.exists(place):
+        if os.path.basename(place).lower().endswith(_BY_LINE):  # these have no row groups to draw batches from
+            raise DataError(
+                f"{place} is a table of text and not a store; make one with 'daskkern ingest {place} --target COLUMN "
+                "--out STORE'"
+            )
         kind = "a Dataset of xarray" if is_cube_store(place) else "not a store"
         raise DataError(
             f"{place} is {kind}; name what is predicted with --target to read it where it lies, or make a store with "

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskkern.data.ingest.columns.written_values import written_as
+from daskkern.data.ingest.columns.written_values import MOST_WRITTEN, written_as
 from daskkern.data.schema.encoding import (
     ABSENT,
     CategoricalChoice,
@@ -21,7 +21,6 @@ from daskkern.errors import DataError
 
 MOST_ONEHOT, MOST_CODES = 1000, 100_000
 _KINDS: dict[str, ColumnKind] = {"ordinal": "ordinal", "codes": "code"}  # of a number for each category
-_ALWAYS_CATEGORIES = 10  # different texts of a column up to which "auto" never takes them for names or free text
 
 
 class TextCounts:
@@ -132,25 +131,25 @@ def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
     """Refuse names and free text, numbers mixed with some text, and quantities that are written as texts."""
     n_values = sum(counts.values())
     texts = {text: count for text, count in counts.items() if not _is_number(text)}
-    if len(counts) > _ALWAYS_CATEGORIES and not texts:
+    if len(counts) > MOST_WRITTEN and not texts:
         raise DataError(
             f"column {name!r} of {source} holds numbers that are stored as text, such as {min(counts)!r:.60}; store "
             f"them as numbers, leave it out with --drop {name}, or use --categorical onehot"
         )
-    if len(counts) - len(texts) > _ALWAYS_CATEGORIES and 2 * sum(texts.values()) < n_values:
+    if len(counts) - len(texts) > MOST_WRITTEN and 2 * sum(texts.values()) < n_values:
         first = max(texts, key=lambda text: (texts[text], text))
         raise DataError(
             f"column {name!r} of {source} holds numbers, but texts such as {first!r:.60} in {sum(texts.values())} of "
             f"{n_values} rows; correct them, leave such cells empty, or use --categorical onehot"
         )
-    way = written_as(texts, n_values) if len(counts) > _ALWAYS_CATEGORIES else None
+    way = written_as(texts, n_values) if len(counts) > MOST_WRITTEN else None
     if way is not None:
         first = next(text for text in texts if way.pattern.fullmatch(text))
         raise DataError(
             f"column {name!r} of {source} holds {way.name}, such as {first!r:.60}, and would become {len(counts)} "
             f"categories; {way.remedy}, leave it out with --drop {name}, or use --categorical onehot"
         )
-    if len(counts) > _ALWAYS_CATEGORIES and n_values < 2 * len(counts):
+    if len(counts) > MOST_WRITTEN and n_values < 2 * len(counts):
         raise DataError(
             f"column {name!r} of {source} has {len(counts)} different texts in {n_values} rows, so it does not look "
             f"like a category; leave it out with --drop {name}, or use --categorical onehot"

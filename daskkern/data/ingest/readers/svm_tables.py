@@ -43,7 +43,7 @@ def open_svm(paths: Sequence[SourceFile], request: Request) -> Parts:
     if request.like is not None:
         if n_features > request.like.n_features:
             raise DataError(
-                f"{paths[0]} holds feature number {last}, but the --like store has {request.like.n_features} "
+                f"{paths[0]} holds feature number {last}, but the training rows had {request.like.n_features} "
                 f"features (counted here from {base}); give a file that matches it, or set --index-base"
             )
         n_features = request.like.n_features

@@ -168,7 +168,7 @@ def test_features_are_matched_by_name(tmp_path: Path, X: HostArray, sparse: bool
         ingest([tmp_path / "a.h5ad", tmp_path / "b.h5ad"], tmp_path / "u", target="age")
     with h5py.File(tmp_path / "b.h5ad", "r+") as file:
         file["var/gene"][0] = "g9"
-    with pytest.raises(DataError, match="has no feature 'g3', which the --like store was made with"):
+    with pytest.raises(DataError, match="has no feature 'g3', which the training rows had"):
         ingest(tmp_path / "b.h5ad", tmp_path / "u", like=tmp_path / "s")
 
 
