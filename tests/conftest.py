@@ -29,7 +29,8 @@ _FRESH_RUNS = 10
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let repeated cases be divided: N runs with the shares 1/N to N/N run each of them once."""
-    parser.addoption("--share", type=share, default=(1, 1), metavar="K/N", help="run the K-th of N shares of the repeated cases")
+    words = "run the K-th of N shares of the repeated cases"
+    parser.addoption("--share", type=share, default=(1, 1), metavar="K/N", help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
