@@ -59,7 +59,7 @@ def wires(run: Run) -> list[str]:
         by_size.setdefault(row["size"], {})[row["wire"]] = row
     names = list(dict.fromkeys(row["wire"] for row in run.tables["sums"]))
     lines = [
-        [size, *(f"{found[name]['p5_ms']:.3g} / {found[name]['median_ms']:.3g}" for name in names)]
+        [size, *(f"{found[name]['least_ms']:.3g} / {found[name]['median_ms']:.3g}" for name in names)]
         for size, found in by_size.items()
     ]
     saved = [
@@ -69,7 +69,7 @@ def wires(run: Run) -> list[str]:
     load = f"Other processes used {text(whole['others_load_cores'])} cores meanwhile."
     return [
         f"{_origin(run)} {load}", "",
-        *table(["bytes", *(f"{name}: 5th percentile / median, ms" for name in names)], lines), "",
+        *table(["bytes", *(f"{name}: least / median, ms" for name in names)], lines), "",
         *table(["step", "bytes of each of two sums", "sockets would save", "shared memory would save"], saved),
     ]  # fmt: skip
 
