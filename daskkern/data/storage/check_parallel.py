@@ -16,7 +16,7 @@ from daskkern.data.storage.records import read_records
 from daskkern.data.storage.store import Store, open_store
 from daskkern.errors import StoreError
 
-_PART_BYTES = 64 << 20  # of a task, about
+PART_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,9 @@ class RowSums:
     finding: StoreFinding | None
 
 
-def check_store_on(client: Client, source: str | Path, *, progress: Progress | None = None) -> CheckReport:
+def check_store_on(
+    client: Client, source: str | Path, *, progress: Progress | None = None, part_bytes: int = PART_BYTES
+) -> CheckReport:
     """Check a store with the workers of a cluster, which find what :func:`check_store` finds, in the same order.
 
     Parameters
@@ -66,6 +68,8 @@ def check_store_on(client: Client, source: str | Path, *, progress: Progress | N
         A place that all workers can reach.
     progress : callable, optional
         Called with the number of chunks read and the number of all chunks.
+    part_bytes : int
+        Bytes of a task, about.
 
     Raises
     ------
@@ -80,7 +84,7 @@ def check_store_on(client: Client, source: str | Path, *, progress: Progress | N
     place = str(source) if is_url(str(source)) else str(Path(source).resolve())
     store = open_store(place, chunks_present=False)
     findings = list(changed_keys(store, read_records(store.group)))
-    chunks = [part for name in store.array_names() for part in _chunk_parts(store, place, name)]
+    chunks = [part for name in store.array_names() for part in _chunk_parts(store, place, name, part_bytes)]
     total = sum(store.array(name).nchunks for name in store.array_names())
     n_chunks = n_bytes = 0
 
@@ -96,14 +100,14 @@ def check_store_on(client: Client, source: str | Path, *, progress: Progress | N
             store, name, [sums for part, sums in zip(chunks, found, strict=True) if part.name == name]
         )
     if not findings:
-        findings += wrong_pointers(store) or _contradictions(client, store, place)
+        findings += wrong_pointers(store) or _contradictions(client, store, place, part_bytes)
     return CheckReport(store.path, n_chunks, n_bytes, time.perf_counter() - begun, tuple(findings))
 
 
-def _chunk_parts(store: Store, place: str, name: str) -> list[ChunkPart]:
+def _chunk_parts(store: Store, place: str, name: str, part_bytes: int) -> list[ChunkPart]:
     array = store.array(name)
     rows, n = array.chunks[0], row_chunks(array)
-    step = max(1, _PART_BYTES // max(1, rows * array.nbytes // max(1, array.shape[0])))
+    step = max(1, part_bytes // max(1, rows * array.nbytes // max(1, array.shape[0])))
     return [ChunkPart(place, name, first, min(first + step, n)) for first in range(0, n, step)]
 
 
@@ -114,10 +118,10 @@ def _of_array(store: Store, name: str, sums: list[ChunkSums]) -> list[StoreFindi
     return findings or changed_array(store, name, total)
 
 
-def _contradictions(client: Client, store: Store, place: str) -> list[StoreFinding]:
+def _contradictions(client: Client, store: Store, place: str, part_bytes: int) -> list[StoreFinding]:
     n, chunk = store.info.n_rows, store.info.chunk_rows
     row_bytes = max(1, sum(store.array(name).nbytes for name in store.array_names()) // n)
-    step = chunk * max(1, _PART_BYTES // (chunk * row_bytes))
+    step = chunk * max(1, part_bytes // (chunk * row_bytes))
     parts = [RowPart(place, start, min(start + step, n)) for start in range(0, n, step)]
     contents = RowContents(store)
     for sums in run_tasks(client, _check_rows, parts):

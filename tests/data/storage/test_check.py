@@ -13,7 +13,6 @@ from distributed import Client
 
 from daskkern.arrays import HostArray
 from daskkern.data.schema.column_statistics import Scaling
-from daskkern.data.storage import check_parallel
 from daskkern.data.storage.check import CheckReport, check_store
 from daskkern.data.storage.check_parallel import check_store_on
 from daskkern.data.storage.store import checksum, open_store
@@ -255,15 +254,15 @@ def _read(path: Path) -> None:
     assert path.name in complaint
 
 
+_PART = 3000  # bytes of a task, of which there are many then
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("kind", ["classification", "sparse"])
-def test_workers_find_what_one_process_finds(
-    tmp_path: Path, client2: Client, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_parallel, "_PART_BYTES", 3000)
+def test_workers_find_what_one_process_finds(tmp_path: Path, client2: Client, kind: str) -> None:
     path = _write(tmp_path / "s", kind)
     seen: list[tuple[int, int]] = []
-    report = check_store_on(client2, path, progress=lambda *counts: seen.append(counts))
+    report = check_store_on(client2, path, progress=lambda *counts: seen.append(counts), part_bytes=_PART)
     alone = check_store(path)
     assert report.is_whole
     assert (report.n_chunks, report.n_bytes) == (alone.n_chunks, alone.n_bytes)
@@ -284,6 +283,6 @@ def test_workers_find_what_one_process_finds(
 
 def _found_on(client: Client, path: Path) -> list[str]:
     try:
-        return [finding.sentence for finding in check_store_on(client, path).findings]
+        return [finding.sentence for finding in check_store_on(client, path, part_bytes=_PART).findings]
     except DaskkernError as error:
         return [str(error)]
