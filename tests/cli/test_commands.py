@@ -88,8 +88,13 @@ def test_what_the_operating_system_refuses_is_said(
     assert said in capfd.readouterr().err
 
 
-def test_a_fit_of_a_text_table_leads_to_ingestion(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "t.csv").write_text("a,y\n1,0.5\n")
-    words = ["fit", str(tmp_path / "t.csv"), "--out", str(tmp_path / "m.zarr"), "--workers", "0"]
+@pytest.mark.parametrize(
+    ("name", "row", "target"), [("t.csv", "a,y\n1,0.5\n", " --target COLUMN"), ("t.svm", "1 1:2\n", "")]
+)
+def test_a_fit_of_a_text_table_leads_to_ingestion(
+    name: str, row: str, target: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(row)
+    words = ["fit", str(tmp_path / name), "--out", str(tmp_path / "m.zarr"), "--workers", "0"]
     assert run(lambda: cli.main(words, standalone_mode=False), debug=False) == 1
-    assert f"daskkern ingest {tmp_path / 't.csv'} --target COLUMN --out STORE" in capfd.readouterr().err
+    assert f"daskkern ingest {tmp_path / name}{target} --out STORE" in capfd.readouterr().err

@@ -11,6 +11,7 @@ import click
 from daskkern.cli.console import remark, show_notes
 from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.data.ingest.columns.targets import TASKS
+from daskkern.data.ingest.readers.formats import TEXT_SUFFIXES
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.encoding import CATEGORICAL_CHOICES, MISSING_CHOICES
 from daskkern.errors import DataError
@@ -18,8 +19,6 @@ from daskkern.evaluation.raw_tables import is_table
 from daskkern.training.direct.places import RowRoles, direct_rows
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import StoreSource
-
-_BY_LINE = tuple(f".{name}{packed}" for name in ("csv", "svm", "libsvm", "svmlight") for packed in ("", ".gz"))
 
 ROW_OPTIONS = tuple(item.name for item in fields(RowRoles))
 """Names of the options, as records of fits have them."""
@@ -122,9 +121,13 @@ def open_rows(place: str, roles: RowRoles, like: SourceInfo | None = None) -> Ro
 
 def _store(place: str) -> StoreSource:
     if not is_url(place) and is_table(place) and os.path.exists(place):
-        if os.path.basename(place).lower().endswith(_BY_LINE):  # these have no row groups to draw batches from
+        name = place.lower()
+        if name.endswith(TEXT_SUFFIXES):
+            target = (
+                " --target COLUMN" if name.endswith((".csv", ".csv.gz")) else ""
+            )  # a line of SVMLight begins with it
             raise DataError(
-                f"{place} is a table of text and not a store; make one with 'daskkern ingest {place} --target COLUMN "
+                f"{place} is a table of text and not a store; make one with 'daskkern ingest {place}{target} "
                 "--out STORE'"
             )
         kind = "a Dataset of xarray" if is_cube_store(place) else "not a store"

@@ -58,9 +58,9 @@ class NcclCommunicator(Communicator):
         self._sent, self._gather_bytes, self._closed = 0, gather_bytes, False
         self._ways: Counter[str] = Counter()
         self._releasing = threading.Lock()
-        self._watchdog = Watchdog(self._check_operation, self.give_up)
         self._nccl = nccl = nccl_module()
         self._types = {"float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "int64": nccl.NCCL_INT64}
+        self._watchdog = Watchdog(self._check_operation, self.give_up)
 
     @property
     def bytes_sent(self) -> int:

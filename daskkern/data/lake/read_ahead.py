@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeVar, cast
 
 Item = TypeVar("Item")
 
@@ -21,4 +21,4 @@ def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
             if item is end:
                 return
             coming = pool.submit(next, items, end)
-            yield item  # type: ignore[misc]
+            yield cast(Item, item)

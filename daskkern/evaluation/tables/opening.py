@@ -51,7 +51,7 @@ def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targ
     DaskkernError
         When the rows do not match the model, or targets or columns to keep are missing.
     """
-    if isinstance(source, Store) or (isinstance(source, str | os.PathLike) and _is_store(os.fspath(source))):
+    if isinstance(source, Store) or (isinstance(source, str | os.PathLike) and not is_table(os.fspath(source))):
         store = source if isinstance(source, Store) else open_store(source)
         check_store(model, store, targets=targets)
         found = StoreInput(store, tuple(keep))
@@ -81,16 +81,12 @@ def feature_blocks(model: KernelModel, source: Any) -> tuple[Iterator[FeatureRow
     DaskkernError
         When the rows do not match the model.
     """
-    if isinstance(source, zarr.Group) or _is_store(os.fspath(source)):
+    if isinstance(source, zarr.Group) or not is_table(os.fspath(source)):
         store = open_store(source)
         check_store(model, store, targets=False)
         return raw_blocks(store), store.info.n_rows
     rows = open_rows(model, source).rows
     return (block.X for block in rows.blocks((BLOCK_ROWS,))), rows.n_rows
-
-
-def _is_store(place: str) -> bool:
-    return not is_table(place)
 
 
 def _table(source: Any, request: Request, schema: TableSchema) -> tuple[Table, str | None, bool]:

@@ -57,6 +57,10 @@ TABLE_SUFFIXES = (
 """Endings of files of rows, other than Zarr."""
 
 
+TEXT_SUFFIXES = tuple(s for known in FORMATS if known.name in ("csv", "svmlight") for s in known.suffixes)
+"""Endings of files that are read line by line, and have no row groups to draw batches from."""
+
+
 def is_lake(places: Sequence[str]) -> bool:
     """Return whether sources are Parquet files, or folders, which stand for the Parquet files in them.
 
@@ -126,6 +130,7 @@ def _expand(name: str) -> list[SourceFile]:
 
 
 def _behind_url(url: str) -> list[SourceFile]:
+    url = url.rstrip("/")
     known = next(known for known in FORMATS if public(url).lower().endswith(known.suffixes))
     if not known.streams:
         *others, last = ["Parquet, Delta Lake, Iceberg", *(one.name for one in FORMATS if one.streams)]

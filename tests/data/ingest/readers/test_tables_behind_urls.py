@@ -74,6 +74,8 @@ def test_a_pattern_of_files_becomes_the_store_of_local_ones(
 def test_what_cannot_be_read_says_so(tmp_path: Path, objects: ObjectServer, put: Any) -> None:
     with pytest.raises(DataError, match="there is no file s3://"):
         ingest(objects.url("nowhere.csv"), tmp_path / "s", target="y")
+    with pytest.raises(DataError, match="there is no file s3://"):
+        ingest(objects.url("nowhere.csv/"), tmp_path / "s", target="y")
     with pytest.raises(DataError, match=r"no file matches s3://.*; check the pattern"):
         ingest(objects.url("nowhere/*.csv"), tmp_path / "s", target="y")
     with pytest.raises(DataError, match="Iceberg, csv, arrow and svmlight are read from URLs, not hdf5"):
