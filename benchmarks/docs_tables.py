@@ -51,8 +51,32 @@ def ranks(run: Run) -> list[str]:
     return [f"{_origin(run)} {load}", "", *many_ranks(run)]
 
 
+def wires(run: Run) -> list[str]:
+    """Return the times of a sum of two ranks by each wire, and what others than Dask's would save."""
+    (whole,) = run.tables["whole"]
+    by_size: dict[str, dict[str, Row]] = {}
+    for row in run.tables["sums"]:
+        by_size.setdefault(row["size"], {})[row["wire"]] = row
+    names = list(dict.fromkeys(row["wire"] for row in run.tables["sums"]))
+    lines = [
+        [size, *(f"{found[name]['least_ms']:.3g} / {found[name]['median_ms']:.3g}" for name in names)]
+        for size, found in by_size.items()
+    ]
+    saved = [
+        [row["step"], row["size"], f"{row['sockets_save_share']:.1%}", f"{row['shared_memory_saves_share']:.1%}"]
+        for row in run.tables["gains"]
+    ]
+    load = f"Other processes used {text(whole['others_load_cores'])} cores meanwhile."
+    return [
+        f"{_origin(run)} {load}", "",
+        *table(["bytes", *(f"{name}: least / median, ms" for name in names)], lines), "",
+        *table(["step", "bytes of each of two sums", "sockets would save", "shared memory would save"], saved),
+    ]  # fmt: skip
+
+
 BLOCKS: dict[str, tuple[str, Callable[[Run], list[str]]]] = {
     "collectives": ("results-collectives.json", collectives),
+    "wires": ("results-wires.json", wires),
     "many-ranks": ("results-many-ranks.json", ranks),
 }
 

@@ -34,6 +34,7 @@ TITLES = {
     "results-tables": "Tables, compared with boosted trees, forests, SVC and xRFM",
     "results-recovery": "Recovery from faults",
     "results-collectives": "Allreduce",
+    "results-wires": "A sum of two ranks by other wires",
     "results-many-ranks": "Many ranks",
     "results-threads": "Predictions with all threads relative to one",
     "results-overhead": "Two ranks compared with one process",

@@ -49,12 +49,14 @@ BENCHMARKS = (
     Benchmark("bigger_than_memory", "20 GB of rows through workers of 1 GB, compared with rows in memory", "12 min"),
     Benchmark("learned_features", "a metric learned from all rows by workers of 1 GB, and a fit without", "5 min"),
     Benchmark("stages", "rows per second of ingest, shuffle, fit, score and predict", "5 min", "NPZ"),
+    Benchmark("lake", "a lake on a failing S3 server to predictions there, with a killed worker", "5 min"),
     Benchmark("choices", "one choice of kernel, landmarks, solver at a time, by the error", "15 min", "NPZ..."),
     Benchmark("tables", "errors of the defaults on raw tables, and of scikit-learn's", "5 min", "FOLDER"),
     Benchmark("threads", "predictions and kernel products with all threads relative to one", "4 min"),
     Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
     Benchmark("monitoring", "a fit unmonitored, with the dashboard's page, and with open pages", "10 min"),
     Benchmark("collectives", "an allreduce, by ranks, size and algorithm", "3 min"),
+    Benchmark("wires", "a sum of two ranks over Dask, over sockets, and through shared memory", "1 min"),
     Benchmark(
         "many_ranks", "up to 32 ranks on slow links: counts, times against a model, and what follows for 1,000", "8 min"
     ),

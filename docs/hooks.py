@@ -45,6 +45,7 @@ REFERENCE = {
 """Pages of the reference, with the modules whose public names they list."""
 
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
+_NO_WORDS = re.compile(r"\)\s*\u2013\s*(?=<div class=\"doc-md-description\">\s*</div>)")
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):<code>~?(.*?)</code>")
 
 
@@ -65,7 +66,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "docs")]  # here, because MkDocs restores the path after the import
+    sys.path[:0] = [
+        str(ROOT),
+        str(ROOT / "benchmarks"),
+        str(ROOT / "docs"),
+    ]  # here, because MkDocs restores the path after the import
     pages = {name: _moved((ROOT / path).read_text(), ROOT / path, name) for name, path in COPIED.items()}
     pages["changelog.md"] += unreleased()
     pages |= {f"reference/{name}.md": reference_page(name) for name in REFERENCE}
@@ -80,6 +85,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages["gallery.md"] = gallery.page()
     for name in gallery.ORDER:
         files.append(File.generated(config, f"gallery/{name}.png", content=gallery.picture(name)))
+    notebooks = importlib.import_module("notebook_pages")
+    for name in notebooks.ORDER:
+        shown = notebooks.executed(name, REPOSITORY)
+        pages[f"notebooks/{name}.md"] = _moved(
+            shown.text, ROOT / "docs" / "notebooks" / f"{name}.ipynb", f"notebooks/{name}.md"
+        )
+        for picture, content in shown.pictures.items():
+            files.append(File.generated(config, f"notebooks/{picture}", content=content))
     for picture in sorted((ROOT / "benchmarks").glob("*.png")):
         files.append(File.generated(config, picture.name, content=picture.read_bytes()))
     for name, content in pages.items():
@@ -95,8 +108,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Render the Sphinx roles of docstrings as code."""
-    return _ROLE.sub(r"<code>\1</code>", html)
+    """Render the Sphinx roles of docstrings as code; a parameter without words has no dash."""
+    return _NO_WORDS.sub(")", _ROLE.sub(r"<code>\1</code>", html))
 
 
 def unreleased() -> str:
@@ -116,6 +129,8 @@ def _moved(markdown: str, path: Path, page: str) -> str:
     """Return the text of the file `path` with its links adapted to its place `page` on the site."""
     up = "../" * page.count("/")
     copied = {(ROOT / source).resolve(): name for name, source in COPIED.items()}
+    copied |= {path: f"notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").glob("*.ipynb")}
+    copied[ROOT / "docs" / "gallery"] = "gallery.md"
 
     def link(found: re.Match[str]) -> str:
         target, anchor = (path.parent / found[1]).resolve(), found[2] or ""

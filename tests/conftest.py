@@ -9,9 +9,17 @@ from hypothesis import settings
 
 from tests.support.cluster import fork_workers, local_cluster, wait_until
 from tests.support.object_server import ObjectServer, object_server
-from tests.support.processes import described, end, let_interrupts_through, mark_run, marked_processes, share_cores
+from tests.support.processes import (
+    described,
+    end,
+    keep_bytecode,
+    let_interrupts_through,
+    mark_run,
+    marked_processes,
+    share_cores,
+)
 from tests.support.runs.dealing import Dealing
-from tests.support.runs.repetitions import mark_repetitions
+from tests.support.runs.repetitions import in_share, mark_repetitions, share
 
 # No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
 settings.register_profile("fixed", deadline=None, derandomize=True)
@@ -19,13 +27,20 @@ settings.register_profile("fresh", deadline=None, derandomize=False)
 _FRESH_RUNS = 10
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let repeated cases be divided: N runs with the shares 1/N to N/N run each of them once."""
+    words = "run the K-th of N shares of the repeated cases"
+    parser.addoption("--share", type=share, default=(1, 1), metavar="K/N", help=words)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Run the laws on the same examples every time, and on new ones in runs that ask for slow tests.
 
-    Ctrl-C works as in a terminal; what the run starts is marked as its own and leaves cores to others; workers of Dask
-    are forked.
+    Ctrl-C works as in a terminal; what the run starts is marked as its own, leaves cores to others and finds modules
+    compiled; workers of Dask are forked.
     """
     settings.load_profile("fresh" if _slow(config) else "fixed")
+    keep_bytecode()
     let_interrupts_through()
     mark_run()
     share_cores()
@@ -57,9 +72,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Dealing | No
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases that the default run leaves out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the cases that the default run leaves out, and leave out repeated ones of other shares."""
     mark_repetitions(items)
+    part, parts = config.getoption("share")
+    left = [item for item in items if item.get_closest_marker("repeated") and not in_share(item.nodeid, part, parts)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        others = set(left)
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(scope="session", autouse=True)

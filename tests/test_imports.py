@@ -4,14 +4,14 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 
 import daskkern
+from tests.support.source_trees import PACKAGE, modules, trees
 
-ROOT = Path(daskkern.__file__).parent
 LAYERS = {
     **dict.fromkeys(("errors", "events", "arrays", "display"), 0),
     "backend": 1,
@@ -57,15 +57,6 @@ SLOW = {"pyarrow.dataset"}
 OPTIONAL |= {"mlflow", "wandb", "opentelemetry", "onnx"}
 
 
-def _name(path: Path) -> str:
-    parts = path.relative_to(ROOT.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-FILES = [str(path.relative_to(ROOT)) for path in sorted(ROOT.rglob("*.py"))]
-MODULES = {_name(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
-
-
 def _targets(node: ast.AST) -> list[str]:
     """Return the modules that an import statement names, submodules imported from their package included."""
     if isinstance(node, ast.Import):
@@ -73,12 +64,13 @@ def _targets(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         assert node.level == 0, "imports are absolute"
         module = node.module or ""
-        return sorted({name if (name := f"{module}.{a.name}") in MODULES else module for a in node.names})
+        return sorted({name if (name := f"{module}.{a.name}") in modules() else module for a in node.names})
     return []
 
 
+@cache
 def _imports(module: str) -> list[str]:
-    return [name for node in ast.walk(MODULES[module]) for name in _targets(node)]
+    return [name for node in ast.walk(modules()[module]) for name in _targets(node)]
 
 
 def _package(module: str) -> str:
@@ -89,44 +81,47 @@ def _ours(names: list[str]) -> list[str]:
     return [name for name in names if name.startswith("daskkern.")]
 
 
-IMPORTS = [(module, name) for module in MODULES if module != "daskkern" for name in _ours(_imports(module))]
+@cache
+def _pairs() -> list[tuple[str, str]]:
+    """Return each module of a package with each module of ours that it imports."""
+    return [(module, name) for module in modules() if module != "daskkern" for name in _ours(_imports(module))]
 
 
 def test_every_package_has_a_layer() -> None:
-    assert {_package(module) for module in MODULES if module != "daskkern"} <= set(LAYERS)
+    assert {_package(module) for module in modules() if module != "daskkern"} <= set(LAYERS)
 
 
 def test_every_module_named_in_an_import_exists() -> None:
-    assert [pair for pair in IMPORTS if pair[1] not in MODULES] == []
+    assert [pair for pair in _pairs() if pair[1] not in modules()] == []
 
 
 def test_modules_import_from_lower_layers_only() -> None:
-    across = [(module, name) for module, name in IMPORTS if _package(module) != _package(name)]
+    across = [(module, name) for module, name in _pairs() if _package(module) != _package(name)]
     assert len(across) > 100  # the walk has seen the package
     assert [pair for pair in across if LAYERS[_package(pair[0])] <= LAYERS[_package(pair[1])]] == []
 
 
 def test_no_folder_has_more_than_twenty_modules() -> None:
-    counts = Counter(path.parent for path in ROOT.rglob("*.py") if path.name != "__init__.py")
+    counts = Counter(path.parent for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
     assert {str(folder): count for folder, count in counts.items() if count > 20} == {}
 
 
 def test_no_file_has_more_than_three_hundred_lines() -> None:
-    lengths = {name: len((ROOT / name).read_text().splitlines()) for name in FILES}
+    lengths = {name: len((PACKAGE / name).read_text().splitlines()) for name in map(str, trees())}
     assert {name: length for name, length in lengths.items() if length > 300} == {}
 
 
 def test_no_two_classes_share_a_name() -> None:
-    names = Counter(node.name for tree in MODULES.values() for node in tree.body if isinstance(node, ast.ClassDef))
+    names = Counter(node.name for tree in modules().values() for node in tree.body if isinstance(node, ast.ClassDef))
     assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_nobody_imports_test_doubles() -> None:
-    assert [pair for pair in ((m, n) for m in MODULES for n in _imports(m)) if pair[1].split(".")[0] == "tests"] == []
+    assert [pair for pair in ((m, n) for m in modules() for n in _imports(m)) if pair[1].split(".")[0] == "tests"] == []
 
 
 def test_there_are_no_cycles_between_modules() -> None:
-    graph = {module: set(_ours(_imports(module))) for module in MODULES if module != "daskkern"}
+    graph = {module: set(_ours(_imports(module))) for module in modules() if module != "daskkern"}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -136,7 +131,7 @@ def test_there_are_no_cycles_between_modules() -> None:
 def test_imports_inside_functions_are_of_optional_packages_only() -> None:
     hidden = [
         (module, name)
-        for module, tree in MODULES.items()
+        for module, tree in modules().items()
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for node in ast.walk(function)
@@ -147,10 +142,10 @@ def test_imports_inside_functions_are_of_optional_packages_only() -> None:
 
 
 def test_bokeh_is_imported_by_the_page_only_and_the_page_by_nobody_at_the_top() -> None:
-    assert {module for module in MODULES if "bokeh" in {name.split(".")[0] for name in _imports(module)}} <= {
-        module for module in MODULES if module.startswith(PAGE)
+    assert {module for module in modules() if "bokeh" in {name.split(".")[0] for name in _imports(module)}} <= {
+        module for module in modules() if module.startswith(PAGE)
     }
-    tops = [(module, name) for module, tree in MODULES.items() for node in tree.body for name in _targets(node)]
+    tops = [(module, name) for module, tree in modules().items() for node in tree.body for name in _targets(node)]
     assert [(m, name) for m, name in tops if name.startswith(PAGE) and not m.startswith(PAGE)] == []
 
 
@@ -158,7 +153,7 @@ def test_only_public_names_commands_and_plugins_of_dask_are_imported_by_name() -
     by_name = {"import_module", "__import__"}
     callers = {
         module
-        for module, tree in MODULES.items()
+        for module, tree in modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Name | ast.Attribute)
         and (getattr(node, "id", "") or getattr(node, "attr", "")) in by_name
@@ -169,7 +164,7 @@ def test_only_public_names_commands_and_plugins_of_dask_are_imported_by_name() -
 def test_optional_packages_are_never_imported_at_the_top() -> None:
     tops = [
         (module, name)
-        for module, tree in MODULES.items()
+        for module, tree in modules().items()
         for node in tree.body
         for name in _targets(node)
         if name.split(".")[0] in OPTIONAL
@@ -178,7 +173,7 @@ def test_optional_packages_are_never_imported_at_the_top() -> None:
 
 
 def test_only_the_backend_and_the_cluster_name_cupy() -> None:
-    assert {_package(module) for module in MODULES if {"cupy", "cupyx"} & set(_imports(module))} <= {
+    assert {_package(module) for module in modules() if {"cupy", "cupyx"} & set(_imports(module))} <= {
         "backend",
         "cluster",
     }

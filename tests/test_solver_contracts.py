@@ -1,13 +1,12 @@
 """Solvers and function spaces answer for themselves: nothing outside asks which one it has."""
 
 import ast
-from pathlib import Path
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
 
-import daskkern
 from daskkern import KernelRegressor
 from daskkern.basis import RandomFeatures
 from daskkern.errors import SpecError
@@ -16,19 +15,18 @@ from daskkern.losses import Logistic, Squared
 from daskkern.solvers import SGD, SOLVERS, Problem, Solver
 from daskkern.solvers.preparation import PREPARATIONS
 from daskkern.solvers.setup import ColumnSetup, RankSetup
+from tests.support.source_trees import trees
 
-ROOT = Path(daskkern.__file__).parent
 OWNERS = ("solvers", "basis", "preconditioners")
 SUBJECTS = {"solver", "basis", "state"}
-TREES = {path.relative_to(ROOT): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
-OWNED = {
-    node.name
-    for path, tree in TREES.items()
-    if path.parts[0] in OWNERS
-    for node in ast.walk(tree)
-    if isinstance(node, ast.ClassDef)
-}
 MOST = 0
+
+
+@cache
+def _owned() -> set[str]:
+    """Return the names of the classes that solvers and function spaces are made of."""
+    owners = (tree for path, tree in trees().items() if path.parts[0] in OWNERS)
+    return {node.name for tree in owners for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -40,7 +38,7 @@ def _names(node: ast.AST) -> set[str]:
 def _asks(node: ast.AST) -> bool:
     """Return whether `node` asks for the type of a solver, a function space or a state."""
     if isinstance(node, ast.MatchClass):
-        return bool(_names(node.cls) & OWNED)
+        return bool(_names(node.cls) & _owned())
     if isinstance(node, ast.Compare):  # by name is by type, too
         sides = [node.left, *node.comparators]
         named = [side for side in sides if isinstance(side, ast.Attribute) and side.attr == "name"]
@@ -49,7 +47,7 @@ def _asks(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return False
     if node.func.id in ("isinstance", "issubclass"):
-        return bool(_names(node.args[1]) & OWNED)
+        return bool(_names(node.args[1]) & _owned())
     return node.func.id == "type" and len(node.args) == 1 and bool(_names(node.args[0]) & SUBJECTS)
 
 
@@ -75,10 +73,10 @@ def test_the_count_leaves_the_rest_alone(plain: str) -> None:
 
 
 def test_nothing_outside_asks_for_the_type_of_a_solver_a_space_or_a_state() -> None:
-    assert {"EigenPro", "Landmarks", "NystromState", "PCGSetup"} <= OWNED
+    assert {"EigenPro", "Landmarks", "NystromState", "PCGSetup"} <= _owned()
     asking = [
         f"{path}:{getattr(node, 'lineno', 0)}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.parts[0] not in OWNERS
         for node in ast.walk(tree)
         if _asks(node)

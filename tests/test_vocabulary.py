@@ -3,6 +3,7 @@
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,7 @@ def _words(identifiers: set[str]) -> set[str]:
     return {word for name in split for word in name.split("_")}
 
 
+@cache
 def _identifiers(path: Path) -> set[str]:
     tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
     return {token.string for token in tokens if token.type == tokenize.NAME}

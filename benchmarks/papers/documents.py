@@ -57,6 +57,8 @@ def _cells(entry: Entry, paper: PaperRow | None, row: Row | None) -> list[str]:
 
 
 def _theirs(paper: PaperRow) -> str:
+    if paper.unit in ("loss", "steps"):
+        return "no steps are printed" if paper.paper_loss is None else text(paper.paper_loss)
     if paper.unit == "epochs":
         return f"{paper.paper_epochs} epochs"
     if paper.unit == "seconds":
@@ -66,6 +68,10 @@ def _theirs(paper: PaperRow) -> str:
 
 
 def _ours(row: Row) -> str:
+    if row["unit"] == "loss":
+        return f"{row['our_loss']:.3g}"
+    if row["unit"] == "steps":
+        return steps_in_words(row)
     if row["unit"] == "epochs":
         n, most = row["n_our_epochs"], row["n_epochs_run"]
         counted = f"more than {most} epochs" if n is None else "1 epoch" if n == 1 else f"{n} epochs"
@@ -74,3 +80,10 @@ def _ours(row: Row) -> str:
     if row["unit"] == "seconds":
         return f"{text(row['our_setup_seconds'])} s, and {text(row['our_epoch_seconds'])} s an epoch"
     return f"{row['our_error']:.2%} in {text(row['our_seconds'])} s"
+
+
+def steps_in_words(row: Row) -> str:
+    """Return for each kernel by what our steps are longer than the paper's, for the squared loss and its hinge."""
+    both = zip(row["kernels"], row["squared_step_ratio"], row["squared_hinge_step_ratio"], strict=True)
+    each = "; ".join(f"{kernel} {one:.2g} and {other:.2g}" for kernel, one, other in both)
+    return f"{each} of the rule's step, squared and squared hinge loss"

@@ -34,6 +34,10 @@ class PaperRow:
         The results of the paper. Errors are shares of the test rows.
     paper_epochs : int or None
         Epochs until the error of the exact solution was reached: ours are counted, too, on held-out training rows.
+    paper_loss : float or None
+        Their training loss after the last epoch; ours is compared, in place of errors.
+    compares_steps : bool
+        Compare the steps that daskkern takes with those of the paper, for each of its kernels.
     differences : tuple of str
         Known differences, besides machine and program.
     positive : int or None
@@ -63,6 +67,8 @@ class PaperRow:
     paper_setup_seconds: float | None = None
     paper_epoch_seconds: float | None = None
     paper_epochs: int | None = None
+    paper_loss: float | None = None
+    compares_steps: bool = False
     differences: tuple[str, ...] = ()
     positive: int | None = None
     most_rows: int | None = None
@@ -71,7 +77,9 @@ class PaperRow:
 
     @property
     def unit(self) -> str:
-        """The compared quantity: an error, seconds, or epochs."""
+        """The compared quantity: an error, seconds, epochs, a loss, or steps."""
+        if self.compares_steps or self.paper_loss is not None:
+            return "steps" if self.compares_steps else "loss"
         return "epochs" if self.paper_epochs else "seconds" if self.paper_setup_seconds else "error"
 
     def estimator(self, data: Data, **more: Any) -> KernelClassifier:

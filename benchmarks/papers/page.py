@@ -6,6 +6,7 @@ from pathlib import Path
 from figures import Row, Run, read
 from pages import origin, table, text
 
+from papers.documents import steps_in_words
 from papers.form import PaperRow
 from papers.rows import ROWS, TABLES
 
@@ -49,6 +50,10 @@ def _table(rows: list[PaperRow], found: dict[str, Row]) -> list[str]:
         header = ["row", "their epochs", "our epochs", "error of the exact solution here"]
         header += ["error of the epoch chosen on held-out rows", "least on test rows"]
         return table(header, [[row.what, row.paper_epochs, *_our_epochs(found.get(row.key))] for row in rows])
+    if rows[0].unit == "loss":
+        return table(["row", "their loss", "our loss"], [[row.what, *_losses(row, found.get(row.key))] for row in rows])
+    if rows[0].unit == "steps":
+        return table(["row", "data", "our steps"], [[row.what, row.data, _steps(found.get(row.key))] for row in rows])
     if rows[0].unit == "seconds":
         header = ["row", "their set-up, s", "ours, s", "their epoch, s", "ours, s"]
         return table(header, [[row.what, *_seconds(row, found.get(row.key))] for row in rows])
@@ -74,6 +79,15 @@ def _seconds(paper: PaperRow, row: Row | None) -> Iterator[str]:
     for name in ("setup", "epoch"):
         yield text(getattr(paper, f"paper_{name}_seconds"))
         yield "" if row is None else text(row[f"our_{name}_seconds"])
+
+
+def _losses(paper: PaperRow, row: Row | None) -> Iterator[str]:
+    yield text(paper.paper_loss)
+    yield "" if row is None else f"{row['our_loss']:.3g}"
+
+
+def _steps(row: Row | None) -> str:
+    return "" if row is None else steps_in_words(row)
 
 
 def _errors(paper: PaperRow, row: Row | None) -> Iterator[str]:

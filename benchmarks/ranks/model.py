@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import least_squares, nnls
 
 from daskkern.cluster.collectives.allreduce import Way
-from daskkern.cluster.collectives.sum_costs import SumCost, cost_of_sum, way_of_sum
+from daskkern.cluster.collectives.sum_costs import cost_of_sum, way_of_sum
 from ranks.sums import SIZES
 
 DIRECTIONS = 160
@@ -104,24 +104,19 @@ class Machine:
     """Whether packing and unpacking of rows overlaps with computing, on cores that computing does not use."""
 
 
-def line_bytes(way: Way, cost: SumCost) -> float:
-    """Return the bytes that pass the busiest link one after the other: rank 0 of a star first receives, then sends."""
-    return cost.n_bytes * (2 if way == "star" else 1)
-
-
 def shared_sum(way: Way, n_ranks: int, nbytes: int, constants: Constants, link: Link, cores: int) -> float:
     """Return the seconds of a sum of ranks that share `cores` cores."""
     cost = cost_of_sum(way, n_ranks, nbytes)
     work = cost.all_messages * constants.message_s + cost.all_bytes * constants.copy_s
     waits = cost.crossings * (constants.latency_s + link.delay_s)
-    return waits + work / min(cores, n_ranks) + link.seconds(line_bytes(way, cost))
+    return waits + work / min(cores, n_ranks) + link.seconds(cost.line_bytes)
 
 
 def own_sum(way: Way, n_ranks: int, nbytes: int, constants: Constants, link: Link) -> float:
     """Return the seconds of a sum of ranks that have a core each."""
     cost = cost_of_sum(way, n_ranks, nbytes)
     work = cost.messages * constants.message_s / 2 + cost.n_bytes * constants.copy_s
-    return cost.crossings * (constants.latency_s + link.delay_s) + work + link.seconds(line_bytes(way, cost))
+    return cost.crossings * (constants.latency_s + link.delay_s) + work + link.seconds(cost.line_bytes)
 
 
 def fitted(rows: Sequence[dict[str, Any]], cores: int) -> Constants:

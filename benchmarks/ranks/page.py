@@ -112,7 +112,7 @@ def _aims(rows: Sequence[Row]) -> list[str]:
 
 
 def _grids(rows: Sequence[Row]) -> list[str]:
-    names = ("machine", "p", "n_ranks", "groups", "one_ms", "best_ms")
+    names = ("machine", "p", "n_ranks", "n_groups", "one_ms", "best_ms")
     return table(
         ["ranks", "p", "W", "G", "ms, one group", "ms, G groups"], [[row[name] for name in names] for row in rows]
     )

@@ -105,7 +105,7 @@ def grids(kinds: Sequence[Machine], ranks: Sequence[int] = (16, 64, 256)) -> lis
                 counts = [groups for groups in range(1, n_ranks + 1) if n_ranks % groups == 0]
                 times = {groups: predicted_grid(machine, step, n_ranks, groups) for groups in counts}
                 best = min(times, key=lambda groups: times[groups])
-                row = {"machine": machine.name, "p": p, "n_ranks": n_ranks, "groups": best}
+                row = {"machine": machine.name, "p": p, "n_ranks": n_ranks, "n_groups": best}
                 rows.append({**row, "one_ms": round(1e3 * times[1], 3), "best_ms": round(1e3 * times[best], 3)})
     return rows
 

@@ -108,8 +108,10 @@ class RandomFeatures(BasisSpec):
         Number of features r.
     kind : str
         "auto" follows the kernel: random Fourier features of Gaussian, Laplacian, Matern and Cauchy kernels, hidden
-        units of the arc-cosine kernels. "orthogonal" draws Fourier features with less variance. "step", "relu",
-        "relu2", "sigmoid" and "tanh" are hidden units with random weights, whatever the kernel.
+        units of the arc-cosine kernels, a TensorSketch of the polynomial kernel. "orthogonal" draws Fourier features
+        with less variance, and "fastfood" ones of products of Hadamard and diagonal matrices. "step", "relu", "relu2",
+        "sigmoid" and "tanh" are hidden units with random weights, and "projection" is a random projection of the
+        rows, whatever the kernel.
     """
 
     name: ClassVar[str] = "random features"

@@ -1,9 +1,13 @@
 """``daskkern check``: verify every chunk of a store."""
 
+from contextlib import nullcontext
+
 import click
 
-from daskkern.cli.console import progress_bar, say, say_json
+from daskkern.cli.console import aside, progress_bar, say, say_json
+from daskkern.cli.options.cluster_options import ClusterRequest, worker_options
 from daskkern.data.storage.check import CheckReport, check_store
+from daskkern.data.storage.check_parallel import check_store_on
 from daskkern.errors import StoreError
 
 
@@ -11,11 +15,23 @@ from daskkern.errors import StoreError
 @click.argument("store")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="How many findings to list.")
-def command(store: str, as_json: bool, most: int) -> None:
-    """Read every chunk of STORE and report what is missing, damaged or inconsistent; exit with 1 if anything is."""
-    with progress_bar() as bar:
+@worker_options
+def command(store: str, as_json: bool, most: int, running: ClusterRequest) -> None:
+    """Read every chunk of STORE and report what is missing, damaged or inconsistent; exit with 1 if anything is.
+
+    With --workers or a running cluster, workers share the reading. They find the same.
+    """
+    quiet = aside() if as_json else nullcontext()
+    with quiet, running.requested() as client, progress_bar() as bar:
         line = bar.add_task("checking", total=None)
-        report = check_store(store, progress=lambda done, total: bar.update(line, completed=done, total=total))
+
+        def show(done: int, total: int) -> None:
+            bar.update(line, completed=done, total=total)
+
+        if client is None:
+            report = check_store(store, progress=show)
+        else:
+            report = check_store_on(client, store, progress=show)
     if as_json:
         say_json(as_dict(report, most))
     else:

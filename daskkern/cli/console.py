@@ -1,5 +1,6 @@
 """Console output, one-line errors and exit codes, shared by all commands."""
 
+import errno
 import json
 import signal
 import sys
@@ -121,6 +122,9 @@ def run(command: Callable[[], object], debug: bool) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         print(without_secrets(error.message), file=sys.stderr)
         return WRONG_USE
+    except (click.MissingParameter, click.NoSuchOption) as error:
+        about = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
+        return _fail(error.format_message().rstrip(".") + about, WRONG_USE, debug)
     except click.ClickException as error:
         return _fail(error.format_message(), WRONG_USE, debug)
     except (KeyboardInterrupt, click.Abort):
@@ -133,9 +137,27 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(str(error), FAILED, debug)
     except BrokenPipeError:
         return FAILED
+    except OSError as error:
+        return _fail(_in_words(error), FAILED, debug)
     except Exception as error:  # a bug or an unforeseen input: still one line
         name = type(error).__name__
         return _fail(f"{name}: {error} (run again with --debug for the traceback)", FAILED, debug)
+
+
+def _in_words(error: OSError) -> str:
+    """Return what the operating system has refused, where, and what may help."""
+    if error.strerror is None:  # raised by a library, with a sentence of its own
+        return f"{type(error).__name__}: {error} (run again with --debug for the traceback)"
+    where = f"{error.filename}: " if error.filename is not None else ""
+    remedies = {
+        errno.ENOSPC: "make room, or write to another disk",
+        errno.EDQUOT: "make room, or write to another disk",
+        errno.EROFS: "write to another place",
+        errno.EACCES: "change its permissions, or choose another place",
+        errno.EMFILE: "raise the limit, for example with: ulimit -n 4096",
+    }
+    remedy = remedies.get(error.errno or 0, "run again with --debug for the traceback")
+    return f"{where}{error.strerror[:1].lower()}{error.strerror[1:]}; {remedy}"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from daskkern.data.storage.info import QUANTILES, StoreDescription, TargetDescri
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.kernels import TreeAverage
 from daskkern.models import KernelModel, is_model, load_model
-from daskkern.monitor.formatting import format_bytes
+from daskkern.monitor.formatting import format_bytes, rounded
 
 _BAR = 30
 _LONGEST = 120
@@ -62,7 +62,7 @@ def model_facts(model: KernelModel) -> list[tuple[str, str]]:
     trees = f" of {model.kernel.n_trees} trees" if isinstance(model.kernel, TreeAverage) else ""
     return [
         ("task", f"{model.task}, {outputs}"),
-        ("kernel", shorten(repr(model.kernel), _LONGEST, placeholder=" ...")),
+        ("kernel", shorten(rounded(repr(model.kernel)), _LONGEST, placeholder=" ...")),
         ("loss", model.loss),
         ("columns", f"{model.coef.shape[0]:,}{trees} ({format_bytes(model.nbytes)})"),
         ("features", f"{model.n_features:,}, scaling {model.scaling.kind}"),

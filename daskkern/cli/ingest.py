@@ -1,16 +1,14 @@
 """``daskkern ingest``: convert files to a store."""
 
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import click
 
 from daskkern.cli.console import say, show_notes
-from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
+from daskkern.cli.options.cluster_options import ClusterRequest, worker_options
 from daskkern.cli.options.json_option import json_option
 from daskkern.cli.output.rows_progress import rows_progress
 from daskkern.data.ingest import IngestReport, ingest
-from daskkern.errors import SpecError
 
 
 @click.command("ingest")
@@ -64,10 +62,9 @@ from daskkern.errors import SpecError
     help="Rows of Parquet files to take, such as \"day >= 3 and region = 'north'\"; see docs/sources.md.",
 )
 @click.option("--like", metavar="STORE", help="Give the rows the columns, encoding, scaling and classes of this store.")
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Start N local workers that read in parallel.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
 @json_option
-@scheduler_options
+@worker_options
 def command(
     sources: tuple[str, ...],
     out: str,
@@ -91,23 +88,16 @@ def command(
     columns: str | None,
     where: str | None,
     like: str | None,
-    workers: int | None,
     overwrite: bool,
     running: ClusterRequest,
 ) -> dict[str, object]:
     """Convert files to a store, in bounded memory.
 
     Reads .npz, a pair of .npy, .csv, Parquet, Arrow, HDF5, AnnData, Zarr and SVMLight files; Parquet also from folders
-    with partitions (day=1/), from URLs such as s3://bucket/lake, and as Delta Lake or Iceberg tables.
+    with partitions (day=1/) and as Delta Lake or Iceberg tables. Tables may be behind URLs such as s3://bucket/lake.
     After a kill, the same command continues where it stopped.
     """
-    if running.named and workers is not None:
-        raise SpecError(
-            "got both --workers and a running cluster; give one of --scheduler, --scheduler-file and --workers"
-        )
-    place = replace(running, workers=workers)
-    cluster = place.client() if running.named or workers or running.tls else nullcontext()
-    with cluster as client, rows_progress("ingesting") as progress:
+    with running.requested() as client, rows_progress("ingesting") as progress:
         report = ingest(
             sources,
             out,

@@ -248,11 +248,13 @@ def _show_shares(plans: RankPlans | None, settings: FitSettings) -> None:
     """Show what each rank has, where their workers differ."""
     if plans is None or not plans.shares:
         return
-    unit = "columns, about" if settings.virtual_shards is None else "virtual ranks"
+    by_rows = settings.solver.parallelism == "rows"
+    unit = "virtual ranks" if settings.virtual_shards is not None else f"{'rows' if by_rows else 'columns'}, about"
     rows: list[tuple[str, ...]] = []
     for rank, (plan, share) in enumerate(zip(plans.plans, plans.shares, strict=True)):
-        p = 0 if plan.sizes is None else plan.sizes.p
-        count = share if settings.virtual_shards is not None else round(p * share / sum(plans.shares))
+        assert plan.sizes is not None
+        whole = plan.sizes.n if by_rows else plan.sizes.p
+        count = share if settings.virtual_shards is not None else round(whole * share / sum(plans.shares))
         needed, budget = plan.total + plan.kept * (not plan.device_items), plan.budget
         rows.append((str(rank), plans.kinds[rank], f"{count:,}", format_bytes(needed), format_bytes(budget)))
     each = "" if settings.virtual_shards is None else " of each virtual rank"

@@ -1,11 +1,9 @@
 """``daskkern shuffle``: rewrite a store with its rows in random order."""
 
-from contextlib import nullcontext
-
 import click
 
 from daskkern.cli.console import progress_bar, say
-from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
+from daskkern.cli.options.cluster_options import ClusterRequest, worker_options
 from daskkern.cli.options.values import parse_bytes
 from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.shuffle.shuffle import shuffle_store
@@ -17,15 +15,14 @@ from daskkern.data.shuffle.shuffle import shuffle_store
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order.")
 @click.option("--memory", default="256MB", show_default=True, metavar="BYTES", help="Memory that the shuffle may use.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
-@scheduler_options
+@worker_options
 def command(store: str, out: str, seed: int, memory: str, overwrite: bool, running: ClusterRequest) -> None:
     """Write the rows of STORE in random order, in bounded memory. Temporary files take as much disk as the rows.
 
-    With a running cluster, its workers share the work, and each may use the memory. The order is the same.
+    With --workers or a running cluster, workers share the work, and each may use the memory. The order is the same.
     """
     budget = parse_bytes(memory)
-    cluster = running.attached() if running.named else nullcontext()
-    with cluster as client, progress_bar() as bar:
+    with running.requested() as client, progress_bar() as bar:
         line = bar.add_task("shuffling", total=None)
 
         def show(done: int, total: int) -> None:

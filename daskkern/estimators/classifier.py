@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from daskkern.basis import BasisSpec
 from daskkern.data.cubes.packages import is_cube
-from daskkern.data.storage.store import open_store
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.class_inputs import class_source, known_classes, validation_rows
 from daskkern.estimators.direct_inputs import cell_score, named_roles
@@ -19,7 +18,7 @@ from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation
 from daskkern.estimators.labels import Labels
 from daskkern.estimators.uncertainty import ClassUncertainty
 from daskkern.evaluation.lazy_scores import lazy_accuracy
-from daskkern.evaluation.score import score_store
+from daskkern.evaluation.tables.scoring import score_place
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
@@ -270,7 +269,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     def predict(self, X: Any) -> Any:
         """Return class labels (n,), or several of 0 and 1 (n, c): NumPy in, NumPy out; dask in, lazy dask out.
 
-        A store is streamed. Labels follow the sign, or the largest, of the scores.
+        A store is streamed, and so are table files, local or behind a URL, which are encoded as the training rows
+        were. Labels follow the sign, or the largest, of the scores.
         """
         check_is_fitted(self, "model_")
         if self._has_several:
@@ -278,14 +278,14 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         return self._apply(X, Labels(self.classes_), self.classes_[:0])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy on arrays with labels `y`, on a store, in one streaming pass, or on a Dataset's cells.
+        """Return the accuracy on arrays with labels `y`, on a store or table files, or on a Dataset's cells.
 
         Of several labels, the share of the rows whose labels are all right.
         """
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)
-            return float(score_store(self.model_, open_store(X)).accuracy or 0.0)
+            return float(score_place(self.model_, X).accuracy or 0.0)
         if is_cube(X):
             return cell_score(self.predict(X), self.model_, X, y, sample_weight)
         if not is_lazy(X):

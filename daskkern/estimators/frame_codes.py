@@ -18,12 +18,12 @@ from dask.base import is_dask_collection
 from daskkern.arrays import HostArray
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.ingest.columns.categories import (
-    Encoder,
     missing_like,
     plain_encoding,
     survey_categories,
 )
 from daskkern.data.ingest.columns.dates import days_of_texts
+from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, texts_of, to_numbers, to_numpy
 from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, feature_names_of

@@ -17,7 +17,6 @@ from daskkern.backend.namespace import as_host, is_sparse
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.rows.finite import check_finite
-from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.direct_inputs import applied_to_cube
@@ -26,10 +25,12 @@ from daskkern.estimators.frame_codes import encoding_of, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.estimators.parameters import NestedEstimator
-from daskkern.evaluation.score import check_store, raw_blocks
+from daskkern.evaluation.tables.opening import feature_blocks
 from daskkern.models import KernelModel, save_model
 
 _ROWS: dict[str, Any] = {"dtype": "numeric", "order": "C", "ensure_all_finite": False, "accept_sparse": "csr"}
+
+_MANY_ROWS = 1 << 30  # of a table whose length is unknown
 
 Scores = Callable[..., HostArray]
 Method = Callable[[HostArray], HostArray]
@@ -74,11 +75,10 @@ class ModelEstimator(NestedEstimator):
         if is_lazy(X):
             return self._apply_lazily(X, function, like)
         if is_store(X):
-            store = open_store(X)
-            check_store(self.model_, store, targets=False)
-            with self.model_.threads(None, store.info.n_rows):
-                parts = [function(self.model_, self.model_.check(block), None) for block in raw_blocks(store)]
-            return np.concatenate(parts)
+            blocks, n_rows = feature_blocks(self.model_, X)
+            with self.model_.threads(None, n_rows or _MANY_ROWS):
+                parts = [function(self.model_, self.model_.check(block), None) for block in blocks]
+            return np.concatenate(parts) if parts else like
         encoding = encoding_of(self.model_, X)
         if needs_encoding(X, encoding):
             X = checked_rows(self, X, encoding, reset=False, **_ROWS)

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from daskkern.basis import BasisSpec
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
-from daskkern.data.storage.store import open_store
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.direct_inputs import cell_score, direct_source, is_direct, named_roles
@@ -19,7 +18,7 @@ from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
 from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.lazy_scores import lazy_r2
-from daskkern.evaluation.score import score_store
+from daskkern.evaluation.tables.scoring import score_place
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
@@ -235,7 +234,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return predictions (n,), (n, t), or quantiles (n, q), float64: NumPy in, NumPy out; dask in, lazy dask out.
 
-        With `return_std` a pair of predictions and the standard deviations of new targets, of the same shape:
+        A store is streamed, and so are table files, local or behind a URL, which are encoded as the training rows
+        were. With `return_std` a pair of predictions and the standard deviations of new targets, of the same shape:
         those of a Gaussian process, its noise included; see :meth:`daskkern.models.KernelModel.predict_std`.
         """
         check_is_fitted(self, "model_")
@@ -243,14 +243,14 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         return (mean, self._deviations(X)) if return_std else mean
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R2 on arrays with targets `y`, on a store, in one streaming pass, or on the cells of a Dataset.
+        """Return R2 on arrays with targets `y`, on a store or table files, in one pass, or on a Dataset's cells.
 
         Of several quantiles, that of the one nearest to 1/2.
         """
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)
-            return float(score_store(self.model_, open_store(X)).r2 or 0.0)
+            return float(score_place(self.model_, X).r2 or 0.0)
         if is_cube(X):
             return cell_score(self._central(X), self.model_, X, y, sample_weight)
         if is_lazy(X):

@@ -4,6 +4,7 @@ A table is first ingested like the training rows of the model, in row order, int
 size of the encoded rows on disk.
 """
 
+import glob
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from typing import Any
 import zarr
 
 from daskkern.data.ingest import ingest
-from daskkern.data.ingest.readers.formats import is_source
-from daskkern.data.remote.stores import is_url
+from daskkern.data.ingest.readers.formats import TABLE_SUFFIXES, is_source
+from daskkern.data.remote.objects import get_object
+from daskkern.data.remote.stores import is_url, public
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.work_folder import work_folder
@@ -41,7 +43,7 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
     DataError
         When a column, a category or a label does not occur in the training data, as in an ingestion.
     """
-    if is_url(place) or not is_table(place):
+    if not is_table(place):
         yield open_store(place)
         return
     with tempfile.TemporaryDirectory(prefix="daskkern-") if out is None else work_folder(out) as folder:
@@ -70,8 +72,16 @@ def trained_schema(model: KernelModel) -> TableSchema:
 
 
 def is_table(place: str) -> bool:
-    """Return whether `place` names files to ingest rather than a daskkern store, complete or not."""
-    return is_source(place) and not _is_ours(Path(place))
+    """Return whether `place` names files to ingest rather than a daskkern store, complete or not.
+
+    Behind a URL, what has neither the ending of a table nor of a store is a store where it has the metadata of one.
+    """
+    if not is_url(place):
+        return is_source(place) and not _is_ours(Path(place))
+    name = public(place).lower().rstrip("/")
+    if name.endswith(TABLE_SUFFIXES) or glob.has_magic(name):
+        return True
+    return not name.endswith(".zarr") and get_object(place, "zarr.json") is None
 
 
 def _is_ours(path: Path) -> bool:

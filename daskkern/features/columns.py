@@ -6,28 +6,32 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.features.fourier import FourierFeatures
-from daskkern.kernels import ArcCosine, Kernel, Neuron
+from daskkern.kernels import ArcCosine, Kernel, Neuron, Polynomial, TensorSketch
 from daskkern.kernels.functions.neuron import ACTIVATIONS
 from daskkern.kernels.functions.spectral import in_row_coordinates, seen_features, spectral_kernel
 
-KINDS = ("auto", "orthogonal", *ACTIVATIONS)
-FOLLOWING = ("auto", "orthogonal", "fourier")
+KINDS = ("auto", "orthogonal", "fastfood", *ACTIVATIONS)
+FOLLOWING = ("auto", "orthogonal", "fastfood", "fourier")
 """The kinds that approximate the chosen kernel."""
 _STREAM = 82
 _UNITS = ("step", "relu", "relu2")
+_WITHOUT_BIAS = (*_UNITS, "projection")
 
 
 def random_columns(
     kernel: Kernel, kind: str, n: int, d: int, seed: int, dtype: str, scale: float
-) -> tuple[Neuron, HostArray]:
+) -> tuple[Kernel, HostArray]:
     """Return a function and weights (n, d) whose columns approximate `kernel`, or are hidden units of their own.
+
+    Of a TensorSketch the weights are column numbers (n, 1).
 
     Parameters
     ----------
     kind : str
-        "auto" follows the kernel: Fourier features of radial kernels, units of the arc-cosine kernels. "fourier" and
-        "orthogonal" (Yu et al., "Orthogonal random features", NeurIPS 2016) need a radial kernel. The others ignore
-        the kernel: weights are standard normal, divided by `scale` for "sigmoid" and "tanh", which have a bias.
+        "auto" follows the kernel: Fourier features of radial kernels, units of the arc-cosine kernels, a TensorSketch
+        of polynomial kernels. "fourier", "orthogonal" (Yu et al., "Orthogonal random features", NeurIPS 2016) and
+        "fastfood" (Le, Sarlos and Smola, ICML 2013) need a radial kernel. The others ignore the kernel: weights are
+        standard normal, divided by `scale` for "sigmoid" and "tanh", which have a bias.
     n : int
         Columns; Fourier features need an even number.
     scale : float
@@ -38,11 +42,15 @@ def random_columns(
     SpecError
         When no features of that kind are known for the kernel.
     """
+    if isinstance(kernel, Polynomial) and kind == "auto":
+        gamma = 1 / d if kernel.gamma is None else kernel.gamma
+        sketch = TensorSketch(kernel.degree, gamma, kernel.coef0, n, seed, d)
+        return sketch, np.arange(n, dtype=dtype)[:, None]
     activation = _activation(kernel, kind)
     if activation == "fourier":
-        half = _frequencies(kernel, n, d, seed, orthogonal=kind == "orthogonal")
+        half = _frequencies(kernel, kind, n, d, seed)
         return Neuron("fourier", n), np.concatenate([half, -half]).astype(dtype)
-    bias = activation not in _UNITS
+    bias = activation not in _WITHOUT_BIAS
     weights = generator(seed, _STREAM).standard_normal((n, d + bias))
     if bias:
         weights[:, :-1] /= max(scale, 1e-30)
@@ -52,16 +60,17 @@ def random_columns(
 def _activation(kernel: Kernel, kind: str) -> str:
     if kind not in KINDS:
         raise SpecError(f"got random features of kind {kind!r}; choose one of {', '.join(KINDS)}")
-    if kind not in ("auto", "orthogonal"):
+    if kind not in FOLLOWING:
         return kind
     if isinstance(kernel, ArcCosine) and kind == "auto":
         return _UNITS[kernel.degree]
     return "fourier"
 
 
-def _frequencies(kernel: Kernel, n: int, d: int, seed: int, *, orthogonal: bool) -> FloatArray:
+def _frequencies(kernel: Kernel, kind: str, n: int, d: int, seed: int) -> FloatArray:
     """Return n / 2 frequencies (n / 2, d) in the coordinates of the rows."""
     radial = spectral_kernel(kernel)
     features, k = FourierFeatures(kernel, n, seed), seen_features(radial, d)
-    weights = features.orthogonal(k) if orthogonal else features.frequencies(k)
+    draw = {"orthogonal": features.orthogonal, "fastfood": features.fastfood}.get(kind, features.frequencies)
+    weights = draw(k)
     return in_row_coordinates(radial, weights, d).T

@@ -6,6 +6,7 @@ from daskkern.kernels.columns.drawn import MOST_DRAWN, Drawn
 from daskkern.kernels.columns.mapped import Mapped, nystrom_map
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
+from daskkern.kernels.columns.tensor_sketch import TensorSketch
 from daskkern.kernels.columns.tree_average import TreeAverage
 from daskkern.kernels.diagnosis import Diagnosis, arithmetic_note, diagnose, digits_note, length_scale_note
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
@@ -29,7 +30,7 @@ from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.kernels.points import PLAIN, Placement
 from daskkern.kernels.precision import Precision, agreed_dtype, check_precision
-from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, spec_or_name
+from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, short_name, spec_or_name
 
 Linear = LinearKernel  # its name in version 0.1
 
@@ -70,6 +71,7 @@ __all__ = [
     "Scaled",
     "ScaledDistanceKernel",
     "Sum",
+    "TensorSketch",
     "TreeAverage",
     "agreed_dtype",
     "arithmetic_note",
@@ -81,5 +83,6 @@ __all__ = [
     "nystrom_map",
     "parse_kernel",
     "plain_products",
+    "short_name",
     "spec_or_name",
 ]

@@ -18,6 +18,7 @@ from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import Drawn
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
+from daskkern.kernels.columns.tensor_sketch import TensorSketch
 from daskkern.kernels.columns.tree_average import TreeAverage
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
@@ -84,6 +85,7 @@ KERNELS: Registry[Entry] = Registry(_OWN, "daskkern.kernels", _checked)
 COLUMN_FUNCTIONS: dict[str, Entry] = {
     "coordinate": Entry(Coordinate, None),
     "neuron": Entry(Neuron, None),
+    "tensor_sketch": Entry(TensorSketch, None),
 }
 """Columns of models that are not kernels: read from a model, not from words."""
 
@@ -141,6 +143,14 @@ def spec_or_name(kernel: Kernel) -> Spec:
         return kernel.spec()
     except SpecError:
         return {"name": kernel.name}
+
+
+def short_name(kernel: Kernel) -> str:
+    """Return ``gaussian:median`` or ``laplacian:1.749``, and the name alone of a kernel without one length scale."""
+    scale = getattr(kernel, "length_scale", None)
+    if kernel.name == AutoKernel.name or not isinstance(scale, str | float | int):
+        return kernel.name
+    return f"{kernel.name}:{scale}" if isinstance(scale, str) else f"{kernel.name}:{scale:.4g}"
 
 
 def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:

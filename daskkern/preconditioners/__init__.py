@@ -10,6 +10,7 @@ from daskkern.preconditioners.covariance import (
     gram_of,
 )
 from daskkern.preconditioners.eigenpro import EigenProPart, EigenProState, SpectrumSettings, eigenpro_state, usable
+from daskkern.preconditioners.eigenpro_kernel import EigenProKernel
 from daskkern.preconditioners.falkon import FalkonPart
 from daskkern.preconditioners.low_rank import LowRankPart, Unconditioned, low_rank_part, nystrom_factor
 from daskkern.preconditioners.nystrom import NystromPart, NystromState, nystrom_state
@@ -20,6 +21,7 @@ __all__ = [
     "MOST_DIRECTIONS",
     "CovariancePart",
     "CovarianceState",
+    "EigenProKernel",
     "EigenProPart",
     "EigenProState",
     "FalkonPart",

@@ -1,6 +1,5 @@
 """The facts of a report in words and numbers, read from the model and a score."""
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -14,7 +13,7 @@ from daskkern.evaluation.metrics import Score
 from daskkern.kernels import Neuron, TreeAverage
 from daskkern.models import KernelModel
 from daskkern.monitor.event_text import line_of
-from daskkern.monitor.formatting import format_bytes
+from daskkern.monitor.formatting import format_bytes, rounded
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
 
@@ -145,7 +144,7 @@ def model_of(model: KernelModel) -> Facts:
     trees = [("trees", f"{model.kernel.n_trees:,}")] if isinstance(model.kernel, TreeAverage) else []
     return [
         *trees,
-        ("kernel", textwrap.shorten(_rounded(repr(model.kernel)), _LONGEST, placeholder=" ...")),
+        ("kernel", textwrap.shorten(rounded(repr(model.kernel)), _LONGEST, placeholder=" ...")),
         ("loss", model.loss),
         ("columns", f"{model.points.shape[0]:,} points of {model.points.shape[1]:,} numbers, {model.points.dtype}"),
         ("coefficients", f"{model.coef.shape[0]:,} x {model.coef.shape[1]:,}"),
@@ -246,11 +245,6 @@ def _word(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_word(item)}" for key, item in value.items())
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
-
-
-def _rounded(text: str) -> str:
-    """Return a text whose numbers have six digits at most."""
-    return re.sub(r"\d+\.\d{4,}", lambda found: f"{float(found[0]):.6g}", text)
 
 
 def _some(names: Sequence[str], most: int = 12) -> str:

@@ -97,6 +97,7 @@ def test_a_large_product_takes_all_processors_and_a_small_one_stays(monkeypatch:
         assert _n_threads(2) == 2
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("text", "threads"), [("2", 2), ("2,4", 2), ("16", 3), ("", 3), ("0", 3), ("all", 3)])
 def test_the_usual_limit_of_threads_is_kept(text: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", text)
@@ -123,6 +124,7 @@ def test_a_task_of_a_worker_is_one_thread(monkeypatch: pytest.MonkeyPatch) -> No
     assert _usual(monkeypatch, 3) == 3
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_a_task_of_a_cluster_is_one_thread(client2: Client) -> None:
     def count() -> int:

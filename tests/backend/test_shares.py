@@ -30,6 +30,7 @@ def test_equal_shares_are_rank_after_rank(size: int, count: int, share: int) -> 
     assert owners_of(count, size, (share,) * size) == owners_of(count, size) == tuple(k % size for k in range(count))
 
 
+@pytest.mark.long
 @given(SHARES, st.integers(0, 200))
 def test_ranges_follow_each_other(shares: tuple[int, ...], count: int) -> None:
     edges = share_edges(count, len(shares), shares)

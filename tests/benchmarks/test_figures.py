@@ -167,7 +167,7 @@ def test_the_rows_of_the_papers_name_what_there_is(scripts: ModuleType) -> None:
             assert any(hasattr(place, name) for place in places), name
         for call in re.findall(r"`([A-Z]\w+\([^`]*\))`", each.ours):
             if not re.search(r"=(k\b|\.\.\.)", call):
-                eval(call, {}, dict(vars(places[0])))  # its settings are valid
+                eval(call, {}, {**vars(places[2]), **vars(places[0])})  # its settings are valid
 
 
 def test_the_longest_reading_of_a_budget_is_its_end(scripts: ModuleType, tmp_path: Path) -> None:

@@ -151,10 +151,10 @@ def test_groups_pay_where_the_model_is_small_against_the_ranks() -> None:
     paper, model = import_module("ranks.paper"), import_module("ranks.model")
     kinds = paper.machines(15e-9, 3e-3, model.Constants(2e-4, 3e-4, 1e-9))
     rows = paper.grids(kinds, (8, 64))
-    assert {row["n_ranks"] % row["groups"] for row in rows} == {0}
+    assert {row["n_ranks"] % row["n_groups"] for row in rows} == {0}
     assert all(row["best_ms"] <= row["one_ms"] for row in rows)
     for small, large in zip(rows[:2], rows[4:6], strict=True):  # of 2,000 and of a million columns
-        assert small["groups"] > large["groups"]
+        assert small["n_groups"] > large["n_groups"]
         assert small["best_ms"] < 0.8 * small["one_ms"]
         assert large["best_ms"] > 0.95 * large["one_ms"]
 

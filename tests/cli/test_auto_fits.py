@@ -25,6 +25,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "rows.zarr"
 
 
+@pytest.mark.long
 def test_a_search_prints_its_trials_and_the_model_keeps_them(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

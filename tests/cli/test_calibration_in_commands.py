@@ -29,6 +29,7 @@ def _run(*words: object) -> str:
     return result.output
 
 
+@pytest.mark.long
 def test_fit_info_score_and_report_say_how_well_it_is_calibrated(folder: Path) -> None:
     fit = [
         "fit",

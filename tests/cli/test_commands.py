@@ -1,11 +1,14 @@
 """The commands are found by name, and are imported when they are called."""
 
+import errno
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
+from daskkern.cli.console import run
 from daskkern.cli.main import COMMANDS, cli
 
 NAMES = cli.list_commands(click.Context(cli))
@@ -47,3 +50,51 @@ def test_the_list_of_commands_imports_none() -> None:
     loaded = "[name for name in ('dask', 'numpy', 'daskkern.cli.fit') if name in sys.modules]"
     check = f"import contextlib, io, sys; from daskkern.cli.main import cli\n{listed}\nprint({loaded})"
     assert subprocess.check_output([sys.executable, "-c", check], text=True, timeout=60) == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ingest", "a.csv"], "Missing option '--out'; see 'daskkern ingest --help'"),
+        (["score"], "Missing argument 'MODEL'; see 'daskkern score --help'"),
+        (["plan", "s.zarr", "--landmark-rows", "3"], "see 'daskkern plan --help'"),
+    ],
+    ids=["option", "argument", "unknown option"],
+)
+def test_what_is_missing_leads_to_the_help(words: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: cli.main(words, prog_name="daskkern", standalone_mode=False), debug=False) == 2
+    errors = capfd.readouterr().err
+    assert said in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "out.zarr"), "out.zarr: no space left on device; make room"),
+        (OSError(errno.EROFS, "Read-only file system", "a"), "a: read-only file system; write to another place"),
+        (OSError(errno.EMFILE, "Too many open files"), "error: too many open files; raise the limit"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "x"), "error: x: no such file or directory; run"),
+        (ConnectionError("the peer is gone"), "ConnectionError: the peer is gone (run again with --debug"),
+    ],
+)
+def test_what_the_operating_system_refuses_is_said(
+    error: OSError, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    assert run(fail, debug=False) == 1
+    assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "target"), [("t.csv", "a,y\n1,0.5\n", " --target COLUMN"), ("t.svm", "1 1:2\n", "")]
+)
+def test_a_fit_of_a_text_table_leads_to_ingestion(
+    name: str, row: str, target: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(row)
+    words = ["fit", str(tmp_path / name), "--out", str(tmp_path / "m.zarr"), "--workers", "0"]
+    assert run(lambda: cli.main(words, standalone_mode=False), debug=False) == 1
+    assert f"daskkern ingest {tmp_path / name}{target} --out STORE" in capfd.readouterr().err

@@ -61,6 +61,7 @@ def _fitted(folder: Path, rows: np.ndarray, *words: str) -> Any:
     return daskkern.load(str(folder / "m.zarr"))
 
 
+@pytest.mark.long
 def test_stores_of_raw_rows_are_scaled_in_the_fit(tmp_path: Path) -> None:
     plain = _fitted(tmp_path, X)
     assert plain.scaling.kind == "auto"

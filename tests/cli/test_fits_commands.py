@@ -50,6 +50,7 @@ def terminal(cluster2: str, client2: Client, folder: Path, capfd: pytest.Capture
     return Terminal(cluster2, capfd)
 
 
+@pytest.mark.long
 def test_a_fit_is_submitted_followed_and_read(terminal: Terminal, folder: Path) -> None:
     fit = terminal.submit("m.zarr", "--epochs", 3, "--name", "flights")
     code, said, err = terminal("watch", fit)
@@ -78,6 +79,7 @@ def test_a_fit_is_submitted_followed_and_read(terminal: Terminal, folder: Path) 
     assert line.split()[1:5] == ["flights", "finished", "epoch", "3/3,"]
 
 
+@pytest.mark.long
 def test_a_fit_is_cancelled_and_resumed(terminal: Terminal, folder: Path) -> None:
     fit = terminal.submit("m.zarr", "--epochs", 5000)
     while json.loads(terminal("status", fit, "--json")[1])["epoch"] < 2:

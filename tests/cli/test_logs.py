@@ -26,6 +26,7 @@ def run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, st
     return int(ended.value.code or 0), out, err
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_the_logs_of_a_fit_come_from_its_workers(
     cluster2: str, client2: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]

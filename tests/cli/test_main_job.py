@@ -277,6 +277,7 @@ def test_debug_shows_the_traceback(capfd, tmp_path):
     assert "Traceback" in err
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.cluster
 @pytest.mark.parametrize("workers", [0, 2])

@@ -63,6 +63,7 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 @pytest.mark.parametrize("dtype", [int, bool])
 def test_ingestion_names_the_option(folder: Path, form: str, dtype: type, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,6 +108,7 @@ def test_what_is_no_checkpoint_is_not_touched(folder: Path, capfd: pytest.Captur
     assert not (folder / "m.zarr").exists()
 
 
+@pytest.mark.long
 def test_a_model_is_replaced_only_when_asked(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fit = [*WORDS, "--out", "m.zarr", "--workers", 0, "--epochs"]
     assert run(capfd, *fit, 1)[0] == 0

@@ -49,6 +49,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "d.npz"
 
 
+@pytest.mark.long
 def test_a_whole_tour_on_urls_with_a_password(
     place: str, table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_whole_tour_on_urls_with_a_password(
     assert SECRET not in repr(load_model(model))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("url", [UNREACHABLE, SIGNED, f"nosuch://me:{SECRET}@host/x"])
 @pytest.mark.parametrize(
     "words",

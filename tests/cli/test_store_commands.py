@@ -129,6 +129,12 @@ def test_workers_of_a_cluster_shuffle_in_the_same_order(run: Run, store: Path, t
     assert "1,000 rows in a random order (seed 0)" in out
     alone, together = (open_store(tmp_path / name).info.checksums for name in ("alone", "together"))
     assert alone == together
+    code, out, err = run("check", tmp_path / "together", "--scheduler", cluster2, "--json")
+    assert code == 0, err
+    assert json.loads(out)["whole"] is True
+    code, _, err = run("check", tmp_path / "together", "--scheduler", cluster2, "--workers", 1)
+    assert code == 2
+    assert "got both --workers and a running cluster" in err
 
 
 @pytest.mark.parametrize("command", ["info", "check"])

@@ -92,6 +92,7 @@ def test_what_cannot_be_watched_is_refused(
     assert not (folder / "m.zarr").exists()
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_dask_reports_on_a_fit_of_its_cluster(
     folder: Path, capfd: pytest.CaptureFixture[str], cluster2: str, client2: Client
@@ -124,6 +125,7 @@ def _names(dask_scheduler: object) -> tuple[list[str], list[tuple[str, ...]]]:
     return list(dask_scheduler.task_prefixes), [span.name for span in spans]  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_a_fit_has_finished_when_its_model_is_written(
     folder: Path, client2: Client, cluster2: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -93,6 +93,7 @@ def test_a_job_near_its_time_limit_saves_its_progress_and_is_requeued_without_it
     assert not list(tmp_path.glob("daskkern-7*"))
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_fit_that_ends_at_once_after_the_signal(name: str, tmp_path: Path) -> None:
@@ -126,6 +127,7 @@ def test_a_time_limit_that_comes_before_the_workers(name: str, tmp_path: Path) -
     assert not list(tmp_path.glob("daskkern-7*"))
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_workers_are_waited_for_as_long_as_the_job_may_run(name: str, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def test_the_parameters_that_were_found_fit_the_same_model_again(fitted: AutoKer
     assert fitted.n_features_in_ == 6
 
 
+@pytest.mark.long
 def test_the_model_keeps_the_trials(fitted: AutoKernelClassifier, tmp_path: Path) -> None:
     X, _ = classes_by_one_feature(50, seed=1)
     fitted.save(tmp_path / "model.zarr")

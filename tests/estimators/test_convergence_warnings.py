@@ -30,6 +30,7 @@ def test_a_slow_solver_that_ran_out_of_epochs_says_so(solver: str) -> None:
     assert f"fell from {losses[5]:.3g} to {losses[11]:.3g} in the last 6 of 12 epochs; raise max_epochs" in said[0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("solver", "epochs"), [("falkon", 20), ("direct", 1), ("eigenpro", 20), ("nystrom_sgd", 20)])
 def test_a_fit_that_has_converged_does_not(solver: str, epochs: int) -> None:
     assert not _fitted(solver, epochs)[1]

@@ -41,6 +41,7 @@ def of_a_path(store):
     return _new().fit(str(store))
 
 
+@pytest.mark.long
 def test_arrays_dask_arrays_a_path_and_a_group_give_good_models_of_the_same_data(digits, store, of_arrays, of_a_path):
     X, y = digits
     lazy = da.from_array(X, chunks=(500, 30)), da.from_array(y, chunks=700)

@@ -35,6 +35,7 @@ def test_a_penalty_that_leaves_nothing_else_leaves_the_shares_of_the_classes() -
     np.testing.assert_allclose(calibrated.predict_proba(X), np.tile([0.1, 0.9], (300, 1)), atol=0.02)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", ["eigenpro", "direct", "falkon", "pcg", "sdca", "sgd"])
 def test_least_squares_are_those_of_centred_codes(solver: str) -> None:
     y = (X[:, 0] + 0.3 * RNG.standard_normal(300) > 1).astype(int)

@@ -37,6 +37,7 @@ def _stages(**parameters: Any) -> tuple[list[str], KernelRegressor]:
     return found, KernelRegressor(callbacks=[listen], **parameters)
 
 
+@pytest.mark.long
 def test_a_learned_metric_lowers_the_error_and_says_which_features_matter(tmp_path: Path) -> None:
     X, y = _rows()
     stages, model = _stages(learn_features=SMALL)

@@ -179,6 +179,7 @@ def test_the_plan_has_the_leaves() -> None:
     assert more["leaves in work"] == items["leaves in work"]
 
 
+@pytest.mark.long
 def test_the_command_line_fits_scores_and_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     X, y = _rows(1200)
     np.savez(tmp_path / "rows.npz", X=X, y=y)

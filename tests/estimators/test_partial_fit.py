@@ -133,6 +133,7 @@ def test_it_goes_on_after_a_fit_and_after_a_journey() -> None:
     assert [epoch.epoch for epoch in again.history_] == [1]
 
 
+@pytest.mark.long
 def test_a_fit_that_was_stopped_goes_on_with_the_next_epoch() -> None:
     model = _classifier(max_epochs=1_000_000, max_seconds=3.0).fit(X[:600], Y[:600])
     assert model.stop_reason_ == "max_seconds"

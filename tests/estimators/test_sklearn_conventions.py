@@ -126,6 +126,7 @@ def test_labels_of_any_kind_come_back_as_they_were(digits, kind):
     assert (predicted == y).mean() > 0.95
 
 
+@pytest.mark.long
 def test_integer_weights_mean_repeated_rows():
     X, y = load_diabetes(return_X_y=True)
     X, y = X[:100], y[:100]
@@ -141,6 +142,7 @@ def test_integer_weights_mean_repeated_rows():
     assert np.abs(a - b).max() <= 1e-4 * np.abs(b).max()
 
 
+@pytest.mark.long
 def test_class_weight_shifts_the_balance(digits):
     X, codes = digits
     rng = np.random.default_rng(0)

@@ -103,6 +103,7 @@ def test_what_is_not_a_number_is_named_by_row_and_column() -> None:
         _model().fit(X, y)
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 def test_two_workers_make_the_same_model_of_sparse_rows(client2: Client) -> None:

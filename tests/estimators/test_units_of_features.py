@@ -58,6 +58,7 @@ def test_so_they_do_with_every_kernel_that_has_no_number_in_those_units(kernel: 
     np.testing.assert_allclose(_scores(other, kernel=kernel, basis=basis), first, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_kernel_with_a_number_in_the_units_of_the_features_gets_them_as_they_are() -> None:
     for kernel in ("laplacian:50", "polynomial", "2*gaussian:300+linear"):
         settings: dict[str, Any] = {"kernel": daskkern.kernels.Polynomial(2, 1e-4)} if kernel == "polynomial" else {}

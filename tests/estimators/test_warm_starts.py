@@ -78,6 +78,7 @@ def _other(X, Z):
     return (X @ Z.T) ** 2
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("before", "after", "what"),
     [

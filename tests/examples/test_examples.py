@@ -57,6 +57,7 @@ SMALL = {  # what its main is given, and what it must say
 }
 
 
+@pytest.mark.long
 @pytest.mark.one_in(11)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", SMALL)
@@ -123,6 +124,7 @@ def test_the_loss_of_the_example_is_a_loss() -> None:
     np.testing.assert_allclose(loss.gradient(f, y)[:, 0], slope, atol=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kernel", ["gaussian:2", "laplacian:3", "cauchy:2"])
 def test_numpy_alone_predicts_what_daskkern_does(kernel: str, tmp_path: Path) -> None:
     X, y = (part[:300] for part in load_digits(return_X_y=True))

@@ -82,21 +82,36 @@ def test_the_tutorial_runs_from_its_first_block_to_its_last(folder: Path) -> Non
 
 
 @pytest.mark.repeated
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_the_blocks_of_other_pages_run(folder: Path) -> None:
     X, y = load_digits(return_X_y=True)
     np.savez("digits.npz", X=X, y=y)
     daskkern.ingest("digits.npz", "train.zarr", scale="minmax")
     pages = [path.name for path in DOCS.glob("*.md") if path.name != "tutorial.md" and _blocks(path.name)]
     pages = [name for name in pages if not _is_of_the_tour(name)]
-    assert sorted(pages) == ["explain.md", "scaling.md", "unsupervised.md", "why-kernels.md"]
+    assert sorted(pages) == ["explain.md", "how-to.md", "scaling.md", "unsupervised.md", "why-kernels.md"]
     said = {page: "".join(_run(kind, code) for _, kind, code in _blocks(page)) for page in pages}
     assert "together" in said["scaling.md"]
     assert "together: [('feature 1', 'feature 2'," in said["explain.md"].replace("2', 'feature 1", "1', 'feature 2")
     assert "rings apart: True" in said["unsupervised.md"]
     assert "known, novel: [ 1 -1]" in said["unsupervised.md"]
+    _check_how_to(said["how-to.md"])
     linear, kernel = re.findall(r": ([\d.]+)", said["why-kernels.md"])
     assert float(linear) < 0.2 < 0.85 < float(kernel)
+
+
+def _check_how_to(said: str) -> None:
+    """Each kind of data is learned: better than the simplest guess, and by a margin."""
+    wine, text, squares = (float(share) for share in re.findall(r"accuracy: ([\d.]+)", said))
+    assert wine > 0.9
+    assert text > 0.5  # of five topics
+    assert squares > 0.9
+    ahead, before = map(float, re.findall(r"([\d.]+) MW", said))
+    assert ahead < before / 2
+    (inside,) = map(float, re.findall(r"90% interval: (\d+)%", said))
+    assert 80 <= inside <= 98
+    sphere, degrees = map(float, re.findall(r"([\d.]+) °C", said))
+    assert sphere < degrees
 
 
 @pytest.mark.repeated
@@ -195,10 +210,20 @@ def test_the_drawings_are_those_that_the_script_makes() -> None:
     assert design == drawings.with_layers(design), "run: python docs/drawings.py"
 
 
+def _check_notebooks(pages: Path) -> None:
+    """The notebooks were executed: they show objects, figures and the progress of a fit, and predict well."""
+    table, larger = ((pages / f"{name}.html").read_text() for name in ("table", "larger-than-memory"))
+    for page in (table, larger):
+        assert '<div class="daskkern">' in page
+        assert float(re.findall(r"accuracy on [\w ]+: ([\d.]+)", page)[0]) > 0.9
+    assert len(list(pages.glob("table_*.png"))) == 2
+    assert re.search(r"epoch +5/5", larger)
+
+
 @pytest.mark.repeated
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    for module in ("mkdocs", "material", "mkdocstrings"):
+    for module in ("mkdocs", "material", "mkdocstrings", "nbconvert", "ipykernel"):
         pytest.importorskip(module, reason="pip install -e '.[docs]' builds the site")
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "true"}
@@ -206,6 +231,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stderr
     assert (tmp_path / "site" / "benchmarks.html").is_file()
+    _check_notebooks(tmp_path / "site" / "notebooks")
     reference = "".join(path.read_text() for path in (tmp_path / "site" / "reference").glob("*.html"))
     for name in daskkern.__all__:
         assert re.search(rf'id="[\w.]*{name}"|<code>daskkern\.{name}</code>', reference), name

@@ -3,14 +3,20 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse
+from scipy.spatial.distance import pdist
+from sklearn.random_projection import johnson_lindenstrauss_min_dim
 
+import daskkern
 from daskkern.arrays import HostArray
+from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
-from daskkern.features import KINDS, random_columns
+from daskkern.features import KINDS, FourierFeatures, random_columns
 from daskkern.kernels import (
     ArcCosine,
     Cauchy,
@@ -23,6 +29,8 @@ from daskkern.kernels import (
     Mapped,
     Matern,
     Neuron,
+    Polynomial,
+    TensorSketch,
     from_spec,
     nystrom_map,
 )
@@ -43,6 +51,9 @@ FUNCTIONS: dict[str, Callable[[], tuple[Kernel, HostArray]]] = {
     "fourier": lambda: random_columns(Gaussian(2.0), "auto", 50, 6, 0, "float64", 1.0),
     "sigmoid": lambda: random_columns(Gaussian(2.0), "sigmoid", 50, 6, 0, "float64", 2.0),
     "relu": lambda: random_columns(ArcCosine(1), "auto", 50, 6, 0, "float64", 1.0),
+    "projection": lambda: random_columns(Gaussian(2.0), "projection", 50, 6, 0, "float64", 1.0),
+    "fastfood": lambda: random_columns(Cauchy(2.0), "fastfood", 50, 6, 0, "float64", 1.0),
+    "tensor sketch": lambda: random_columns(Polynomial(3), "auto", 52, 6, 0, "float64", 1.0),
     "coordinate": lambda: (Coordinate(), UNITS),
     "some coordinates": lambda: (Coordinate(), UNITS[[1, 6, 4]]),
     "mapped": _mapped,
@@ -100,6 +111,7 @@ def test_activations(activation: str) -> None:
         "fourier": np.cos(t) + np.sin(t),
         "step": 2**0.5 * (t > 0),
         "relu": 2**0.5 * np.maximum(t, 0),
+        "projection": t,
         "relu2": 2**0.5 * np.maximum(t, 0) ** 2,
         "sigmoid": 1 / (1 + np.exp(-t)),
         "tanh": np.tanh(t),
@@ -129,6 +141,89 @@ def test_inner_products_approach_the_kernel(kernel: Kernel) -> None:
         errors.append(np.abs(phi @ phi.T - kernel.block(X, X)).mean())
     assert errors[1] < errors[0] / 4  # 10 by the rate n^(-1/2)
     assert errors[1] < 0.02 * kernel.block(X, X).max()
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_a_sketch_is_the_convolution_of_count_sketches(degree: int, sparse: bool) -> None:
+    kernel = TensorSketch(degree, 0.5, 2.0, 7, 3, 6)
+    rows = np.column_stack([0.5**0.5 * X, np.full(30, 2.0**0.5)])
+    expected: HostArray | None = None
+    for table in kernel._tables():
+        each = rows @ table
+        if expected is not None:
+            each = sum(np.roll(expected, k, axis=1) * each[:, k, None] for k in range(7))
+        expected = each
+    numbers = np.array([[3.0], [0.0], [6.0]])
+    found = kernel.block(scipy.sparse.csr_matrix(X) if sparse else X, numbers)
+    np.testing.assert_allclose(found, expected[:, [3, 0, 6]], atol=1e-10)
+    again = from_spec(json.loads(json.dumps(kernel.spec())))
+    np.testing.assert_array_equal(again.block(X, numbers), kernel.block(X, numbers))
+
+
+def test_sketches_are_unbiased_and_vary_less_with_more_columns() -> None:
+    K, spreads = Polynomial(2, 0.5, 1.0).block(X[:8], X[:8]), []
+    for width in (16, 64):
+        drawn = [
+            phi @ phi.T for phi in (TensorSketch(2, 0.5, 1.0, width, seed, 6).sketch(X[:8]) for seed in range(300))
+        ]
+        spreads.append(np.std(drawn, axis=0).mean())
+        errors = np.abs(np.mean(drawn, axis=0) - K)
+        assert (errors < 5 * np.std(drawn, axis=0) / 300**0.5 + 1e-9).all()
+    assert spreads[1] < 0.75 * spreads[0]  # 1/2 by the rate width^(-1/2)
+
+
+def test_what_is_no_sketch_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"got width=0.* for a TensorSketch; give a whole number from 1 on"):
+        TensorSketch(2, 1.0, 1.0, 0, 0, 6)
+    with pytest.raises(SpecError, match=r"got gamma=0 and coef0=1\.0 for a TensorSketch"):
+        TensorSketch(2, 0, 1.0, 8, 0, 6)
+    with pytest.raises(DataError, match="expected one number below 8 for each"):
+        TensorSketch(2, 1.0, 1.0, 8, 0, 6).points(np.array([[8.0]]))
+    with pytest.raises(SpecError, match="has no gradients; take the polynomial kernel"):
+        TensorSketch(2, 1.0, 1.0, 8, 0, 6).gradient_matvec(X, np.zeros((1, 1)), np.ones((1, 1)))
+
+
+def test_fastfood_is_the_product_of_its_matrices() -> None:
+    H = scipy.linalg.hadamard(8)
+    found = FourierFeatures(Gaussian(1.0), 16, 4).fastfood(6)
+    rng = generator(4, 81)
+    B, G = np.diag([*rng.choice((-1.0, 1.0), 6), 1, 1]), rng.standard_normal(8)
+    P = np.eye(8)[rng.permutation(8)]
+    S = np.diag(np.sqrt(rng.chisquare(8, 8)) / np.linalg.norm(G))
+    np.testing.assert_allclose(found, (S @ H @ np.diag(G) @ P @ H @ B / 8**0.5)[:, :6].T, atol=1e-12)
+
+
+def test_fastfood_approaches_the_kernel() -> None:
+    K, errors = Cauchy(2.0).block(X, X), []
+    for n in (400, 40_000):
+        function, weights = random_columns(Cauchy(2.0), "fastfood", n, 6, 0, "float64", 1.0)
+        phi = function.block(X, weights)
+        errors.append(np.abs(phi @ phi.T - K).mean())
+    assert errors[1] < errors[0] / 4
+    assert errors[1] < 0.02
+
+
+@pytest.mark.parametrize(("kernel", "kind"), [("polynomial:2", "auto"), ("gaussian:3", "fastfood")])
+def test_a_model_of_them_is_saved_and_explains_as_the_kernel_does(kernel: str, kind: str, tmp_path: Path) -> None:
+    rows = np.random.default_rng(2).standard_normal((200, 6))
+    y = rows[:, 0] * rows[:, 1] + rows[:, 2]
+    model = daskkern.KernelRegressor(
+        kernel=kernel, basis=daskkern.RandomFeatures(400, kind), solver="direct", alpha=1e-4, random_state=0,
+    ).fit(rows[:150], y[:150])  # fmt: skip
+    assert model.score(rows[150:], y[150:]) > 0.6
+    model.save(tmp_path / "model")
+    again = daskkern.load(tmp_path / "model")
+    np.testing.assert_allclose(again.predict(rows), model.predict(rows), atol=1e-4)
+
+
+def test_projections_keep_distances_as_johnson_and_lindenstrauss_say() -> None:
+    rows = np.random.default_rng(1).standard_normal((40, 300))
+    n = int(johnson_lindenstrauss_min_dim(40, eps=0.5))
+    function, weights = random_columns(Gaussian(2.0), "projection", n, 300, 0, "float64", 1.0)
+    ratios = pdist(function.block(rows, weights)) ** 2 / pdist(rows) ** 2
+    assert 0.5 < ratios.min() < ratios.max() < 1.5
+    assert abs(ratios.mean() - 1) < 0.05
 
 
 def test_orthogonal_features_vary_less() -> None:

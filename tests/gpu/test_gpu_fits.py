@@ -132,6 +132,7 @@ def _scores(model: KernelModel, far: bool) -> HostArray:
     return model.scores(np.asarray(_source(far).X))
 
 
+@pytest.mark.long
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("kernel", [Laplacian("median"), L1Laplacian("median"), AutoKernel()], ids=lambda one: one.name)
 def test_a_metric_learned_on_the_gpu_is_that_of_the_cpu(xp: ModuleType, kernel: Kernel) -> None:
@@ -155,6 +156,7 @@ def test_a_model_trained_on_the_gpu_is_that_of_the_cpu(xp: ModuleType, name: str
     np.testing.assert_allclose(*losses, rtol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["eigenpro, all rows", "eigenpro 4, exact"])
 def test_float32_fits_agree_as_far_as_float32_can(xp: ModuleType, name: str) -> None:

@@ -242,6 +242,7 @@ def test_a_calibration_measures_the_device(xp: ModuleType, basis: BasisSpec, mon
     assert all(getattr(rates, field.name) > 0 for field in fields(Rates) if field.name != "disk")
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 def test_a_gpu_is_measured_once_for_the_same_operands(xp: ModuleType) -> None:
     X, cache = np.random.default_rng(0).standard_normal((40, 3)), SpeedCache()

@@ -43,6 +43,7 @@ def cupy_stand_in(stand_in: FakeGpu) -> Any:
         yield module
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mix", MIXED)
 def test_host_and_device_do_not_mix(cupy_stand_in: ModuleType, mix: Callable[[Any], Any]) -> None:
     with pytest.raises((TypeError, ValueError)):

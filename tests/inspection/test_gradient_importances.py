@@ -186,6 +186,7 @@ def test_wide_rows_have_pairs_only_on_request(make) -> None:
     assert gradient_importance(make(), X[:, :4], pairs=False).products is None
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("estimator", "strong"),
     [

@@ -46,6 +46,7 @@ def _codes(rows: ArrayRows) -> HostArray:
     return y
 
 
+@pytest.mark.one_in(3)
 @each_selector
 @laws
 @given(counts=st.lists(st.integers(1, 40), min_size=2, max_size=4), n=st.integers(4, 200), seed=st.integers(0, 1 << 40))

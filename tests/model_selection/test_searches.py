@@ -75,6 +75,7 @@ def test_few_rows_are_not_searched() -> None:
     assert found.settings == usual(source, max_epochs=3)
 
 
+@pytest.mark.long
 def test_a_listener_hears_of_every_trial_and_the_choice() -> None:
     source, events = number_source(80), list[Event]()
     found = search(source, usual(source, max_epochs=2), budget=Budget(1e6), listener=events.append)

@@ -112,6 +112,7 @@ def test_a_set_has_the_labels_whose_probability_is_high_enough() -> None:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("change", "scores"),
     [

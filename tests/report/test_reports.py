@@ -144,6 +144,7 @@ def test_a_regressor_and_a_model_without_a_history(folder: Path, capfd: pytest.C
     assert "there are no curves to show" in " ".join(bare.words)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "provenance",
     [
@@ -189,6 +190,7 @@ def test_what_cannot_be_reported_leaves_nothing(folder: Path, capfd: pytest.Capt
     assert not (folder / "report.html").exists()
 
 
+@pytest.mark.long
 def test_features_are_listed_where_the_metric_tells_them_apart(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 300))

@@ -120,6 +120,7 @@ def test_the_loss_of_an_epoch_is_that_of_a_model(name: str) -> None:
     assert losses[-1] == pytest.approx(loss(7 if row.tells_before else 8), rel=1e-9)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [name for name in TABLE if name.startswith(("falkon", "nytro"))])
 def test_a_pass_sends_one_sum_of_p_rows_and_a_few(name: str) -> None:
     row = TABLE[name]

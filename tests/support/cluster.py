@@ -94,7 +94,7 @@ def mixed_cluster(workers: Sequence[tuple[int, int]]) -> Iterator[Client]:
 
 
 @contextmanager
-def one_process_cluster(n_workers: int) -> Iterator[Client]:
+def one_process_cluster(n_workers: int, protocol: str = "tcp") -> Iterator[Client]:
     """Yield the client of a cluster whose `n_workers` workers share this process, and talk over sockets."""
     quiet = {"distributed.admin.system-monitor.interval": "1h", "distributed.worker.profile.enabled": False}
     with (
@@ -103,7 +103,7 @@ def one_process_cluster(n_workers: int) -> Iterator[Client]:
             n_workers=n_workers,
             threads_per_worker=1,
             processes=False,
-            protocol="tcp",
+            protocol=protocol,
             host="127.0.0.1",
             dashboard_address=None,
             scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},  # as in `local_cluster`

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from daskkern.backend.shares import Shares
 from daskkern.basis import BasisSpec
 from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
+from daskkern.data.ingest import ingest
 from daskkern.data.rows.rows import Fields
 from daskkern.data.schema.schema import Scaling
 from daskkern.events import BatchFinished, Event, silent
@@ -48,6 +50,14 @@ def toy_source(*, weighted: bool = False, regression: bool = False) -> ArraySour
     task = "regression" if regression else "classification"
     weight = rng.uniform(0.2, 2.0, N) if weighted else None
     return ArraySource(X, y, weight, SourceInfo(N, D, task, classes, Scaling(), None, 1, True))
+
+
+def toy_store(folder: Path) -> StoreSource:
+    """Write the same rows to a store in `folder`: unlike arrays, they are not lost with the worker that holds them."""
+    rows = toy_source()
+    np.savez(folder / "toy.npz", X=rows.X, y=rows.y)
+    ingest([str(folder / "toy.npz")], folder / "toy.zarr", task="classification", chunk_rows=50)
+    return StoreSource.at(str(folder / "toy.zarr"))
 
 
 def toy_settings(

@@ -34,8 +34,16 @@ CENTRES = FitSizes(
 
 def planned_source(n: int = 3000, d: int = 6) -> ArraySource:
     rng = np.random.default_rng(0)
-    info = SourceInfo(n, d, "classification", (0, 1, 2), Scaling(), None, 1, True)
-    return ArraySource(rng.standard_normal((n, d), np.float32), rng.integers(0, 3, n), None, info)
+    return ArraySource(rng.standard_normal((n, d), np.float32), rng.integers(0, 3, n), None, _info(n, d))
+
+
+def unread_source(n: int, d: int) -> ArraySource:
+    """Return a source of many rows for plans that read none of them: memory that nobody touches takes none."""
+    return ArraySource(np.zeros((n, d), np.float32), np.zeros(n, np.int64), None, _info(n, d))
+
+
+def _info(n: int, d: int) -> SourceInfo:
+    return SourceInfo(n, d, "classification", (0, 1, 2), Scaling(), None, 1, True)
 
 
 def planned_settings(basis: BasisSpec, solver: Solver[object], **changes: object) -> FitSettings:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,6 +31,15 @@ def share_cores() -> None:
     long. What daskkern computes with several threads sets their number itself.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def keep_bytecode() -> None:
+    """Let this process and those that it starts keep the bytecode of modules, even where the environment forbids it.
+
+    A run starts hundreds of interpreters, each of which would compile the 750 modules of the package for itself.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def let_interrupts_through() -> None:

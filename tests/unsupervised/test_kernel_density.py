@@ -57,6 +57,7 @@ def test_rules_are_scikit_learns_on_rows_of_unit_spread() -> None:
         )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "kernel",
     [

@@ -51,6 +51,7 @@ def test_shares_of_the_variance_are_those_of_pca() -> None:
     assert list(KernelPCA(2).fit(DIGITS).get_feature_names_out()) == ["kernelpca0", "kernelpca1"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("basis", [Landmarks(150), NystromFeatures(150), RandomFeatures(1000)], ids=repr)
 def test_few_columns_come_close_to_all_rows(basis: object) -> None:
     X = DIGITS[:400, 10:40]

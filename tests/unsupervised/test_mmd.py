@@ -57,6 +57,7 @@ def test_the_level_is_kept(n: int, m: int, most: int, monkeypatch: pytest.Monkey
         assert abs(share - level) < 3.5 * spread
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("basis", ["auto", Landmarks(50), RandomFeatures(100)], ids=["all", "landmarks", "random"])
 def test_other_means_and_spreads_are_found(basis: object) -> None:
     rng = np.random.default_rng(1)

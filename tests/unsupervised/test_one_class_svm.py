@@ -19,6 +19,7 @@ def _rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, novel
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("nu", [0.02, 0.1, 0.5, 0.9])
 def test_scores_are_scikit_learns_but_for_a_factor(nu: float) -> None:
     X, _ = _rows(400)
@@ -60,6 +61,7 @@ def test_a_single_pass_ends_with_a_hyperplane_that_flags_the_share_of_rows(monke
     assert 0.05 - 1 / 1500 <= (ours.predict(X) == -1).mean() <= 0.05
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("nu", [0.1, 0.3])
 def test_many_rows_are_solved_by_passes_over_all_of_them(nu: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ def _values(estimator: Any, X: Any) -> Any:
     return getattr(estimator, name)(X)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(5)
 @pytest.mark.cluster
 @pytest.mark.parametrize(

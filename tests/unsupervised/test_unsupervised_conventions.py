@@ -124,6 +124,7 @@ def test_sparse_rows_give_what_dense_ones_give(estimator: Any) -> None:
         np.testing.assert_allclose(values, dense[name], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
 def test_units_of_features_do_not_matter(estimator: Any, X: np.ndarray) -> None:
     unit = np.array([1e3, 1e-3, 1.0])
@@ -133,6 +134,7 @@ def test_units_of_features_do_not_matter(estimator: Any, X: np.ndarray) -> None:
         np.testing.assert_allclose(other[name], values - jacobian, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
 def test_targets_of_a_store_and_of_fit_are_not_used(estimator: Any, X: np.ndarray) -> None:
     skewed = np.exp(X / X.std(axis=0))  # with targets, features like these may be bent
@@ -151,6 +153,7 @@ def test_frames_keep_their_names(estimator: Any, X: np.ndarray) -> None:
         _outputs(fitted, frame[["b", "a", "c"]])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
 def test_a_saved_model_gives_the_same_without_the_estimator(estimator: Any, X: np.ndarray, tmp_path: Path) -> None:
     fitted = clone(estimator).fit(X)
@@ -245,6 +248,7 @@ def test_other_parameters_are_refused(estimator: Any, words: str, X: np.ndarray)
         estimator.fit(X)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
 def test_rows_that_are_no_numbers_are_refused_early(estimator: Any, X: np.ndarray, store: str) -> None:
     broken = X.copy()

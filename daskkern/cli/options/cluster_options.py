@@ -51,6 +51,15 @@ class ClusterRequest:
             yield connection.client
 
     @contextmanager
+    def requested(self) -> Iterator[Client | None]:
+        """Yield a client of the cluster or local workers that the options request; None where they request none."""
+        if not (self.named or self.workers or self.tls):
+            yield None
+            return
+        with self.client() as client:
+            yield client
+
+    @contextmanager
     def client(self, device_pool: DevicePool | None = None) -> Iterator[Client | None]:
         """Yield a client of the cluster, closed on exit, or None to run in this process."""
         if self.workers == 0:
@@ -116,6 +125,22 @@ def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
         debug = bool(click.get_current_context().find_root().params.get("debug"))
         running = ClusterRequest(scheduler, None, None, debug, scheduler_file, tls)
         return command(*args, running=running, **others)
+
+    return wrapped
+
+
+def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a running cluster and ``--workers``, which the command receives as one `running`."""
+
+    @scheduler_options
+    @click.option("--workers", type=click.IntRange(1), metavar="N", help="Start N local workers that share the work.")
+    @functools.wraps(command)
+    def wrapped(*args: Any, running: ClusterRequest, workers: int | None, **others: Any) -> Any:
+        if running.named and workers is not None:
+            raise SpecError(
+                "got both --workers and a running cluster; give one of --scheduler, --scheduler-file and --workers"
+            )
+        return command(*args, running=replace(running, workers=workers), **others)
 
     return wrapped
 

@@ -11,6 +11,7 @@ import click
 from daskkern.cli.console import remark, show_notes
 from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.data.ingest.columns.targets import TASKS
+from daskkern.data.ingest.readers.formats import TEXT_SUFFIXES
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.encoding import CATEGORICAL_CHOICES, MISSING_CHOICES
 from daskkern.errors import DataError
@@ -120,6 +121,15 @@ def open_rows(place: str, roles: RowRoles, like: SourceInfo | None = None) -> Ro
 
 def _store(place: str) -> StoreSource:
     if not is_url(place) and is_table(place) and os.path.exists(place):
+        name = place.lower()
+        if name.endswith(TEXT_SUFFIXES):
+            target = (
+                " --target COLUMN" if name.endswith((".csv", ".csv.gz")) else ""
+            )  # a line of SVMLight begins with it
+            raise DataError(
+                f"{place} is a table of text and not a store; make one with 'daskkern ingest {place}{target} "
+                "--out STORE'"
+            )
         kind = "a Dataset of xarray" if is_cube_store(place) else "not a store"
         raise DataError(
             f"{place} is {kind}; name what is predicted with --target to read it where it lies, or make a store with "

@@ -51,11 +51,16 @@ def finish(result: FitResult, out: str) -> None:
     if result.times:
         say(where_time_went(result.times))
     if result.finished.note:
-        say(result.finished.note)
+        say(in_options(result.finished.note))
     for name, value in calibration_of(result.model)[:2]:
         say(f"{name} {value}")
     best = f" of epoch {result.finished.best_epoch}, the best one," if result.finished.best_epoch else ""
     say(f"{endings.get(result.finished.reason, 'the model')}{best} is in {out} ({size})")
+
+
+def in_options(note: str) -> str:
+    """Return a note of a fit with the options of the command line in place of the parameters of Python."""
+    return note.replace("max_epochs", "--epochs").replace("max_seconds", "--max-seconds")
 
 
 def where_time_went(times: Sequence[EpochTimed]) -> str:

@@ -1,12 +1,14 @@
-"""Messages of bytes from one rank of a gang to all others, in pieces, down a tree in which a rank sends two copies."""
+"""Messages of bytes from one rank of a gang to all others, in pieces, down a tree in which each host receives once."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from distributed.comm.addressing import get_address_host
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Channel
 from daskkern.backend.tiles import slices
+from daskkern.cluster.collectives.host_tree import TreeNode, host_tree
 from daskkern.cluster.collectives.transport import PeerTransport
 
 PIECE_BYTES = 1 << 20
@@ -17,9 +19,10 @@ _OPERATION = "message"
 class PeerChannel(Channel):
     """A channel over Dask's own comms.
 
-    A rank passes each piece on to at most two others: with the root as place 0, those at places 2 k + 1 and 2 k + 2
-    follow place k. In the binomial tree of a broadcast the root sends log2 W copies, one after the other. That is fewer
-    crossings for a single small array; for a stream of messages the bytes that one rank has to send are the limit.
+    A rank passes each piece on to at most two others, or to three if one of them is on its host, down the tree of
+    :mod:`daskkern.cluster.collectives.host_tree`. In the binomial tree of a broadcast the root sends log2 W copies, one
+    after the other. That is fewer crossings for a single small array; for a stream of messages the bytes that one rank
+    and one link have to send are the limit.
 
     Parameters
     ----------
@@ -33,19 +36,22 @@ class PeerChannel(Channel):
         self.rank, self.size = transport.rank, transport.size
         self._piece_bytes = piece_bytes
         self._transport = transport
+        self._hosts = [get_address_host(address) for address in transport.addresses]
+        self._nodes: dict[int, TreeNode] = {}
 
     def send(self, parts: Sequence[HostArray]) -> None:
         for piece in framed(parts, self._piece_bytes):
             self._transport.begin()
-            self._transport.push(self._below(self.rank), _OPERATION, piece)
+            self._transport.push(self._node(self.rank).below, _OPERATION, piece)
 
     def receive(self, root: int) -> HostArray:
-        above, below, depth = self._above(root), self._below(root), ((self.rank - root) % self.size + 1).bit_length()
+        node = self._node(root)
+        assert node.above is not None
         whole, filled = np.empty(0, np.uint8), 0
         while not filled or filled < whole.size:
             self._transport.begin()
-            (piece,) = self._transport.take([above], _OPERATION, patience=depth / 20)
-            self._transport.push(below, _OPERATION, piece)
+            (piece,) = self._transport.take([node.above], _OPERATION, patience=node.depth / 20)
+            self._transport.push(node.below, _OPERATION, piece)
             if not filled:
                 whole = np.empty(int(piece[:_ALIGNMENT].view(np.int64)[0]), np.uint8)
             whole[filled : filled + piece.size] = piece
@@ -58,13 +64,11 @@ class PeerChannel(Channel):
     def starving(self, starving: bool) -> None:
         self._transport.mailbox.starving = self._transport.channel if starving else None
 
-    def _above(self, root: int) -> int:
-        place = (self.rank - root) % self.size
-        return ((place - 1) // 2 + root) % self.size
-
-    def _below(self, root: int) -> list[int]:
-        place = (self.rank - root) % self.size
-        return [(child + root) % self.size for child in (2 * place + 1, 2 * place + 2) if child < self.size]
+    def _node(self, root: int) -> TreeNode:
+        """Return this rank's place in the tree of a root."""
+        if root not in self._nodes:
+            self._nodes[root] = host_tree(self._hosts, root)[self.rank]
+        return self._nodes[root]
 
 
 def framed(parts: Sequence[HostArray], piece_bytes: int = PIECE_BYTES) -> list[HostArray]:

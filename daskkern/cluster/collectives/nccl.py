@@ -2,18 +2,18 @@
 
 Not run on a GPU so far: tested against a stand-in for the calls used, whose signatures are CuPy 14's.
 
-NCCL has no deadlines: an operation whose peer is gone never ends. So this thread launches each operation on the stream
-and waits for its end, an error that NCCL reports, an abort of the gang, or the deadline. In the last three cases the
-NCCL communicator is aborted, which frees the stream. Two calls of NCCL wait in themselves, where nothing watches: the
-first one of a kind, which connects the ranks, and the release of a communicator. Both are made in a thread, which is
-abandoned at the deadline (:func:`connect`, :meth:`NcclCommunicator.close`).
+NCCL has no deadlines: an operation whose peer is gone never ends. So the rank launches each operation on its stream
+and blocks until that has ended, while another thread (:mod:`daskkern.cluster.collectives.watchdog`) asks for an error
+that NCCL reports, an abort of the gang, and the deadline. In these cases it aborts the NCCL communicator, which frees
+the stream. Two calls of NCCL wait in themselves, where an abort has no stated effect: the first one of a kind, which
+connects the ranks, and the release of a communicator. Both are made in a thread, which is abandoned at the deadline
+(:func:`connect`, :meth:`NcclCommunicator.close`).
 
 Sums are taken along the tree of :mod:`daskkern.backend.summation`, as everywhere: terms are gathered, or scattered in
 segments, and added here. NCCL's own allreduce adds in an order that depends on the machine.
 """
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -25,12 +25,12 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Channel, Communicator, check_lengths
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.summation import add_stacked
+from daskkern.cluster.collectives.watchdog import Watchdog
 from daskkern.errors import CommunicatorClosedError
 
 GATHER_BYTES = 8_000_000
 """Bytes of all ranks together up to which sums are gathered, unless a communicator is given another number."""
 
-_POLL_S = 2e-5
 _CONNECTING = (8, 1 << 18)
 """Numbers of a rank in the operations that connect ranks: NCCL takes other algorithms for short and for long ones."""
 
@@ -57,8 +57,10 @@ class NcclCommunicator(Communicator):
         self._host, self._xp, self._link = host, xp, link
         self._sent, self._gather_bytes, self._closed = 0, gather_bytes, False
         self._ways: Counter[str] = Counter()
+        self._releasing = threading.Lock()
         self._nccl = nccl = nccl_module()
         self._types = {"float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "int64": nccl.NCCL_INT64}
+        self._watchdog = Watchdog(self._check_operation, self.give_up)
 
     @property
     def bytes_sent(self) -> int:
@@ -129,8 +131,10 @@ class NcclCommunicator(Communicator):
 
         Not a collective.
         """
-        if self._link is not None:
+        self._watchdog.stop()
+        with self._releasing:  # the watchdog, or who aborts the gang, may come at the same time
             link, self._link = self._link, None
+        if link is not None:
             link.abort()
 
     def close(self) -> None:
@@ -142,6 +146,7 @@ class NcclCommunicator(Communicator):
         if self._closed:
             return
         self._closed = True
+        self._watchdog.stop()
         try:
             existing = np.concatenate(self._host.allgather(np.array([self._link is not None])))
         except CommunicatorClosedError:
@@ -215,25 +220,29 @@ class NcclCommunicator(Communicator):
             raise CommunicatorClosedError(f"{operation} was given up: NCCL was aborted before")
         cuda = self._xp.cuda
         stream, ended = cuda.get_current_stream(), cuda.Event(disable_timing=True)
-        deadline = time.monotonic() + self.timeout_s
+        late = CommunicatorClosedError(
+            f"{operation} over NCCL was given up by rank {self.rank}: it did not end in {self.timeout_s:g} s; see "
+            "whether all workers are alive, or raise collective_timeout_s"
+        )
         try:
             self._host.check()
-            launch(stream.ptr)
-            ended.record(stream)
-            while not ended.done:
-                self._host.check()
-                self._link.check_async_error()
-                if time.monotonic() > deadline:
-                    raise CommunicatorClosedError(
-                        f"{operation} over NCCL was given up by rank {self.rank}: it did not end in "
-                        f"{self.timeout_s:g} s; see whether all workers are alive, or raise collective_timeout_s"
-                    )
-                time.sleep(_POLL_S)
+            with self._watchdog.watching(self.timeout_s, late):
+                launch(stream.ptr)
+                ended.record(stream)
+                ended.synchronize()
+            self._check_operation()
         except BaseException as error:
             self.give_up()
             if isinstance(error, self._nccl.NcclError):
                 raise CommunicatorClosedError(f"{operation} over NCCL failed on rank {self.rank}: {error}") from error
             raise
+
+    def _check_operation(self) -> None:
+        """Raise when no operation can end any more: the gang is aborted, or NCCL has found an error."""
+        self._host.check()
+        link = self._link
+        if link is not None:
+            link.check_async_error()
 
 
 def connect(link: Any, xp: ModuleType, size: int) -> None:

@@ -43,11 +43,14 @@ class SumCost:
     n_bytes: float
     all_messages: int
     all_bytes: int
+    line_bytes: float
+    """Bytes that pass the busiest link one after the other: rank 0 of a star receives all arrays before it sends."""
 
     def seconds(self, n_hosts: int, cores: int) -> float:
         """Return the time of the sum by the model, where the ranks have `cores` cores together."""
         rate = RATE_HOST if n_hosts == 1 else RATE_LINK
-        messages, n_bytes = max(self.messages, 2 * self.all_messages / cores), max(self.n_bytes, self.all_bytes / cores)
+        of_one = self.n_bytes if n_hosts == 1 else self.line_bytes
+        messages, n_bytes = max(self.messages, 2 * self.all_messages / cores), max(of_one, self.all_bytes / cores)
         return self.crossings * LATENCY_S + messages * MESSAGE_S + n_bytes / rate
 
 
@@ -59,12 +62,14 @@ def cost_of_sum(way: Way, size: int, nbytes: int) -> SumCost:
     shared, both = 2 * n * others / size, levels + folded
     sent = leaves * levels + 2 * pairs
     return {
-        "alone": SumCost(0, 0, 0, 0, 0),
-        "mutual": SumCost(1, 2 * others, n * others, size * others, size * others * n),
-        "star": SumCost(2, 2 * others, n * others, 2 * others, 2 * others * n),
-        "doubling": SumCost(levels + 2 * folded, 2 * both, n * both, sent, sent * n),
-        "segments": SumCost(2, 4 * others, shared, 2 * size * others, 2 * others * n),
-        "halving": SumCost(2 * both, 2 * (levels + both), shared + folded * n, 2 * (sent - pairs), 2 * others * n),
+        "alone": SumCost(0, 0, 0, 0, 0, 0),
+        "mutual": SumCost(1, 2 * others, n * others, size * others, size * others * n, n * others),
+        "star": SumCost(2, 2 * others, n * others, 2 * others, 2 * others * n, 2 * n * others),
+        "doubling": SumCost(levels + 2 * folded, 2 * both, n * both, sent, sent * n, n * both),
+        "segments": SumCost(2, 4 * others, shared, 2 * size * others, 2 * others * n, shared),
+        "halving": SumCost(
+            2 * both, 2 * (levels + both), shared + folded * n, 2 * (sent - pairs), 2 * others * n, shared + folded * n
+        ),
     }[way]
 
 

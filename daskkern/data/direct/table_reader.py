@@ -1,5 +1,6 @@
 """Row groups of tables as groups of rows: decoded, encoded as an ingestion would, and not written anywhere."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -55,7 +56,7 @@ class TableReader(GroupReader):
         y: list[HostArray] = []
         weight: list[HostArray] = []
         done = 0
-        for whole in table.rows_from(start) if wants_X else table.narrow_rows_from(start):
+        for whole in self._passes(start, m) if wants_X else table.narrow_rows_from(start):
             k = min(int(whole.X.shape[0]), m - done)
             piece = _first(whole, k)
             if X is not None:
@@ -72,6 +73,10 @@ class TableReader(GroupReader):
         if done < m:
             raise DataError(f"{table.source} ended at row {start + done}; do not change the data during a fit")
         return RowBlock(X, np.concatenate(y) if y else None, np.concatenate(weight) if weight else None)
+
+    def _passes(self, start: int, m: int) -> Iterator[Piece]:
+        window = self.table.window
+        return self.table.rows_from(start) if window is None else window(start, start + m)()
 
     def _targets(self, piece: Piece) -> HostArray:
         if self.classes is not None:

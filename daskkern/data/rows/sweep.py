@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from daskkern.arrays import IntArray
+from daskkern.backend.shares import Shares, share_edges
 from daskkern.data.rows.batch_plan import DEFAULT_WINDOW_BYTES
 from daskkern.data.rows.rows import Rows
 from daskkern.errors import SpecError
@@ -54,15 +55,32 @@ class SweepPlan:
         """Number of rows of every batch (n_batches,)."""
         return np.array([self.n_rows * (k + 1) // self.n_batches - self._start(k) for k in range(self.n_batches)])
 
-    def pieces(self, batch: int, rank: int, size: int) -> list[slice]:
-        """Return a rank's pieces of batch number `batch` among `size` ranks: consecutive row numbers."""
+    def pieces(self, batch: int, rank: int, size: int, shares: Shares = ()) -> list[slice]:
+        """Return a rank's pieces of batch number `batch` among `size` ranks: consecutive row numbers.
+
+        With `shares` of the ranks, which may differ, no piece is longer than with equal ones.
+        """
         if not 0 <= batch < self.n_batches:
             raise SpecError(f"got batch {batch}, but there are {self.n_batches} batches")
         start, length = self._start(batch), int(self.batch_sizes[batch])
         count = -(-PIECES // size) * size
-        edges = [start + length * k // count for k in range(count + 1)]
-        own = range(count * rank // size, count * (rank + 1) // size)
+        if shares:
+            first, last = (start + edge for edge in share_edges(length, size, shares)[rank : rank + 2])
+            parts = -(-(last - first) * count // length)
+            edges = [first + (last - first) * k // max(1, parts) for k in range(parts + 1)]
+            own = range(parts)
+        else:
+            edges = [start + length * k // count for k in range(count + 1)]
+            own = range(count * rank // size, count * (rank + 1) // size)
         return [slice(edges[k], edges[k + 1]) for k in own if edges[k + 1] > edges[k]]
+
+    def rows_of_ranks(self, size: int, shares: Shares = ()) -> list[int]:
+        """Return the number of rows of each rank."""
+        batches = range(self.n_batches)
+        return [
+            sum(piece.stop - piece.start for batch in batches for piece in self.pieces(batch, rank, size, shares))
+            for rank in range(size)
+        ]
 
     def _start(self, batch: int) -> int:
         return self.n_rows * batch // self.n_batches

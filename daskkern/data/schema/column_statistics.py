@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.csr import CsrRows, FeatureRows, divide_columns, is_sparse
+from daskkern.data.schema.block_moments import column_moments, sparse_moments
 from daskkern.data.schema.layout import is_by_column
 from daskkern.data.schema.rank_tables import RankTable, check_tables
 from daskkern.errors import SpecError
@@ -76,40 +77,35 @@ class Moments:
         After False the moments are meaningless: the caller is expected to refuse the data.
         """
         if is_sparse(block):
-            return self._update_sparse(block)
+            return self._take(block.shape[0], sparse_moments(block))
+        if is_by_column(block):
+            return self._take(len(block), column_moments(block, _PANEL_BYTES))
         rows = max(1, _PANEL_BYTES // max(1, 8 * block.shape[1]))
         return all(self._update_panel(block[i : i + rows]) for i in range(0, len(block), rows))
 
     def _update_panel(self, panel: HostArray) -> bool:
-        by_column = is_by_column(panel)  # half the time along contiguous columns
-        rows, axis = (panel.T, 1) if by_column else (panel, 0)
-        low, high = rows.min(axis=axis), rows.max(axis=axis)  # both carry NaN, and one of them any infinity
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        low, high = panel.min(axis=0), panel.max(axis=0)  # both carry NaN, and one of them any infinity
+        if not self._widen(low, high):
             return False
-        self._min = np.minimum(self._min, low)
-        self._max = np.maximum(self._max, high)
-        values = rows.astype(np.float64)
-        mean = values.mean(axis=axis)
-        values -= mean[:, None] if by_column else mean
-        self._merge(len(panel), mean, np.einsum("ij,ij->i" if by_column else "ij,ij->j", values, values))
+        values = panel.astype(np.float64)
+        mean = values.mean(axis=0)
+        values -= mean
+        self._merge(len(panel), mean, np.einsum("ij,ij->j", values, values))
         return True
 
-    def _update_sparse(self, block: CsrRows) -> bool:
-        values, columns, d = block.data.astype(np.float64), block.indices, len(self._mean)
-        if not np.isfinite(values).all():
-            return False
-        m = block.shape[0]
-        if m == 0:
-            return True
-        stored = np.bincount(columns, minlength=d)
-        mean = np.bincount(columns, values, minlength=d) / m
-        centred = values - mean[columns]
-        squares = np.bincount(columns, centred * centred, minlength=d) + (m - stored) * mean * mean
-        low, high = np.where(stored < m, 0.0, np.inf), np.where(stored < m, 0.0, -np.inf)
-        np.minimum.at(low, columns, values)
-        np.maximum.at(high, columns, values)
+    def _widen(self, low: HostArray, high: HostArray) -> bool:
+        """Extend the ranges of the columns, and return True when the values are finite."""
         self._min, self._max = np.minimum(self._min, low), np.maximum(self._max, high)
-        self._merge(m, mean, squares)
+        return bool(np.isfinite(low).all() and np.isfinite(high).all())
+
+    def _take(self, m: int, found: FloatArray | None) -> bool:
+        """Add m rows of which minimum, maximum, mean and sum of squares of each column are known."""
+        if found is None:
+            return False
+        if m:
+            low, high, mean, squares = found
+            self._widen(low, high)
+            self._merge(m, mean, squares)
         return True
 
     def _merge(self, m: int, mean: FloatArray, squares: FloatArray) -> None:

@@ -59,6 +59,11 @@ class ColumnEncoding:
         return (self.name,)
 
     @property
+    def width(self) -> int:
+        """Number of features that the column becomes."""
+        return len(self.categories) if self.kind == "onehot" else 1
+
+    @property
     def is_plain(self) -> bool:
         """Whether the column is used unchanged."""
         return self.kind == "number" and self.fill is None and not self.is_date

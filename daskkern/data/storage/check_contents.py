@@ -24,7 +24,16 @@ class StoreFinding:
 
 def contradictions(store: Store) -> list[StoreFinding]:
     """Return how the rows contradict the attributes, or the first unusable value."""
-    rows, contents = StoredRows(store), _Contents(store)
+    wrong = wrong_pointers(store)
+    if wrong:
+        return wrong
+    contents = RowContents(store)
+    finding = contents.read(0, store.info.n_rows)
+    return list(contents.compare()) if finding is None else [finding]
+
+
+def wrong_pointers(store: Store) -> list[StoreFinding]:
+    """Return how the ends of the row pointers of CSR rows contradict the number of entries."""
     if store.info.is_sparse:
         pointers, n_stored = store.array("X/indptr"), store.array("X/data").shape[0]
         n = store.info.n_rows
@@ -35,26 +44,45 @@ def contradictions(store: Store) -> list[StoreFinding]:
                     "X/indptr", f"array X/indptr goes from {first} to {last}, but there are {n_stored} entries"
                 )
             ]
-    try:
-        for start, block in rows.blocks(_BLOCK_BYTES):
-            finding = contents.observe(block, f"rows {start} to {start + block.n_rows}")
-            if finding is not None:
-                return [finding]
-    except DataError as error:
-        return [StoreFinding("X", str(error))]
-    return list(contents.compare())
+    return []
 
 
-class _Contents:
+class RowContents:
     """Recomputes the class counts and statistics of rows."""
 
     def __init__(self, store: Store) -> None:
-        self._info = store.info
+        self._store, self._info = store, store.info
         self._counts = np.zeros(len(self._info.classes or ()), np.int64)
         self._features = Moments(self._info.n_features)
         self._targets = Moments(self._info.n_targets) if self._info.task == "regression" else None
 
-    def observe(self, block: StoredBlock, where: str) -> StoreFinding | None:
+    def read(self, start: int, stop: int) -> StoreFinding | None:
+        """Add the rows from `start`, where a chunk begins, to `stop`; return the first unusable value."""
+        rows, chunk = StoredRows(self._store), self._info.chunk_rows
+        step = chunk * max(1, _BLOCK_BYTES // (chunk * rows.row_bytes))
+        try:
+            for at in range(start, stop, step):
+                block = rows.read(at, min(at + step, stop))
+                finding = self._observe(block, f"rows {at} to {at + block.n_rows}")
+                if finding is not None:
+                    return finding
+        except DataError as error:
+            return StoreFinding("X", str(error))
+        return None
+
+    def state(self) -> tuple[HostArray, ...]:
+        """Return what :meth:`add` needs."""
+        targets = () if self._targets is None else (self._targets.state(),)
+        return (self._counts, self._features.state(), *targets)
+
+    def add(self, state: tuple[HostArray, ...]) -> None:
+        """Add the rows that follow, which another process has read."""
+        self._counts += state[0]
+        self._features.add(state[1])
+        if self._targets is not None:
+            self._targets.add(state[2])
+
+    def _observe(self, block: StoredBlock, where: str) -> StoreFinding | None:
         """Add rows; return a finding about the first field with an unusable value."""
         if not self._features.update(block.X):
             return StoreFinding("X", f"array X holds a value that is not finite in {where}; ingest the data again")

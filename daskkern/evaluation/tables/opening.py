@@ -2,11 +2,12 @@
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import zarr
 from dask.base import is_dask_collection
 
 from daskkern.data.ingest.columns.imputing import filled_as
@@ -14,14 +15,14 @@ from daskkern.data.ingest.columns.match_schema import decide_like
 from daskkern.data.ingest.pipeline.sources import open_source
 from daskkern.data.ingest.readers.frames import is_frame, open_table
 from daskkern.data.ingest.readers.tables import Request, Table
-from daskkern.data.remote.stores import is_url
+from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DataError
 from daskkern.evaluation.raw_tables import is_table, trained_schema
-from daskkern.evaluation.score import check_store
-from daskkern.evaluation.tables.rows import InputRows, StoreInput, TableInput
+from daskkern.evaluation.score import check_store, raw_blocks
+from daskkern.evaluation.tables.rows import BLOCK_ROWS, InputRows, StoreInput, TableInput
 from daskkern.models import KernelModel
 
 
@@ -50,7 +51,7 @@ def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targ
     DaskkernError
         When the rows do not match the model, or targets or columns to keep are missing.
     """
-    if isinstance(source, Store) or (isinstance(source, str | os.PathLike) and _is_store(os.fspath(source))):
+    if isinstance(source, Store) or (isinstance(source, str | os.PathLike) and not is_table(os.fspath(source))):
         store = source if isinstance(source, Store) else open_store(source)
         check_store(model, store, targets=targets)
         found = StoreInput(store, tuple(keep))
@@ -67,8 +68,25 @@ def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targ
     return OpenedRows(TableInput(table, decision, model.classes, shared), key)
 
 
-def _is_store(place: str) -> bool:
-    return is_url(place) or not is_table(place)
+def feature_blocks(model: KernelModel, source: Any) -> tuple[Iterator[FeatureRows], int | None]:
+    """Return the features of a store or of table files in blocks, encoded and not scaled, and the number of rows.
+
+    Parameters
+    ----------
+    model : KernelModel
+    source : path, URL or zarr.Group
+
+    Raises
+    ------
+    DaskkernError
+        When the rows do not match the model.
+    """
+    if isinstance(source, zarr.Group) or not is_table(os.fspath(source)):
+        store = open_store(source)
+        check_store(model, store, targets=False)
+        return raw_blocks(store), store.info.n_rows
+    rows = open_rows(model, source).rows
+    return (block.X for block in rows.blocks((BLOCK_ROWS,))), rows.n_rows
 
 
 def _table(source: Any, request: Request, schema: TableSchema) -> tuple[Table, str | None, bool]:

@@ -1,12 +1,17 @@
 """Scores of stores, table files and data frames in one pass, by this process or the workers of a cluster."""
 
+import os
 from typing import Any
 
 import numpy as np
+import zarr
 
+from daskkern.data.storage.store import open_store
 from daskkern.data.storage.unseen import notes_of
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import MetricAccumulator, Score
+from daskkern.evaluation.raw_tables import is_table
+from daskkern.evaluation.score import score_store
 from daskkern.evaluation.tables.blocks import coded_columns, score_block
 from daskkern.evaluation.tables.opening import open_rows
 from daskkern.evaluation.tables.rows import BLOCK_ROWS
@@ -44,3 +49,16 @@ def score_rows(
         raise DataError(f"{rows.source} has no rows; at least one is needed")
     found = {name: int(count) for name, count in zip(names, unseen, strict=True) if count}
     return accumulator.result(), notes_of(found)
+
+
+def score_place(model: KernelModel, source: Any) -> Score:
+    """Score `model` on a store or on table files, in this process. Raises DaskkernError, as :func:`score_rows`.
+
+    Parameters
+    ----------
+    model : KernelModel
+    source : path, URL or zarr.Group
+    """
+    if isinstance(source, zarr.Group) or not is_table(os.fspath(source)):
+        return score_store(model, open_store(source))
+    return score_rows(model, source, ScoringPlace())[0]

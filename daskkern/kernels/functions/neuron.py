@@ -22,6 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Expression], Expression]] = {
     "step": lambda t: _ROOT2 * (maximum(t, 0) / maximum(sqrt(t * t), _TINY)),
     "relu": lambda t: _ROOT2 * maximum(t, 0),
     "relu2": lambda t: _ROOT2 * (maximum(t, 0) * maximum(t, 0)),
+    "projection": lambda t: t,
     "sigmoid": lambda t: 1 / (1 + exp(-t)),
     "tanh": lambda t: 1 - 2 / (1 + exp(2 * t)),
 }
@@ -33,11 +34,12 @@ class Neuron(Kernel):
 
     ``sum_j phi(x; w_j) phi(z; w_j)`` over random w approximates a kernel. "fourier" is ``cos t + sin t``, whose columns
     come in pairs w and -w: ``(cos a + sin a)(cos b + sin b) + (cos a - sin a)(cos b - sin b) = 2 cos(a - b)``, the
-    same as a pair of a cosine and a sine. "step", "relu" and "relu2" are the units of the arc-cosine kernels.
+    same as a pair of a cosine and a sine. "step", "relu" and "relu2" are the units of the arc-cosine kernels, and
+    "projection" is a random projection, whose kernel is the linear one.
 
     Parameters
     ----------
-    activation : {"fourier", "step", "relu", "relu2", "sigmoid", "tanh"}
+    activation : {"fourier", "step", "relu", "relu2", "projection", "sigmoid", "tanh"}
     width : int
         Columns in all.
     bias : bool

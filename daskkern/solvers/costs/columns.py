@@ -40,10 +40,13 @@ class ColumnCosts(MethodCosts):
         Numbers of each output that are kept for every row.
     row_products : bool
         Inner products of a batch's rows are held.
+    block_covariance : bool
+        A batch's features of one step, and their covariance, are held in float64.
     """
 
     state_per_row: int = 0
     row_products: bool = False
+    block_covariance: bool = False
 
     def memory(self, z: FitSizes) -> MethodMemory:
         host, device = _spectrum(z)
@@ -52,7 +55,7 @@ class ColumnCosts(MethodCosts):
             host=(("spectrum", host),),
             device=(("preconditioner", device),),
             coefficients=4 * _stored_rows(z) * self.state_per_row * padded(z.c) * 8,
-            batch=6 * 8 * z.m * z.m * self.row_products,
+            batch=6 * 8 * z.m * z.m * self.row_products + _covariance_of_block(z) * self.block_covariance,
             passing=_temporary_centres(z),
             steps=_steps(z),
             before_host=before_host,
@@ -109,6 +112,11 @@ def products_seconds(z: FitSizes, rates: ComputeRates, *, fresh: bool) -> Second
 def correction_seconds(z: FitSizes, rates: ComputeRates, numbers: float) -> tuple[str, float]:
     """Return what a preconditioner takes of which `numbers` meet c columns in one step."""
     return "preconditioner", z.n / z.m * numbers * rates.product_ns / 2 * _NS
+
+
+def _covariance_of_block(z: FitSizes) -> int:
+    """Return the bytes of a batch's features of one step, of their scaled copy, and of equations in the fewer."""
+    return 8 * (3 * z.m * z.drawn + 4 * min(z.m, z.drawn) ** 2)
 
 
 def _stored_rows(z: FitSizes) -> int:

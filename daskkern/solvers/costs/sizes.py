@@ -167,7 +167,8 @@ class FitSizes:
     sent_row_bytes : int
         Bytes of a row that is sent.
     share : float or None
-        The share of the rank in the columns, from 0 to 1, where ranks have different ones; None for equal shares.
+        The share of the rank in the columns, or in the rows where these are distributed, from 0 to 1, where ranks have
+        different ones; None for equal shares.
     groups : int
         Groups of `ranks` ranks each, which divide the rows of every batch.
     operand_bytes : int
@@ -227,12 +228,12 @@ class FitSizes:
     @property
     def fraction(self) -> float:
         """The share of the rank in all columns."""
-        return 1 / self.ranks if self.share is None else self.share
+        return 1 / self.ranks if self._column_share is None else self._column_share
 
     @property
     def block_columns(self) -> int:
         """Most columns of a block, by which columns are distributed."""
-        return block_width(self.p, self.ranks, even=self.share is None)
+        return block_width(self.p, self.ranks, even=self._column_share is None)
 
     @property
     def within(self) -> int:
@@ -242,14 +243,19 @@ class FitSizes:
     @property
     def own_rows(self) -> int:
         """Most rows of a rank, which gets a share of each batch."""
-        return -(-self.n // self.ranks) + -(-self.n // self.m) if self.ranks > 1 else self.n
+        return self._rows_of(self.n) + -(-self.n // self.m) if self.ranks > 1 else self.n
+
+    @property
+    def own_batch_rows(self) -> int:
+        """Most rows of a batch of a rank, where rows are distributed."""
+        return self._rows_of(min(self.m, self.n))
 
     @property
     def batch_block_bytes(self) -> int:
         """Bytes of a rank's kernel block of one batch."""
         m = min(self.m, self.n)
         rows = -(-m // self.groups)
-        return (-(-m // self.ranks) * self.p if self.costs.by_rows else rows * self.own) * self.itemsize
+        return (self.own_batch_rows * self.p if self.costs.by_rows else rows * self.own) * self.itemsize
 
     @property
     def own(self) -> int:
@@ -276,6 +282,16 @@ class FitSizes:
         """
         if self.ranks == 1 or not count:
             return count
-        if self.share is None:
+        share = self._column_share
+        if share is None:
             return min(count, -(-count // self.ranks) + 2 * self.block_columns)
-        return min(count, math.ceil(self.share * shared) + 2 * self.block_columns) if self.share else 0
+        return min(count, math.ceil(share * shared) + 2 * self.block_columns) if share else 0
+
+    @property
+    def _column_share(self) -> float | None:
+        """The share in the columns; all ranks have the same where rows are distributed."""
+        return None if self.costs.by_rows else self.share
+
+    def _rows_of(self, count: int) -> int:
+        """Return the most of `count` rows that a rank has, where rows are distributed."""
+        return -(-count // self.ranks) if self.share is None else min(count, math.ceil(self.share * count) + 1)

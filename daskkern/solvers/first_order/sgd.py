@@ -13,7 +13,9 @@ References
 Robbins and Monro, Ann. Math. Statist. 1951; Polyak and Juditsky, SIAM J. Control Optim. 1992 (averaging);
 Lacoste-Julien, Schmidt and Bach, 2012 (weighted averaging); Friedlander and Schmidt, "Hybrid deterministic-stochastic
 methods for data fitting", SIAM J. Sci. Comput. 2012 (growing batches); Bottou, "Stochastic gradient descent tricks",
-2012 (theta / (1 + theta alpha t), and w = scale * v).
+2012 (theta / (1 + theta alpha t), and w = scale * v). Nesterov, "Primal-dual subgradient methods for convex problems",
+Math. Program. 2009, and Xiao, "Dual averaging methods for regularized stochastic learning", JMLR 2010 (averages of
+gradients).
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +36,7 @@ from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
-SCHEDULES = ("auto", "constant", "inverse_root", "inverse", "bottou")
+SCHEDULES = ("auto", "constant", "inverse_root", "inverse", "bottou", "dual_averaging")
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,10 @@ class SGD(Solver[SGDRun]):
     schedule : str
         Of the step. "constant": the largest that is stable, from sampled rows. "inverse_root": that over
         ``(1 + t / T)^(1/2)`` after t steps, T of them in the first epoch. "inverse": ``theta / (alpha (t + 1))``, no
-        longer than "constant". "bottou": ``theta / (1 + theta alpha t)`` with the constant step as theta. "auto":
-        constant for smooth losses, inverse_root for others.
+        longer than "constant". "bottou": ``theta / (1 + theta alpha t)`` with the constant step as theta.
+        "dual_averaging" averages gradients: after t steps ``w = -(alpha + (t^(1/2) eta)^-1)^-1`` times the mean of all
+        gradients of the loss so far, eta the constant step, so that each counts as much as any other. "auto": constant
+        for smooth losses, inverse_root for others.
     theta : float
         Multiplies the step.
     averaging : float
@@ -128,17 +132,25 @@ class SGD(Solver[SGDRun]):
         epoch, number = divmod(state.batches, problem.batches_per_epoch)
         span, batches = self.span(epoch), state.batches + 1
         if span == 1:
-            eta = self.step_size(problem, batch.size, run.step, batch.excess)
-            run = run.shrink(1 - eta * problem.alpha).add(*changes(problem, batch, g * (-eta / batch.size))).passed()
+            kept, eta = self.factors(problem, batch.size, run.step, batch.excess)
+            run = run.shrink(kept).add(*changes(problem, batch, g * (-eta / batch.size))).passed()
             return SGDRun(run.fold() if batch.last else run, batches), loss
         gradient = run.v * 0 if state.gradient is None else state.gradient
         gradient, rows = descend(problem, batch, gradient, g), state.rows + batch.size
         excess = state.excess + batch.excess
         if (number + 1) % span and not batch.last:
             return SGDRun(run, batches, gradient, rows, excess), loss
-        eta = self.step_size(problem, rows, run.step, excess)
-        run = run.shrink(1 - eta * problem.alpha).add(slice(None), gradient * (-eta / rows)).passed()
+        kept, eta = self.factors(problem, rows, run.step, excess)
+        run = run.shrink(kept).add(slice(None), gradient * (-eta / rows)).passed()
         return SGDRun(run.fold() if batch.last else run, batches), loss
+
+    def factors(self, problem: ColumnProblem, m: int, t: int, excess: float) -> tuple[float, float]:
+        """Return the factor of the coefficients in the step after t steps, and that of the mean gradient of m rows."""
+        eta = self.step_size(problem, m, t, excess)
+        if self.schedule != "dual_averaging":
+            return 1 - eta * problem.alpha, eta
+        # Earlier gradients get the factor of this step, in place of that of the one before.
+        return self.step_size(problem, m, t) / self.step_size(problem, m, t - 1) if t else 1.0, eta
 
     def step_size(self, problem: ColumnProblem, m: int, t: int, excess: float = 0.0) -> float:
         """Return the step after `t` others for `m` rows with this excess."""
@@ -160,6 +172,8 @@ class SGD(Solver[SGDRun]):
             return longest * (1 + t / problem.batches_per_epoch) ** -0.5
         if schedule == "inverse":
             return min(longest, self.theta / (alpha * (t + 1)))
+        if schedule == "dual_averaging":
+            return 1 / (alpha * (t + 1) + (t + 1) ** 0.5 / longest)
         if schedule == "bottou":
             return longest / (1 + longest * alpha * t)
         return longest

@@ -122,7 +122,7 @@ def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Cl
         raise DataError("got 0 rows to continue with; give one or more")
     check_targets(rows)
     plan = BatchPlan.for_rows(rows, min(earlier.plan.batch_size, rows.n_rows), settings.seed)
-    clock.stage("targets", f"{rows.n_rows} rows, columns and spectrum as before")
+    clock.stage("targets", f"{rows.n_rows:,} rows, columns and spectrum as before")
     alpha = earlier.alpha if settings.chooses_alpha else settings.ridge
     positions = some_positions(rows.n_rows, settings.seed)
     held = HeldSample.of(rows, features_at(rows, positions), positions, earlier.targets)

@@ -11,6 +11,7 @@ import numpy as np
 from dask.base import compute, tokenize
 from dask.delayed import delayed
 from distributed import Client, Future, get_client, get_worker, wait
+from distributed.client import FutureCancelledError
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.current import current
@@ -76,9 +77,11 @@ class RemoteValue:
                 return future.result(timeout=patience_s)
             except TimeoutError:
                 continue
+            except FutureCancelledError:  # the scheduler has forgotten what was sent to workers that are gone
+                break
         raise ClusterError(
-            f"worker {get_worker().address} requested {self.key}, but no worker sent it in {sum(_PATIENCE_S):g} s: "
-            "those that had it are gone; fit again"
+            f"worker {get_worker().address} requested {self.key}, but no worker sends it: those that had it are gone; "
+            "fit again, or put the rows into a store, which other workers can read"
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
+from daskkern.backend.shares import Shares
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.basis import KernelPart
 from daskkern.cluster.collectives.timed import TimedCommunicator
@@ -60,6 +61,8 @@ class RowFeed:
         Determines which rows are the rank's, and measures the time spent waiting for them.
     emit : callable
     xp : module
+    shares : tuple of int
+        Those of the ranks in the rows of every batch; () where they are equal.
     """
 
     def __init__(
@@ -73,12 +76,13 @@ class RowFeed:
         comm: TimedCommunicator,
         emit: Listener,
         xp: ModuleType,
+        shares: Shares = (),
     ) -> None:
         self.plan = plan
         self._settings, self._targets, self._rows, self._whole = settings, targets, rows, whole
         self._uploads = Uploads(xp)
         self._emit, self._reading = emit, comm.reading
-        self._shares = [self._share(index, comm) for index in range(plan.n_batches)]
+        self._shares = [self._share(index, comm, shares) for index in range(plan.n_batches)]
         self._blocks = keep_blocks(memory if whole is not None else replace(memory, kept=0, disk=0), settings, xp)
         self._kept: dict[int, Batch] | None = {} if memory.keeps_rows else None
         self._on_host = memory.rows_on_host
@@ -95,8 +99,8 @@ class RowFeed:
         self._uploads.close()
         self._blocks.close()
 
-    def _share(self, index: int, comm: Communicator) -> _Share:
-        pieces = tuple(self.plan.pieces(index, comm.rank, comm.size))
+    def _share(self, index: int, comm: Communicator, shares: Shares) -> _Share:
+        pieces = tuple(self.plan.pieces(index, comm.rank, comm.size, shares))
         return _Share(index, pieces, int(self.plan.batch_sizes[index]), index == self.plan.n_batches - 1)
 
     def _sweep(self, shares: list[_Share]) -> Iterator[Batch]:

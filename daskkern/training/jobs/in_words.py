@@ -1,7 +1,7 @@
 """What a fit is, in the words of people who look at many of them."""
 
 from daskkern.basis import BasisSpec, uses_kernel
-from daskkern.kernels import Kernel
+from daskkern.kernels import short_name
 from daskkern.training.run.settings import FitSettings
 
 _LONGEST = 300
@@ -17,15 +17,8 @@ def method_in_words(settings: FitSettings, n_rows: int) -> str:
         Of the store, which has at most that many landmarks.
     """
     alpha = settings.alpha if isinstance(settings.alpha, str) else f"{settings.alpha:g}"
-    kernel = [_kernel(settings.kernel)] if uses_kernel(settings.basis) else []
+    kernel = [short_name(settings.kernel)] if uses_kernel(settings.basis) else []
     return ", ".join([*kernel, settings.loss.name, _columns(settings.basis, n_rows), f"penalty {alpha}"])[:_LONGEST]
-
-
-def _kernel(kernel: Kernel) -> str:
-    scale = getattr(kernel, "length_scale", None)
-    if kernel.name == "auto" or not isinstance(scale, str | float | int):
-        return kernel.name
-    return f"{kernel.name}:{scale}" if isinstance(scale, str) else f"{kernel.name}:{scale:.4g}"
 
 
 def _columns(basis: BasisSpec, n_rows: int) -> str:

@@ -34,7 +34,7 @@ class ClusterPlanner:
     resources: Sequence[WorkerResources]
 
     def plans(self, summary: PreparedSummary, step_rates: StepRates | None = None) -> RankPlans:
-        """Return the plans of all ranks, with columns divided by memory and measured speed where their workers differ.
+        """Return the plans of all ranks: columns or rows are divided by memory and measured speed where workers differ.
 
         Blocks are not decided yet. `step_rates` were measured before, for the choice of groups. Raises
         MemoryBudgetError.
@@ -99,8 +99,8 @@ class ClusterPlanner:
         All are 1 for a fit of fewer kernel values than the measurement is worth.
         """
         kinds = [resource.kind for resource in self.resources]
-        by_columns = self.settings.solver.parallelism == "columns"
-        if len(set(kinds)) == 1 or self._work(summary) < MEASURE_FROM_VALUES or not by_columns:
+        alone = self.settings.solver.parallelism == "nothing"
+        if len(set(kinds)) == 1 or self._work(summary) < MEASURE_FROM_VALUES or alone:
             return (1.0,) * len(self.resources)
         calls = {
             worker: self.client.submit(

@@ -1,4 +1,4 @@
-"""Divides the columns of a fit over workers: in groups of ranks, by memory and speed where workers differ."""
+"""Divides the columns or rows of a fit over workers: in groups of ranks, by memory and speed where workers differ."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,6 +22,8 @@ from daskkern.training.run.settings import FitSettings
 
 _WORTH = 2.0
 """How much longer a step may take for a factor, or for blocks that are kept: either saves more than half of it."""
+_LEAST_UNITS = 24
+"""Fewest units of the rows of a batch."""
 _TOLERANCE = 1.1
 """How much longer equal shares may take."""
 
@@ -36,7 +38,7 @@ class _Division:
 
 
 class Divider:
-    """Divides the columns of a fit over workers.
+    """Divides the columns of a fit over workers, or its rows where these are distributed.
 
     Parameters
     ----------
@@ -124,6 +126,8 @@ class Divider:
         if min(most) < self._least():
             worker = self._resources[min(range(len(most)), key=lambda rank: most[rank])].address
             return f"; worker {worker} has too little memory even for the smallest share: leave it out"
+        if self._settings.solver.parallelism == "rows":  # each worker has all columns: more of them are no remedy
+            return ""
         return f"; divided by memory, these workers hold about {columns} of {self._summary.p} columns"
 
     def _tightest(self, groups: int = 1) -> MemoryPlan:
@@ -135,7 +139,7 @@ class Divider:
 
     def _may_differ(self) -> bool:
         solver = self._settings.solver
-        return len(self._resources) > 1 and solver.parallelism == "columns" and not solver.is_serial
+        return len(self._resources) > 1 and solver.parallelism != "nothing" and not solver.is_serial
 
     def _is_mixed(self) -> bool:
         return is_mixed(self._resources) or max(self._speeds) > min(self._speeds)
@@ -190,10 +194,12 @@ class Divider:
         return 0 if self._settings.virtual_shards is None else 1
 
     def _units(self) -> int:
-        """Return into how many units the columns are divided: blocks, or virtual ranks."""
+        """Return into how many units the columns are divided: blocks, or virtual ranks; or the rows of every batch."""
         if self._settings.virtual_shards is not None:
             return int(self._settings.virtual_shards)
         n = len(self._resources)
+        if self._settings.solver.parallelism == "rows":
+            return max(_LEAST_UNITS, 4 * n)
         return len(column_blocks(self._summary.p, 0, n, min(self._summary.s, self._summary.p), (1,) * n).blocks)
 
     def _even_plans(self, exact: bool) -> tuple[MemoryPlan, ...]:

@@ -173,4 +173,4 @@ def _gather(z: FitSizes, messages: MessageTimes) -> float:
     if not nbytes:
         return 0.0
     steps = others.bit_length()
-    return messages.seconds(SumCost(steps, 2 * steps, nbytes * others, 0, 0))
+    return messages.seconds(SumCost(steps, 2 * steps, nbytes * others, 0, 0, nbytes * others))

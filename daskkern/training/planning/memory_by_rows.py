@@ -10,7 +10,7 @@ _VECTORS = 20  # (p, c) arrays of a run in float64, those on their way included
 
 def row_items(z: FitSizes) -> tuple[Items, Items]:
     """Return the items in host memory and those on the device, which are none with device "cpu"."""
-    b, m = z.itemsize, -(-min(z.m, z.n) // z.ranks)
+    b, m = z.itemsize, z.own_batch_rows
     own = z.costs.memory(z)
     host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
     device: dict[str, int] = {} if z.device == "gpu" else host
@@ -41,6 +41,6 @@ def row_items(z: FitSizes) -> tuple[Items, Items]:
 
 def _batch(z: FitSizes, m: int) -> int:
     """Return what a step holds of any method: its rows and scores."""
-    piece = -(-m * z.ranks // PIECES)
+    piece = -(-min(z.m, z.n) // PIECES) + 1
     rows = m * z.d * z.itemsize * (1 + (z.device == "gpu"))  # a GPU has the next ones, too
     return rows + piece * z.operand_bytes + left_bytes(piece, z.d, z.within) + 6 * m * padded(z.c) * 8

@@ -226,7 +226,8 @@ def _feed(
         return Feed(task.memory, prepared, task.settings, rows, problem, task.features, comm, context.emit, xp)
     assert isinstance(prepared.plan, SweepPlan)
     whole = problem.extra.all_columns
-    return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, context.emit, xp)
+    fed = task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, context.emit, xp
+    return RowFeed(*fed, task.row_shares)
 
 
 def _last_commit(comm: Communicator, task: RankTask, context: RankContext) -> Commit | None:
@@ -251,7 +252,7 @@ def _shared(prepared: Prepared, task: RankTask, comm: TimedCommunicator) -> str:
     if not isinstance(settings.groups, str) and settings.groups > comm.across.size:
         ranks += f" ({fewer_groups(int(settings.groups), comm.across.size, comm.whole.size)})"
     if settings.solver.parallelism == "rows":
-        return f"rows distributed to {ranks}, all columns on each"
+        return f"rows distributed to {ranks}{_by_ability(prepared, task, comm.size)}, all columns on each"
     if settings.solver.is_serial:
         return "serial: all rows and columns on 1 rank"
     projections = in_words(prepared, settings, task.memory) if settings.basis.needs_projection else ""
@@ -259,12 +260,15 @@ def _shared(prepared: Prepared, task: RankTask, comm: TimedCommunicator) -> str:
 
 
 def _by_ability(prepared: Prepared, task: RankTask, size: int) -> str:
-    """Return how many columns each rank has, or how many virtual ranks each worker, where they are not the same."""
+    """Return how many columns or rows each rank has, or virtual ranks each worker, where they are not the same."""
     if not task.shares:
         return ""
     if task.settings.virtual_shards is not None:
         return f", {_counts(task.shares)} on each worker by memory and speed"
-    counts = [prepared.basis.split(rank, size).ids.size for rank in range(size)]
+    if isinstance(prepared.plan, SweepPlan):
+        counts = prepared.plan.rows_of_ranks(size, task.row_shares)
+    else:
+        counts = [prepared.basis.split(rank, size).ids.size for rank in range(size)]
     return f" by memory and speed, {_counts(counts)}"
 
 

@@ -36,7 +36,7 @@ class RankTask:
     gang : int
         The number of the gang, which rises from gang to gang of a driver; 0 without a cluster.
     ranks : RankPlans or None
-        The plans of all ranks, and their shares of the columns; None where there is one rank.
+        The plans of all ranks, and their shares of the columns or rows; None where there is one rank.
     """
 
     job: FitJob
@@ -55,8 +55,14 @@ class RankTask:
 
     @property
     def shares(self) -> Shares:
-        """The shares of the ranks in the columns, or () where they are equal."""
+        """The shares of the ranks in the columns, or in the rows where these are distributed; () for equal ones."""
         return () if self.ranks is None else self.ranks.shares
+
+    @property
+    def row_shares(self) -> Shares:
+        """The shares of the ranks in the rows of every batch, where they are different and rows are distributed."""
+        by_rows = self.settings.solver.parallelism == "rows" and self.settings.virtual_shards is None
+        return self.shares if by_rows else ()
 
     @property
     def groups(self) -> int:
@@ -69,7 +75,8 @@ class RankTask:
 
     def divided(self, prepared: Prepared) -> Prepared:
         """Return the set-up with columns that are divided by the shares of the ranks; virtual ranks' are equal."""
-        if not self.shares or self.settings.virtual_shards is not None:
+        by_columns = self.settings.solver.parallelism == "columns"
+        if not self.shares or self.settings.virtual_shards is not None or not by_columns:
             return prepared
         return replace(prepared, basis=replace(prepared.basis, shares=self.shares))
 

@@ -18,7 +18,7 @@ from daskkern.arrays import HostArray
 from daskkern.basis import uses_kernel
 from daskkern.data.rows.rows import Fields
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels import AutoKernel, Kernel
+from daskkern.kernels import AutoKernel, Kernel, short_name
 from daskkern.landmarks.k_means import KMeans
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.run.settings import FitSettings
@@ -81,7 +81,7 @@ def with_kernel(
         s = kernel_rows(info, choice.rows.n_rows, choice.targets.n_outputs, len(candidates), settings)
         found, how = _least(candidates, choice, s) if s else (None, "few rows, or a short fit")
     chosen = kernel.resolve(sample) if found is None else found
-    clock.stage("kernel", f"{chosen!r} ({how})")
+    clock.stage("kernel", f"{short_name(chosen)} ({how})")
     return replace(settings, kernel=chosen)
 
 
@@ -100,7 +100,7 @@ def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int) -> tuple[
     errors = [least_error(_gram(kernel, X), y, weight, _FLOOR) for kernel in candidates]
     known = [error for error in errors if error is not None]
     if len(known) < len(candidates):
-        return None, f"{s} row{'s' * (s != 1)} say nothing of it"
+        return None, f"errors on {s:,} row{'s' * (s != 1)} do not decide it"
     margin = max(_BETTER, _CHANCE * s**-0.5) + _EACH_DOUBLING * np.log2(choice.rows.n_rows / s)
     best = int(np.argmin([known[0] * max(0.0, 1 - margin), *known[1:]]))
     return candidates[best], f"leave-one-out on {s:,} rows"

@@ -174,7 +174,7 @@ def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings
     floor = max(float(np.finfo(settings.dtype).eps), _LEAST)
     found = best_alpha(gram, encoded(targets, block.y), weight, floor)
     if found is None:
-        return Penalty(floor, f"{s} row{'s' * (s != 1)} say nothing of it")
+        return Penalty(floor, f"errors on {s:,} row{'s' * (s != 1)} do not decide it")
     alpha, least = found
     b = 0.0 if s == n else order_of(gram, encoded(targets, block.y), weight, alpha, least)
     alpha = max(alpha * (s / n) ** b, least) * smoothness_of(settings.loss)

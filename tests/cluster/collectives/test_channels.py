@@ -10,13 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.backend.communicator import SerialCommunicator
+from daskkern.backend.summation import add_in_order
 from daskkern.cluster.collectives.channel import PeerChannel, framed
 from daskkern.cluster.collectives.communicator import DaskCommunicator
 from daskkern.cluster.collectives.mailbox import Mailbox, MailboxRegistry, Membership, Parcel
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import BYTES, pack, unpack
+from daskkern.cluster.gang.gang import run_gang
 from daskkern.errors import CommunicatorClosedError, SpecError
+from tests.support import ranks
+from tests.support.cluster import one_process_cluster
 from tests.support.collectives.reordering import reordering_transports
 
 
@@ -144,3 +148,15 @@ def test_messages_carry_their_channel_and_only_channels_carry_bytes() -> None:
     assert pack(np.zeros(3, np.uint8), BYTES)["dtype"] == "uint8"
     with pytest.raises(ValueError, match="carries the dtype 'object'"):
         unpack("object", (1,), memoryview(bytes(8)))
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+def test_ranks_talk_by_the_protocol_of_their_cluster() -> None:
+    """Websockets stand for any protocol that Dask knows, such as UCXX, which needs hardware."""
+    with one_process_cluster(3, protocol="ws") as client:
+        assert all(worker.address.startswith("ws://") for worker in client.cluster.workers.values())
+        found = run_gang(client, ranks.all_collectives, "float64", name="websockets")
+    for total, parts, _ in found[0]:
+        np.testing.assert_array_equal(total, add_in_order([np.asarray(part) for part in parts]))
+    assert len(found) == 3

@@ -25,6 +25,7 @@ def client(request: pytest.FixtureRequest) -> Client:
     return fixture
 
 
+@pytest.mark.long
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_collectives_equal_numpy(client: Client, dtype: str) -> None:
@@ -82,6 +83,7 @@ def test_a_silent_rank_is_named_with_its_address(client: Client) -> None:
     assert f"rank {last} at {run_order(client)[last]}" in str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2, 1)
 def test_a_slow_rank_is_not_a_silent_one(client: Client) -> None:
     """With three ranks, two of them wait for each other's answer, and for the one that computes."""

@@ -40,6 +40,7 @@ def process(*command: str, **environment: str) -> Iterator["subprocess.Popen[byt
         yield child
 
 
+@pytest.mark.long
 def test_a_worker_without_daskkern_is_named_with_the_remedy_where_no_other_will_do(tmp_path: Path) -> None:
     remedy = r"^worker tcp://\S+ cannot import daskkern .*; install daskkern=="
     with local_cluster(1) as client, bare_worker(client, tmp_path) as bare:
@@ -51,6 +52,7 @@ def test_a_worker_without_daskkern_is_named_with_the_remedy_where_no_other_will_
         run_gang(client, ranks.own_payload, None, name="alone")
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_load_the_code_is_named_and_stays_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_fit_gives_the_model_of_a_cluster_without_tls(encrypted: Client, clien
     np.testing.assert_array_equal(ours.dual_coef_, plain.dual_coef_)
 
 
+@pytest.mark.long
 def test_a_cluster_object_brings_its_certificates(encrypted: Client, store: str) -> None:
     assert isinstance(encrypted.cluster, LocalCluster)
     model = KernelClassifier(Gaussian(1.5), basis=Landmarks(200), max_epochs=2, client=encrypted.cluster).fit(store)

@@ -42,6 +42,7 @@ def status_of(link: str, path: str) -> int:
         connection.close()
 
 
+@pytest.mark.long
 def test_only_the_own_certificate_and_the_own_link_open_a_local_cluster() -> None:
     with connect(workers=1, threads_per_worker=1) as connection:
         client, link = connection.client, connection.dashboard_link

@@ -50,6 +50,7 @@ def unused(client2: Client) -> Iterator[None]:
     assert client2.submit(max, 1, 2, pure=False).result() == 2
 
 
+@pytest.mark.long
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("form", ["address", "address without protocol", "file", "path", "object", "like a cluster"])
 def test_by_address_file_and_object(
@@ -69,6 +70,7 @@ def test_by_address_file_and_object(
     np.testing.assert_array_equal(fitted(forms[form], rows), expected)
 
 
+@pytest.mark.long
 def test_an_asynchronous_client_serves_in_its_loop_and_from_a_thread(
     cluster2: str, rows: tuple[HostArray, HostArray], expected: HostArray, unused: None
 ) -> None:

@@ -97,6 +97,7 @@ def steps_of(notes: Path) -> list[int]:
     return [int(line) for line in notes.read_text().split()]
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("supervises", [False, True], ids=["rank", "supervisor"])
 @pytest.mark.parametrize("way", WAYS)
@@ -134,6 +135,7 @@ def test_a_worker_goes_at_once_where_nothing_waits_for_it(tmp_path: Path) -> Non
         assert story.kinds(WorkersLost)
 
 
+@pytest.mark.long
 def test_a_gang_that_cannot_shrink_ends_when_a_worker_leaves(tmp_path: Path) -> None:
     with local_cluster(2) as client, pytest.raises(ClusterError, match="left the cluster while fit 'leaves' was"):
         run(client, tmp_path / "steps", WAYS["it is retired"], retries=0)

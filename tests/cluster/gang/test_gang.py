@@ -171,6 +171,7 @@ def blas_now() -> list[int]:
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_busy_worker_is_left_out_and_named(place: int, client2: Client) -> None:
@@ -185,6 +186,7 @@ def test_a_busy_worker_is_left_out_and_named(place: int, client2: Client) -> Non
     assert_nothing_left(client2)
 
 
+@pytest.mark.long
 def test_a_gang_without_any_worker_that_starts_is_told(client2: Client) -> None:
     addresses = list(client2.run(lambda: None))
     busy = client2.submit(time.sleep, 3, workers=[addresses[1]], pure=False)
@@ -207,6 +209,7 @@ def pause(client: Client, address: str, status: Status = Status.paused) -> None:
     wait_until(lambda: live_workers(client)[address]["status"] == status.name, what=f"{status.name} at the scheduler")
 
 
+@pytest.mark.long
 def test_a_paused_worker_is_left_out_while_others_come_and_go() -> None:
     with local_cluster(3, memory_limit=0) as client:
         pids, events = worker_pids(client), []
@@ -253,6 +256,7 @@ def test_a_cluster_of_paused_workers_is_told() -> None:
             run_gang(client, ranks.own_payload, 7, name="full", settings=GangSettings(rejoin_s=0.3))
 
 
+@pytest.mark.long
 def test_a_worker_has_one_rank_of_a_fit_at_a_time(tmp_path: Path) -> None:
     """The last rank is deep in a product when the first dies: its worker's next rank waits for the end of that."""
     with local_cluster(2) as client:
@@ -299,6 +303,7 @@ class TestTheEnd:
         wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 2, what="the end of both ranks")
         assert_nothing_left(client2)
 
+    @pytest.mark.long
     def test_ranks_that_do_not_stop_are_left(self, client2: Client) -> None:
         settings = GangSettings(stop_grace_s=0.5)
         with pytest.raises(ClusterError, match=r"asked to stop and has not within 0\.5 s"):

@@ -41,6 +41,7 @@ def test_a_retired_worker_ends_the_fit(tmp_path: Path) -> None:
             run_gang(client, ranks.emits, 100_000, name="retired", settings=GangSettings(retries=0), listener=retire)
 
 
+@pytest.mark.long
 def test_killing_the_client_ends_its_ranks(client2: Client, cluster2: str, tmp_path: Path) -> None:
     with running_fit(cluster2, tmp_path) as child:
         child.kill()

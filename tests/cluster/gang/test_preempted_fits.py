@@ -99,6 +99,7 @@ def configured_cluster(n_workers: int, **config: Any) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.long
 def test_a_preempted_fit_waits_and_goes_on_with_the_very_next_step(tmp_path: Path) -> None:
     notes = tmp_path / "steps"
     with configured_cluster(2, **{"daskkern.preemption-interval": "1s"}) as client:
@@ -232,6 +233,7 @@ def test_a_client_that_leaves_takes_its_preempted_fit_with_it(client2: Client, t
     assert_nothing_left(client2)
 
 
+@pytest.mark.long
 def test_the_fits_of_a_user_hold_no_more_than_the_quota() -> None:
     quotas = {"daskkern.quotas": {"workers": 1, "users": {"root": {"workers": None}}}}
     with configured_cluster(2, **quotas) as client:

@@ -61,6 +61,7 @@ def check_story(story: Story, size: int, found: list[tuple[int, float, list[int]
     assert resumed[-1].size == size
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2, 1)
 @pytest.mark.parametrize("victims", [(0,), (1, 2)], ids=str)
 def test_killed_workers_come_back_and_the_count_goes_on(victims: tuple[int, ...]) -> None:
@@ -82,6 +83,7 @@ def test_all_workers_killed_at_once_begin_anew() -> None:
         assert_nothing_left(client)
 
 
+@pytest.mark.long
 def test_fewer_workers_go_on_when_none_comes_back() -> None:
     with local_cluster(3) as client:
         story = Story(30, lambda: client.retire_workers([addresses(client)[1]]))
@@ -107,7 +109,7 @@ def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:
         finally:
             with suppress(ProcessLookupError):  # its nanny has started another
                 kill(pids[victim], how=signal.SIGCONT)
-            client.wait_for_workers(3, timeout=30)  # a cluster that closes while a nanny starts one leaves it behind
+            client.wait_for_workers(3, timeout=90)  # a cluster that closes while a nanny starts one leaves it behind
         assert [result[:2] for result in found] == [(2, float(STEPS))] * 2
         assert story.kinds(FitResumed)[-1].batch >= 25
 

@@ -135,6 +135,7 @@ def test_a_fit_that_waits_can_be_cancelled(client2: Client, start: Callable[...,
     assert_nothing_left(client2)
 
 
+@pytest.mark.long
 def test_a_client_that_dies_gives_its_place_back(client2: Client, cluster2: str, tmp_path: Path) -> None:
     with running_fit(cluster2, tmp_path) as child:
         child.kill()
@@ -237,6 +238,7 @@ def test_threads_of_one_client_wait_for_each_other(client2: Client) -> None:
     assert found == {number: [1000.0] * 2 for number in range(3)}
 
 
+@pytest.mark.long
 def test_an_adaptive_cluster_starts_workers_for_fits_that_wait() -> None:
     with local_cluster(0) as client:
         client.cluster.adapt(minimum=0, maximum=2, interval="200ms")

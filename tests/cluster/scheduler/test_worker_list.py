@@ -37,6 +37,7 @@ class Scheduler:
         return [float(worker["last_seen"]) for worker in self.list.alive().values()]
 
 
+@pytest.mark.long
 def test_a_poll_of_a_thousand_workers_is_small() -> None:
     scheduler = Scheduler(1000)
     for _ in range(3):
@@ -66,6 +67,7 @@ def test_only_workers_without_heartbeats_look_the_same_again() -> None:
     assert scheduler.seen()[0] not in (first[0], first[1], second[1])
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(60)
 def test_a_fit_does_not_poll_all_that_dask_knows(client2: Client) -> None:

@@ -131,6 +131,7 @@ def test_rows_far_apart_are_read_by_range(objects: ObjectServer, X: HostArray) -
         take(rows, positions)
 
 
+@pytest.mark.long
 def test_a_missing_and_a_changed_chunk_are_named(objects: ObjectServer, X: HostArray) -> None:
     url = objects.url("damaged")
     write(url, X)
@@ -167,6 +168,7 @@ def test_what_was_begun_is_refused_and_replaced_when_its_writer_is_gone(objects:
     assert "writer.json" not in names(url)
 
 
+@pytest.mark.long
 def test_an_error_removes_what_was_written_and_keeps_what_was_there(objects: ObjectServer, X: HostArray) -> None:
     url = objects.url("fails/here")
     bad = X.copy()

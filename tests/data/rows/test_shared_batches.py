@@ -89,6 +89,7 @@ def _in_step(comm: Communicator, stream: Iterator[RowBatch]) -> Iterator[RowBatc
         comm.barrier()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["dense", "sparse", "targets"])
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_every_rank_gets_the_batches_that_it_would_have_read(kind: str, size: int) -> None:
@@ -102,6 +103,7 @@ def test_every_rank_gets_the_batches_that_it_would_have_read(kind: str, size: in
                 assert mine == alone
 
 
+@pytest.mark.long
 @given(st.integers(1, 60), st.integers(1, 30), st.integers(1, 80), st.integers(2, 4), st.integers(0, 5))
 def test_any_plan_gives_the_same_batches(batch: int, chunk: int, window: int, size: int, start: int) -> None:
     rows = _rows("targets")

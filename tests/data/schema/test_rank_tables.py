@@ -56,6 +56,7 @@ def test_distinct_values_have_the_ranks_of_scikit_learn() -> None:
     np.testing.assert_allclose(ours, (theirs - theirs.mean()) / theirs.std(), atol=1e-9)
 
 
+@pytest.mark.long
 def test_a_table_of_many_values_is_short_and_close_and_ends_where_the_sample_does() -> None:
     x = np.random.default_rng(0).exponential(size=5000)
     (table,) = rank_tables(x[:, None], [0])

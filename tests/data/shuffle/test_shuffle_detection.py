@@ -97,6 +97,7 @@ def test_the_note_speaks_only_of_what_a_window_cannot_mend() -> None:
     assert order_note(_rows(np.arange(N) % 10, n_features=10_000)) is None
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("requested", "shuffled"), [(None, True), (True, True), (False, False)])
 def test_ingestion_shuffles_sorted_rows(tmp_path: Path, requested: bool | None, shuffled: bool) -> None:
     y = np.arange(1000) // 100

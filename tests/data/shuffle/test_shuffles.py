@@ -31,6 +31,7 @@ def _rows(store: Store) -> StoredBlock:
     return StoredRows(store).read(0, store.info.n_rows)
 
 
+@pytest.mark.long
 def test_the_order_is_that_of_the_keys_whatever_the_memory(make_store: Make, X: HostArray, tmp_path: Path) -> None:
     store = make_store(X, X[:, :2].astype(np.float64), X[:, 0] ** 2.0, task="regression", n_targets=2)
     order = np.argsort(row_keys(3, 0, 103), kind="stable")  # the stupid way
@@ -63,6 +64,7 @@ def test_every_order_is_equally_likely(tmp_path: Path) -> None:
     assert chisquare(counts).pvalue > 1e-4
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["u1", "i8", "f4"])
 def test_everything_a_store_records_is_kept(make_store: Make, tmp_path: Path, dtype: str) -> None:
     X = np.arange(103 * 3).reshape(103, 3).astype(dtype)
@@ -102,6 +104,7 @@ def test_a_store_is_shuffled_onto_itself(make_store: Make, X: HostArray, left: L
     assert left() == ["made.zarr"]
 
 
+@pytest.mark.long
 def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
     n, d, budget = 40_000, 100, 4 << 20  # 16 MB of rows
     X = np.arange(n * d, dtype=np.float32).reshape(n, d)

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 import zarr
+from distributed import Client
 
 from daskkern.arrays import HostArray
 from daskkern.data.schema.column_statistics import Scaling
 from daskkern.data.storage.check import CheckReport, check_store
+from daskkern.data.storage.check_parallel import check_store_on
 from daskkern.data.storage.store import checksum, open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.data.storage.writer import StoreWriter
@@ -124,6 +126,7 @@ def test_a_wrong_dtype_is_named(tmp_path: Path) -> None:
     assert "X/zarr.json were changed" in _one(check_store(path))[1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_records_the_rows_are_held_against_the_attributes(tmp_path: Path, kind: str) -> None:
     path = _write(tmp_path / "s", kind)
@@ -210,6 +213,7 @@ def _corrupt(path: Path, rng: np.random.Generator) -> str:
     return f"{how} {file.relative_to(path)}"
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3, 1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_damage_is_one_clean_sentence(tmp_path: Path, kind: str) -> None:
@@ -248,3 +252,37 @@ def _read(path: Path) -> None:
     else:
         return
     assert path.name in complaint
+
+
+_PART = 3000  # bytes of a task, of which there are many then
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", ["classification", "sparse"])
+def test_workers_find_what_one_process_finds(tmp_path: Path, client2: Client, kind: str) -> None:
+    path = _write(tmp_path / "s", kind)
+    seen: list[tuple[int, int]] = []
+    report = check_store_on(client2, path, progress=lambda *counts: seen.append(counts), part_bytes=_PART)
+    alone = check_store(path)
+    assert report.is_whole
+    assert (report.n_chunks, report.n_bytes) == (alone.n_chunks, alone.n_bytes)
+    assert seen[-1] == (alone.n_chunks, alone.n_chunks)
+    assert len(seen) > 2
+    rng = np.random.default_rng(3)
+    for _ in range(6):
+        copy = shutil.copytree(path, tmp_path / "copy")
+        what = _corrupt(copy, rng)
+        assert _found_on(client2, copy) == _complaints(copy), what
+        shutil.rmtree(copy)
+    array = open_store(path).array("y")
+    _rewrite(path, "y", np.full_like(array[:1], 1 - array[0]))
+    found = _found_on(client2, path)
+    assert "does not agree with array y" in found[0]
+    assert found == _complaints(path)
+
+
+def _found_on(client: Client, path: Path) -> list[str]:
+    try:
+        return [finding.sentence for finding in check_store_on(client, path, part_bytes=_PART).findings]
+    except DaskkernError as error:
+        return [str(error)]

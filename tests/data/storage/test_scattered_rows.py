@@ -51,6 +51,7 @@ def array() -> "zarr.Array[zarr.core.metadata.ArrayV3Metadata]":
     return made
 
 
+@pytest.mark.long
 @given(st.lists(st.integers(0, 202), max_size=60), st.integers(0, 200), st.integers(1, 600))
 @settings(max_examples=100, deadline=None)
 def test_any_rows_are_those_of_a_plain_read(array: "zarr.Array", places: list[int], gap: int, part: int) -> None:

@@ -79,6 +79,7 @@ def test_a_checkpoint_that_declares_gigabytes_is_refused(
     assert peak_of(lambda: read_checkpoint(place, "{}"), StoreError) < 20e6
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("change", [wide, tall, packed])
 @pytest.mark.parametrize("name", [STATISTICS, "chunk_checksums/X", "y"])
 def test_a_store_that_declares_gigabytes_is_refused(

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits
-from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
+from sklearn.kernel_approximation import AdditiveChi2Sampler
+from sklearn.metrics.pairwise import chi2_kernel, laplacian_kernel, rbf_kernel
+from sklearn.pipeline import make_pipeline
 
-from daskkern import KernelClassifier
+from daskkern import KernelClassifier, KernelRegressor
 from daskkern.arrays import HostArray
-from daskkern.basis import Landmarks
+from daskkern.basis import AllRows, Landmarks, Linear
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import CallableKernel, Gaussian, plain_products
 
@@ -35,6 +37,35 @@ def test_products_of_a_function_are_products_of_its_block() -> None:
     np.testing.assert_allclose(kernel.double_product(X, Z, A), K.T @ (K @ A), rtol=1e-12)
     with plain_products():
         np.testing.assert_allclose(kernel.block(X, Z), K, rtol=1e-12)
+
+
+def additive_chi2(rows: HostArray, columns: HostArray) -> HostArray:
+    """``sum_j 2 x_j z_j / (x_j + z_j)``"""
+    total = rows[:, None] + columns[None]
+    products = 2 * rows[:, None] * columns[None]
+    found: HostArray = np.divide(products, total, out=np.zeros_like(total), where=total > 0).sum(axis=2)
+    return found
+
+
+def test_chi_squared_kernels_and_their_features_are_those_of_scikit_learn() -> None:
+    rng = np.random.default_rng(2)
+    shares = rng.dirichlet(np.full(5, 0.5), 120).astype(np.float64)
+    target = np.sqrt(shares[:, 0]) + shares[:, 1]
+
+    def fitted(kernel: object, basis: object) -> KernelRegressor:
+        return KernelRegressor(
+            kernel=kernel, basis=basis, solver="direct", alpha=1e-3, scale=None, fit_intercept=False,
+            precision="float64",
+        )  # fmt: skip
+
+    for function in (chi2_kernel, additive_chi2):
+        K = function(shares, shares)
+        expected = K @ np.linalg.solve(K + 0.12 * np.eye(120), target)
+        model = fitted(function, AllRows()).fit(shares, target)
+        np.testing.assert_allclose(model.predict(shares), expected, atol=1e-6)
+    sampler = AdditiveChi2Sampler(sample_steps=3)
+    features = make_pipeline(sampler, fitted("linear", Linear(intercept=False))).fit(shares, target)
+    np.testing.assert_allclose(features.predict(shares), expected, atol=0.02)
 
 
 def test_rows_arrive_as_they_are() -> None:

@@ -162,6 +162,7 @@ def test_far_rows_are_shifted_without_their_codes() -> None:
     np.testing.assert_allclose(kernel.block(rows, rows.copy()), _naive(kernel, rows, rows), atol=1e-9)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kernel", [KERNELS["l1 each"], KERNELS["pq each"], KERNELS["additive each"]], ids=repr)
 def test_gradients_are_slopes_and_differences_from_the_mean_over_categories(kernel: Kernel) -> None:
     x, step = X[:9].copy(), 1e-6

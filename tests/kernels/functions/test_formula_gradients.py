@@ -65,6 +65,7 @@ def test_they_are_the_limit_of_differences(kernel: Kernel, weights: FloatArray |
     np.testing.assert_allclose(found, expected, atol=3e-8 * max(1.0, np.abs(expected).max()))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_sparse_rows_have_those_of_dense_ones(kernel: Kernel) -> None:
     rows, points = sparse.csr_array(X * (X > 0)), sparse.csr_array(Z * (Z > 0))

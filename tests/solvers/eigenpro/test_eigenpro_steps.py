@@ -130,6 +130,7 @@ def _one_batch(problem: Toy, epochs: int) -> Toy:
     return replace(problem, batches=(np.arange(problem.n),), epochs=epochs)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("alpha", [0.1, 0.01])
 def test_with_all_rows_as_centres_the_fixed_point_is_the_ridge_solution(alpha: float, weighted: bool) -> None:
@@ -160,6 +161,7 @@ def test_the_ridge_solution_is_scikit_learns_kernel_ridge() -> None:
     np.testing.assert_allclose(scores(setup, train(setup)), theirs.predict(_matrix(problem)), atol=1e-4)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("loss", [Logistic(), SquaredHinge(), MultinomialLogistic()], ids=lambda loss: loss.name)
 def test_the_fixed_point_of_any_smooth_loss_satisfies_its_optimality_condition(loss: Loss) -> None:
     problem = _one_batch(toy(loss, alpha=0.05), 700)
@@ -199,6 +201,7 @@ def test_any_number_of_ranks_gives_the_same_model(
     np.testing.assert_allclose(together, alone, rtol=0, atol=accuracy * np.abs(alone).max())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_temporary_centres_of_large_batches_are_cut_dealt_and_joined(ranks: int) -> None:
     problem = toy(Logistic(), 2400, alpha=1e-3)  # a batch has five units; one rank joins 1,024 of its 1,800 centres

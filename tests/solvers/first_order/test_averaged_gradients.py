@@ -77,6 +77,7 @@ def _sequential(fit: Fit, epochs: int) -> HostArray:
     return phi @ w
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("solver", "loss", "basis"),
     [
@@ -134,6 +135,7 @@ def test_a_small_gradient_ends_the_fit(basis: BasisSpec) -> None:
     assert norm <= 2e-3  # that of the memory, whose slopes are an epoch old at most, is not that of the model
 
 
+@pytest.mark.long
 def test_few_heavy_rows_do_not_shorten_all_steps() -> None:
     source = toy_source(weighted=True)
     weight = np.where(np.arange(len(source.y)) % 40 == 0, 200.0, 1.0)

@@ -13,7 +13,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Drawn, Gaussian, Kernel
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
 from daskkern.solvers import SGD, DoublySGD
-from daskkern.solvers.first_order.doubly_sgd import DoublyRun
+from daskkern.solvers.first_order.doubly_sgd import DoublyRun, preconditioned
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
@@ -67,6 +67,53 @@ def test_it_is_the_papers_algorithm(share: float) -> None:
             a[own] = -gamma / B.size * phi[B, own].T @ g
     assert t * 16 == len(a)
     np.testing.assert_allclose(_coef(fit), a, atol=1e-10)
+
+
+@pytest.mark.parametrize("block", [8, 32], ids=["fewer features than rows", "more"])
+def test_preconditioned_steps_solve_the_equations_of_their_features(block: int) -> None:
+    loss = SquaredHinge()
+    fit = _fit(loss, block=block, epochs=2)
+    fit = replace(fit, settings=replace(fit.settings, solver=DoublySGD(preconditioner="covariance", ridge=0.01)))
+    plan, drawn, X = fit.prepared.plan, fit.prepared.basis.kernel, fit.source.X
+    y = fit.prepared.targets.encode(fit.source.y)
+    w = fit.source.weight[:, None] / fit.source.weight.mean()
+    a, t = np.zeros((fit.prepared.basis.n_columns, 3)), 0
+    phi = drawn.block(X, drawn.points(fit.prepared.points))
+    for epoch in (1, 2):
+        for number in plan.order(epoch):
+            B, own = plan.positions(number, epoch), slice(block * t, block * t + block)
+            gamma = 1 / (loss.smoothness * (1 + t / 10) ** 0.5)
+            g, here = w[B] * loss.gradient(phi[B] @ a, y[B]), phi[B, own]
+            C = sum(each * np.outer(row, row) for each, row in zip(w[B, 0], here, strict=True)) / B.size
+            a *= 1 - gamma * ALPHA
+            a[own] = -gamma * np.linalg.inv(C + 0.01 * w.max() * np.eye(block)) @ here.T @ g / B.size
+            t += 1
+    for ranks in (1, 3):
+        np.testing.assert_allclose(_coef(fit, ranks), a, atol=1e-9)
+    bytes_of = {
+        solver: dict(upper_bound_plan(fit.source, replace(fit.settings, solver=solver), 1, 1, 1 << 30).items)
+        for solver in (DoublySGD(), fit.settings.solver)
+    }
+    plain, held = (items["one batch"] for items in bytes_of.values())
+    assert held - plain >= 8 * (20 * block + min(20, block) ** 2)
+
+
+def test_rows_of_weight_0_do_not_count_in_the_equations() -> None:
+    rng = np.random.default_rng(0)
+    weight = np.array([1.0, 0, 2, 0, 1])[:, None]
+    for width in (3, 9):
+        phi, g = rng.standard_normal((5, width)), rng.standard_normal((5, 2)) * (weight > 0)
+        found = preconditioned(phi, g, weight, 0.1)
+        expected = np.linalg.inv(phi.T @ (phi * weight) / 5 + 0.1 * np.eye(width)) @ (phi.T @ g)
+        np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_preconditioned_steps_come_nearer_in_as_many() -> None:
+    fit = _fit(epochs=4, block=64, m=65)
+    again = replace(fit, settings=replace(fit.settings, solver=DoublySGD(preconditioner="covariance", ridge=1e-2)))
+    y = fit.prepared.targets.encode(fit.source.y)
+    plain, solved = (float(((each.scores(each.results(1)) - y) ** 2).mean()) for each in (fit, again))
+    assert solved < 0.6 * plain
 
 
 def test_coefficients_that_shrink_step_by_step_never_underflow() -> None:
@@ -137,6 +184,10 @@ def test_what_has_no_meaning_is_refused() -> None:
     for theta in (2.5, 0.5, 0, -1, float("inf"), float("nan")):
         with pytest.raises(SpecError, match="give a number between 1 and 2, or a whole number above 2"):
             DoublySGD(theta=theta)
+    with pytest.raises(SpecError, match="got preconditioner='newton' for DoublySGD; expected 'none' or 'covariance'"):
+        DoublySGD(preconditioner="newton")
+    with pytest.raises(SpecError, match=r"got ridge=0 for DoublySGD; give a positive number"):
+        DoublySGD(ridge=0)
     with pytest.raises(SpecError, match="got alpha=0 for DoublySGD"):
         replace(fit, settings=replace(fit.settings, alpha=0.0)).results(1)
     with pytest.raises(SpecError, match=r"got DoublyStochastic\(\) for solver sgd"):

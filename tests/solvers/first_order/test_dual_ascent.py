@@ -74,6 +74,7 @@ def _mean(fit: Fit, epochs: int, averaging: float) -> tuple[HostArray, HostArray
     return np.mean([scores for scores, _ in last], axis=0), np.mean([u for _, u in last], axis=0)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(30), Linear()], ids=lambda basis: basis.name)
 def test_the_last_iterates_are_averaged(basis: BasisSpec) -> None:
     fit = _fit(Hinge(), basis, 3, gap_every=3, averaging=0.5)

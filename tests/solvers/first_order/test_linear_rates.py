@@ -91,6 +91,7 @@ def test_steps_without_variance_reduction_stay_where_their_noise_keeps_them() ->
     assert gaps.min() > 1e-5
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "solver",
     [SVRG(theta=0.7, tol=0), SVRG(theta=0.7, tol=0, restart="random"), SARAH(theta=0.7, tol=0)],

@@ -39,6 +39,7 @@ def _on_the_ball(task: Task, K: np.ndarray, a: np.ndarray) -> np.ndarray:
     return a * np.minimum(1, np.sqrt(most / np.maximum(square, 1e-300)))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("solver", "loss", "basis"),
     [

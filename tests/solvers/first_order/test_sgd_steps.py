@@ -21,7 +21,7 @@ from tests.support.traced_memory import traced_peak
 def _reference(task: Task, solver: SGD) -> np.ndarray:
     """Return the values at all rows of the averaged model, by a loop over dense values that keeps all iterates."""
     K, problem = task.gram(), task.problem(0, 1)
-    f, iterates = np.zeros_like(task.y), []
+    f, gradients, iterates = np.zeros_like(task.y), np.zeros_like(task.y), []
     for epoch in range(task.epochs):
         span = int(solver.growth**epoch)
         batches = task.order(epoch)
@@ -31,7 +31,11 @@ def _reference(task: Task, solver: SGD) -> np.ndarray:
             if task.weight is not None:
                 g = g * task.weight[B]
             eta = solver.step_size(problem, len(B), len(iterates))
-            f = (1 - eta * task.alpha) * f - eta / len(B) * K[:, B] @ g
+            if solver.schedule == "dual_averaging":
+                gradients = gradients + K[:, B] @ g / len(B)
+                f = -eta * gradients
+            else:
+                f = (1 - eta * task.alpha) * f - eta / len(B) * K[:, B] @ g
             iterates.append(f)
     if not solver.averaging:
         return iterates[-1]
@@ -50,8 +54,9 @@ def _reference(task: Task, solver: SGD) -> np.ndarray:
         SGD("inverse", averaging=0.0),
         SGD("bottou", theta=0.5, averaging=1 / 3, growth=1.7),
         SGD("inverse", theta=2.0, averaging=1.0, average_weights="linear", growth=2.0),
+        SGD("dual_averaging", averaging=0.5),
     ],
-    ids=["uniform", "linear weights", "last", "growing batches", "scales below 0"],
+    ids=["uniform", "linear weights", "last", "growing batches", "scales below 0", "averaged gradients"],
 )
 def test_a_run_is_that_of_a_loop_that_keeps_every_iterate(basis: str, solver: SGD) -> None:
     kind = "linear" if basis == "sparse" else basis

@@ -82,6 +82,7 @@ def test_it_finds_the_sparse_logistic_model() -> None:
     assert np.count_nonzero(found) < 10
 
 
+@pytest.mark.long
 def test_rare_features_are_learnt_sooner_than_by_plain_steps() -> None:
     rng = np.random.default_rng(1)
     rates = np.geomspace(0.5, 0.005, 20)

@@ -71,6 +71,7 @@ def test_a_fit_is_ridge_regression_with_the_masked_kernel() -> None:
     assert [epoch.loss for epoch in epochs] == [pytest.approx(loss)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ranks", [2, 3, 7])
 def test_any_number_of_ranks_gives_the_same_coefficients(ranks: int) -> None:
     fit = _fit()

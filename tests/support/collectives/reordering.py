@@ -1,6 +1,7 @@
 """Ranks in threads of this process whose messages arrive in any order."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,10 +18,13 @@ class ReorderingTransport(PeerTransport):
         super().__init__(None, mailboxes[rank], timeout_s)  # type: ignore[arg-type]
         self._mailboxes, self._rng = mailboxes, np.random.default_rng([seed, rank])
         self.messages = 0
+        self.copies: Counter[int] = Counter()
+        """Messages to each other rank."""
 
     def push(self, destinations: Sequence[int], operation: str, host: HostArray) -> None:
         self.bytes_sent += host.nbytes * len(destinations)
         self.messages += len(destinations)
+        self.copies.update(destinations)
         copy = host.copy()
         copy.flags.writeable = False  # as a receive buffer is
         for rank in self._rng.permutation(np.asarray(destinations, int)):
@@ -36,7 +40,9 @@ class ReorderingTransport(PeerTransport):
             mailbox.abort(reason)
 
 
-def reordering_transports(size: int, timeout_s: float = 60.0, seed: int = 0) -> list[ReorderingTransport]:
-    addresses = tuple(f"tcp://host{rank}:1" for rank in range(size))
+def reordering_transports(
+    size: int, timeout_s: float = 60.0, seed: int = 0, ranks_per_host: int = 1
+) -> list[ReorderingTransport]:
+    addresses = tuple(f"tcp://host{rank // ranks_per_host}:{rank % ranks_per_host + 1}" for rank in range(size))
     mailboxes = [Mailbox(Membership("fit", 0, rank, addresses, "task")) for rank in range(size)]
     return [ReorderingTransport(mailboxes, rank, timeout_s, seed) for rank in range(size)]

@@ -1,7 +1,8 @@
-"""Cases of a test that the default run leaves to the longer one (``-m repeated``), which the checks of a change run."""
+"""Cases of a test that the default run leaves to the longer one (``-m repeated``), and the shares of that run."""
 
 from collections.abc import Iterable
 from itertools import groupby
+from zlib import crc32
 
 import pytest
 
@@ -20,3 +21,22 @@ def mark_repetitions(items: Iterable[pytest.Item]) -> None:
             n, first = (*marker.args, 0)[:2]
             if number % n != first:
                 item.add_marker(pytest.mark.repeated)
+
+
+def share(text: str) -> tuple[int, int]:
+    """Read ``K/N``: the K-th of N shares of the cases.
+
+    Raises
+    ------
+    ValueError
+        When it is none.
+    """
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise ValueError(f"got the share {text!r}; expected K/N with K from 1 to N, such as 1/3")
+    return int(part), int(parts)
+
+
+def in_share(nodeid: str, part: int, parts: int) -> bool:
+    """Return whether a case belongs to the `part`-th of `parts` shares. It depends on its name only."""
+    return crc32(nodeid.encode()) % parts == part - 1

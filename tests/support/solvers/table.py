@@ -84,6 +84,9 @@ TABLE = {
     "sgd, random features": Row(SGD(), SquaredHinge(), RandomFeatures(60), 60, 1e-3, batch_size=10, stochastic=True),
     "sgd, nystrom features": Row(SGD(averaging=0.0), Squared(), NystromFeatures(40), 200, 1e-5, stochastic=True),
     "sgd, linear": Row(SGD("bottou"), MultinomialLogistic(), Linear(), 60, 1e-4, batch_size=30, stochastic=True),
+    "sgd, averaged gradients": Row(
+        SGD("dual_averaging", averaging=0.5), Logistic(), Linear(), 90, 1.5e-2, batch_size=30, stochastic=True
+    ),
     "sdca, all rows": Row(SDCA(tol=0), Squared(), AllRows(), 60, 1e-9, regression=True, stochastic=True),
     "sdca, random features": Row(SDCA(tol=0), SquaredHinge(), RandomFeatures(60), 60, 1e-6, 30, stochastic=True),
     "sdca, nystrom features": Row(SDCA(tol=0), Logistic(), NystromFeatures(40), 40, 1e-7, 30, stochastic=True),

@@ -84,6 +84,7 @@ def steps_at(place: str) -> int:
     return found.commit.position.steps
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 def test_an_earlier_driver_that_wakes_changes_nothing(place: str) -> None:
     first = begin_checkpoint(place, "run")
@@ -141,6 +142,7 @@ def test_a_fit_that_was_started_over_owes_nothing_to_the_one_before(tmp_path: Pa
     assert steps_at(place) == 3
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 def test_drivers_that_claim_at_once_get_numbers_of_their_own(place: str) -> None:
     begin_checkpoint(place, "run")

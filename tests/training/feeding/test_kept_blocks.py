@@ -212,6 +212,7 @@ def _fit(settings: FitSettings) -> tuple[FitResult, list[str]]:
     return fit(source, settings, listener=listen), reported
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("basis", "solver"),
     [(Landmarks(40), EigenPro()), (Landmarks(40), NystromSGD(mode="streamed")), (AllRows(), EigenPro())],

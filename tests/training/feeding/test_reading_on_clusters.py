@@ -135,6 +135,7 @@ def test_a_reader_that_is_gone_is_named(client2: Client) -> None:
         run_gang(client2, shared_fits.reader_that_is_gone, None, name="gone", settings=settings)
 
 
+@pytest.mark.long
 def test_a_whole_fit_reads_as_requested(client2: Client, store: Path) -> None:
     settings = replace(toy_settings(Landmarks(20), EigenPro(), dtype="float32"), batch_size=300, max_epochs=2)
     coefs, said = {}, {}
@@ -149,6 +150,7 @@ def test_a_whole_fit_reads_as_requested(client2: Client, store: Path) -> None:
     assert said == {"each": [], "once": once, "auto": []}  # all rows are one window, which is not worth a measurement
 
 
+@pytest.mark.long
 def test_the_choice_is_measured_and_reported(client: Client, store: Path) -> None:
     events: list[Event] = []
     found = run_gang(client, shared_fits.fitted, _task(store, "auto", 1), name="auto", listener=events.append)

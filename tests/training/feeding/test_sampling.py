@@ -77,6 +77,7 @@ def _objective(model: KernelRegressor, X: HostArray, y: HostArray, weight: HostA
     return float((weight * 0.5 * (y - model.predict(X)) ** 2).mean() / weight.mean() + 0.5 * 1e-2 * norm)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("solver", "epochs"), [("eigenpro", 25), (NystromSGD(mode="streamed"), 50)])
 def test_weighted_sampling_reaches_the_same_minimum(solver: object, epochs: int, X: HostArray) -> None:

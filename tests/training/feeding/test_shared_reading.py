@@ -117,6 +117,7 @@ def test_methods_are_the_same_bits(
     _same(_fit(stores["sparse"], basis, solver, **changes), 2)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_that_cache_blocks_of_different_batches_get_their_rows(stores: dict[str, str], ranks: int) -> None:
@@ -141,6 +142,7 @@ def test_rows_that_are_kept_are_read_in_the_first_epoch_only(
         assert set(_stretches(seen)) == {1}
 
 
+@pytest.mark.long
 def test_a_store_is_read_once_an_epoch_whatever_the_number_of_ranks(
     stores: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def wait_for_batches(handle: FitHandle, epoch: int = 2) -> None:
     wait_until(lambda: handle.status().epoch >= epoch, timeout_s=60, what=f"epoch {epoch}")
 
 
+@pytest.mark.long
 def test_the_model_is_that_of_a_fit_that_was_waited_for(
     source: StoreSource, expected: np.ndarray, client2: Client, tmp_path: Path
 ) -> None:
@@ -268,6 +269,7 @@ def test_a_cancelled_fit_leaves_its_model_and_goes_on_later(
     assert not (tmp_path / "m.zarr.checkpoint").exists()
 
 
+@pytest.mark.long
 def test_an_aborted_fit_ends_at_once(source: StoreSource, client2: Client, tmp_path: Path) -> None:
     handle = submit(FitJob(source, LONG), client2, str(tmp_path / "m.zarr"))
     wait_for_batches(handle)

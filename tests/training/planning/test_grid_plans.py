@@ -21,10 +21,10 @@ from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.planning.sizes_of_fits import sizes_of
 from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit, toy_settings, toy_source
-from tests.support.plans import planned_settings, planned_source
+from tests.support.plans import planned_settings, unread_source
 
 MB = 1_000_000
-SOURCE = planned_source(200_000, 784)
+SOURCE = unread_source(200_000, 784)
 
 
 def _settings(p: int, groups: int | str = "auto", **more: Any) -> FitSettings:

@@ -33,6 +33,7 @@ def _settings(basis: BasisSpec, solver: Solver[object], **others: object) -> Fit
     return FitSettings(Laplacian(10.0), Squared(), basis, solver, 1e-3, max_epochs=1, device="cpu", **others)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("basis", "solver"),
     [

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskkern.basis import AllRows, Landmarks
+from daskkern.data.rows.sweep import SweepPlan
 from daskkern.errors import MemoryBudgetError
 from daskkern.linalg import column_blocks
-from daskkern.solvers import EigenPro, Falkon
+from daskkern.losses import Squared
+from daskkern.solvers import Direct, EigenPro, Falkon
 from daskkern.solvers.costs.primitives import factor_bytes
 from daskkern.training.planning.divider import Divider
 from daskkern.training.planning.memory_plan import MemoryPlan
@@ -19,10 +21,10 @@ from daskkern.training.planning.rank_plans import RankPlans, in_common, with_blo
 from daskkern.training.planning.resources import WorkerResources, is_mixed
 from daskkern.training.planning.worker_resources import check_resources
 from daskkern.training.run.settings import FitSettings
-from tests.support.plans import CENTRES, planned_settings, planned_source
+from tests.support.plans import CENTRES, planned_settings, unread_source
 
 MB = 1_000_000
-SOURCE = planned_source(30_000, 50)
+SOURCE = unread_source(30_000, 50)
 SETTINGS = planned_settings(Landmarks(12_000), EigenPro(subsample=500), batch_size=100, keep_blocks="never")
 
 
@@ -89,9 +91,40 @@ def test_a_refusal_says_how_much_the_workers_hold_together() -> None:
 
 def test_other_ways_of_distribution_stay_as_they_are() -> None:
     workers = _workers(1000, 8000)
-    by_rows = replace(SETTINGS, solver=Falkon(), alpha=1e-3, basis=Landmarks(500))
-    assert _plans(by_rows, workers, 1.0, 4.0).shares == ()
+    serial = replace(BY_ROWS, solver=Direct(), loss=Squared())
+    assert _plans(serial, workers, 1.0, 4.0).shares == ()
     assert _plans(SETTINGS, workers[:1], 1.0).shares == ()
+
+
+BY_ROWS = planned_settings(Landmarks(500), Falkon(), alpha=1e-3, batch_size=6000, keep_blocks="never")
+
+
+def test_a_fast_worker_has_more_rows_where_rows_are_distributed() -> None:
+    plans = _plans(BY_ROWS, _workers(8000, 8000, 8000, threads=(4, 4, 16)), 1.0, 1.0, 4.0)
+    assert plans.shares == (4, 4, 16)
+    sizes = [plan.sizes for plan in plans.plans if plan.sizes is not None]
+    sweep = SweepPlan(30_000, 4096, 6000)
+    counts = sweep.rows_of_ranks(3, plans.shares)
+    assert counts == [5000, 5000, 20_000]
+    assert all(count <= made.own_rows for count, made in zip(counts, sizes, strict=True))
+    pieces = [[sweep.pieces(batch, rank, 3, plans.shares) for batch in range(sweep.n_batches)] for rank in range(3)]
+    longest = [max(sum(piece.stop - piece.start for piece in batch) for batch in batches) for batches in pieces]
+    assert all(count <= made.own_batch_rows for count, made in zip(longest, sizes, strict=True))
+    assert plans.plans[0].total < plans.plans[2].total
+    assert len({made.own for made in sizes}) == 1, "all columns are on each, and are returned in equal parts"
+
+
+def test_a_small_worker_keeps_the_blocks_of_fewer_rows() -> None:
+    settings = replace(BY_ROWS, keep_blocks="memory", max_epochs=5)
+    even = _plans(settings, _workers(4000, 4000)).tightest
+    workers = _workers((even.total + even.kept_wanted // 3) // MB, 4000)
+    plans = _plans(settings, workers)
+    plans.check()
+    assert 0 < plans.shares[0] < plans.shares[1]
+    assert all(plan.kept == plan.kept_wanted for plan in plans.plans)
+    with pytest.raises(MemoryBudgetError) as refused:
+        check_resources(SOURCE, settings, False, _workers(60, 4000))
+    assert "columns" not in str(refused.value).rpartition(";")[2]
 
 
 def test_blocks_are_kept_by_all_ranks_or_by_none() -> None:

@@ -71,6 +71,7 @@ def test_probabilities_of_every_loss_are_nearly_as_good_as_the_test_rows_own_tem
     np.testing.assert_array_equal(p.argmax(axis=1), model.predict(data[1]))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -218,6 +219,7 @@ def test_calibration_is_saved_with_the_model(tmp_path: Path) -> None:
     assert before.to_json() == after.to_json()
 
 
+@pytest.mark.long
 def test_a_logistic_loss_keeps_its_probabilities_where_a_temperature_gains_nothing() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1000, 2))

@@ -171,12 +171,14 @@ def test_many_epochs_and_a_wide_model_still_agree(store, client2, client3):
         assert np.abs(other - here).max() <= 1e-4 * np.abs(here).max()
 
 
+@pytest.mark.long
 def test_an_active_client_is_used(store, client2):
     with current(client2):
         model = KernelClassifier(Gaussian(1.5), basis=Landmarks(100), max_epochs=2).fit(store)
     assert sum(epoch.bytes_sent for epoch in model.history_) > 0
 
 
+@pytest.mark.long
 def test_a_relative_path_is_made_absolute_before_it_travels(store, client2, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(store, tmp_path / "here.zarr")
@@ -208,6 +210,7 @@ def test_a_fit_over_the_memory_budget_is_refused_with_the_numbers(store, client2
         KernelClassifier(Gaussian(1.5), basis=Landmarks(300), memory_budget=10**6, client=client2).fit(store)
 
 
+@pytest.mark.long
 def test_nothing_is_left_on_the_cluster(store, client2):
     KernelClassifier(Gaussian(1.5), basis=Landmarks(100), max_epochs=1, client=client2).fit(store)
 
@@ -221,6 +224,7 @@ def test_nothing_is_left_on_the_cluster(store, client2):
     assert not any(left.values()), left
 
 
+@pytest.mark.long
 def test_the_time_of_the_ranks_is_told_apart(store, client2):
     settings = FitSettings(Gaussian(1.5), SquaredHinge(), Landmarks(100), EigenPro(), max_epochs=2, device="cpu")
     result = fit(StoreSource.at(store), settings, client=client2)

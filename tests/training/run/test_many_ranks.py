@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +16,11 @@ from daskkern.events import BatchFinished, EpochTimed, Event, FitResumed, FitSta
 from daskkern.kernels import Laplacian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import one_process_cluster
-from tests.support.fits import toy_source
+from tests.support.fits import toy_source, toy_store
 
 pytestmark = [
     pytest.mark.cluster,
@@ -40,11 +42,13 @@ def _settings(shards: int) -> FitSettings:
     )  # fmt: skip
 
 
-def _coef(settings: FitSettings, client: Client | None, listener: Callable[[Event], None]) -> np.ndarray:
+def _coef(
+    settings: FitSettings, client: Client | None, listener: Callable[[Event], None], source: RowSource | None = None
+) -> np.ndarray:
     if client is None:
         settings = replace(settings, memory_budget=64 * GB)
     gang = None if client is None else GangSettings(elastic=False)
-    return fit(toy_source(), settings, client=client, gang=gang, listener=listener).model.coef
+    return fit(source or toy_source(), settings, client=client, gang=gang, listener=listener).model.coef
 
 
 @pytest.mark.parametrize("n_ranks", [48, 64])
@@ -98,11 +102,12 @@ PHASES: dict[str, Callable[[Event], bool]] = {
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_one_of_many_ranks_is_lost(phase: str) -> None:
+def test_one_of_many_ranks_is_lost(phase: str, tmp_path: Path) -> None:
+    source = toy_store(tmp_path)  # arrays are lost with the worker that holds them
     with one_process_cluster(24) as client:
         loss = _Loss(client, PHASES[phase], (20, 5))
-        found = _coef(_settings(32), client, loss)
+        found = _coef(_settings(32), client, loss, source)
     sizes = [event.size for event in loss.events if isinstance(event, FitStarted | FitResumed)]
     assert loss.lost
     assert sizes[-1] == 23
-    np.testing.assert_array_equal(found, _coef(_settings(32), None, lambda event: None), strict=True)
+    np.testing.assert_array_equal(found, _coef(_settings(32), None, lambda event: None, source), strict=True)

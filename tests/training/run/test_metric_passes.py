@@ -164,6 +164,7 @@ def test_sparse_rows_have_weights_of_all_rows(client2: Any) -> None:
     np.testing.assert_allclose(_metric(shared), _metric(alone), rtol=1e-9)
 
 
+@pytest.mark.long
 def test_weights_count_and_rows_that_are_held_out_do_not() -> None:
     X, y = _rows()
     weight = (np.arange(N) < 350).astype(float)
@@ -175,6 +176,7 @@ def test_weights_count_and_rows_that_are_held_out_do_not() -> None:
     assert np.abs(_metric(stopped) - _metric(KernelRegressor(**shared).fit(X, y))).max() > 0
 
 
+@pytest.mark.long
 def test_virtual_shards_give_the_same_bits_on_any_number_of_workers(client2: Any) -> None:
     X, y = _rows()
     alone, shared = (

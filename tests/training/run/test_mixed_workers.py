@@ -78,6 +78,7 @@ def alone() -> np.ndarray:
     return _fitted(None)[0]
 
 
+@pytest.mark.long
 def test_two_workers_fit_what_two_small_ones_refuse(alone: np.ndarray) -> None:
     limits = small, large = _limits(1)
     with mixed_cluster([(1, small), (1, small)]) as client, pytest.raises(MemoryBudgetError, match="budget"):

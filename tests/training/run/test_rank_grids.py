@@ -22,6 +22,7 @@ from daskkern.training.checkpoints import checkpointing
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import holders_in_group, holders_of
 from daskkern.training.checkpoints.resuming import fingerprint
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.planning import cluster_planner
 from daskkern.training.run.early_stopping import EarlyStopping
@@ -29,7 +30,7 @@ from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import one_process_cluster
-from tests.support.fits import EVERY_BATCH, Fit, Runs, toy_settings, toy_source
+from tests.support.fits import EVERY_BATCH, Fit, Runs, toy_settings, toy_source, toy_store
 
 FITS: dict[str, tuple[BasisSpec, Solver[Any], Loss]] = {
     "a factor": (Landmarks(60), EigenPro(window=3), Logistic()),
@@ -193,9 +194,15 @@ def _settings(groups: int | str, **more: Any) -> FitSettings:
     return replace(settings, groups=groups, memory_budget=1 << 30, max_epochs=6, keep_blocks="never", **more)
 
 
-def _found(client: Client | None, groups: int | str, heard: Callable[[Event], None], **how: Any) -> np.ndarray:
+def _found(
+    client: Client | None,
+    groups: int | str,
+    heard: Callable[[Event], None],
+    source: RowSource | None = None,
+    **how: Any,
+) -> np.ndarray:
     gang = None if client is None else GangSettings(elastic=False, **how.pop("gang", {}))
-    model = fit(toy_source(), _settings(groups), client=client, gang=gang, listener=heard, **how).model
+    model = fit(source or toy_source(), _settings(groups), client=client, gang=gang, listener=heard, **how).model
     return np.asarray(model.coef)
 
 
@@ -239,12 +246,13 @@ class _Loss:
 
 @pytest.mark.cluster
 @pytest.mark.timeout(400)
-def test_a_rank_that_is_lost_forms_another_grid() -> None:
-    one = _found(None, "auto", lambda event: None)
+def test_a_rank_that_is_lost_forms_another_grid(tmp_path: Path) -> None:
+    source = toy_store(tmp_path)
+    one = _found(None, "auto", lambda event: None, source)
     often = CheckpointPolicy(commit_s=0.0, commit_share=1.0, signal_batches=1)
     with one_process_cluster(4) as client:
         loss = _Loss(client)
-        found = _found(client, 2, loss, policy=often, gang={"rejoin_s": 0.2})
+        found = _found(client, 2, loss, source, policy=often, gang={"rejoin_s": 0.2})
     formed = [(event.size, event.groups) for event in loss.events if isinstance(event, FitStarted | FitResumed)]
     assert loss.lost
     assert formed == [(4, 2), (3, 1)]

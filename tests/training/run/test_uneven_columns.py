@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from daskkern.backend.shares import Shares
 from daskkern.basis import AllRows, BasisSpec, Landmarks, LocalRows, NystromFeatures, RandomFeatures
+from daskkern.data.rows.sweep import SweepPlan
 from daskkern.events import Event, StageFinished
 from daskkern.losses import Logistic, Loss, Squared
-from daskkern.solvers import PCG, SGD, EigenPro, LocalRidge, NystromSGD, Solver
+from daskkern.solvers import NYTRO, PCG, SGD, EigenPro, Falkon, LocalRidge, NystromSGD, Solver
 from daskkern.training.feeding.stored_features import features_for
 from tests.support.fits import Fit, Runs, toy_settings, toy_source
 
@@ -24,6 +27,12 @@ FITS: dict[str, tuple[BasisSpec, Solver[Any], Loss]] = {
     "streamed eigenfeatures": (Landmarks(60), NystromSGD(mode="streamed"), Logistic()),
     "conjugate gradient": (AllRows(), PCG(), Squared()),
     "leaves": (LocalRows(20), LocalRidge(), Squared()),
+}
+
+BY_ROWS: dict[str, tuple[BasisSpec, Solver[Any], Loss]] = {
+    "falkon": (Landmarks(40), Falkon(), Squared()),
+    "newton": (Landmarks(40), Falkon(newton_passes=3), Logistic()),
+    "nytro": (Landmarks(40), NYTRO(), Squared()),
 }
 
 
@@ -44,6 +53,42 @@ def test_the_answer_is_that_of_equal_shares(name: str, shares: Shares) -> None:
     assert (np.abs(np.array(counts) / sum(counts) - parts) < 0.25).all()
     even = _coef(shared.results(len(shares)))
     np.testing.assert_allclose(_coef(results), even, rtol=1e-9, atol=1e-10 * np.abs(even).max())
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("shares", [(1, 7), (5, 0, 3)], ids=str)
+@pytest.mark.parametrize("name", BY_ROWS)
+def test_rows_are_divided_where_they_are_distributed(name: str, shares: Shares) -> None:
+    shared, events = Fit.of(toy_source(weighted=True), toy_settings(*BY_ROWS[name])), list[Event]()
+    found = _coef(shared.results(len(shares), shares=shares, listen=events.append))
+    even = _coef(shared.results(len(shares)))
+    np.testing.assert_allclose(found, even, rtol=1e-6, atol=1e-8 * np.abs(even).max())
+    stages = [event.detail for event in events if isinstance(event, StageFinished) and event.stage == "columns"]
+    n_batches = shared.prepared.plan.n_batches
+    counts = shared.prepared.plan.rows_of_ranks(len(shares), shares)
+    assert np.abs(np.array(counts) - 130 * np.array(shares) / 8).max() <= n_batches
+    assert f"distributed to {len(shares)} ranks by memory and speed, {counts[0]}" in stages[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n_rows=st.integers(1, 500),
+    batch=st.integers(1, 500),
+    shares=st.lists(st.integers(0, 9), min_size=1, max_size=7).filter(any),
+)
+def test_every_row_of_a_batch_has_one_rank_and_no_piece_is_longer_than_with_equal_shares(
+    n_rows: int, batch: int, shares: list[int]
+) -> None:
+    plan, size = SweepPlan(n_rows, 10, batch), len(shares)
+    for index in range(plan.n_batches):
+        pieces = [piece for rank in range(size) for piece in plan.pieces(index, rank, size, tuple(shares))]
+        even = [piece for rank in range(size) for piece in plan.pieces(index, rank, size)]
+        assert [row for piece in pieces for row in range(piece.start, piece.stop)] == [
+            row for piece in even for row in range(piece.start, piece.stop)
+        ]
+        assert max(p.stop - p.start for p in pieces) <= max(p.stop - p.start for p in even) + 1
+    counts = np.array(plan.rows_of_ranks(size, tuple(shares)))
+    assert (np.abs(counts - n_rows * np.array(shares) / sum(shares)) <= plan.n_batches).all()
 
 
 def test_stored_eigenfeatures_are_divided_as_well(tmp_path: Path) -> None:

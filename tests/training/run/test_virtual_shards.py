@@ -209,6 +209,7 @@ def test_what_cannot_be_is_refused(client2: Client) -> None:
         submit(FitJob(toy_source(), replace(plain, virtual_shards=1)), client2, "never", gang=GangSettings(n_ranks=2))
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("workers", [2, 3])
 def test_clusters_of_any_size_and_this_process_give_the_same_bits(workers: int, request: pytest.FixtureRequest) -> None:

@@ -72,6 +72,7 @@ def _fitted(dtype: str, basis: BasisSpec, solver: Solver) -> KernelRegressor:
     return model.fit(WIDE.astype(dtype), Y)
 
 
+@pytest.mark.long
 def test_a_raw_table_with_one_heavy_feature_is_fitted() -> None:
     X = rng.exponential(1.0, (1500, 8))
     X[:, 5] = np.exp(rng.normal(6, 2, 1500))

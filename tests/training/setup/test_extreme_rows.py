@@ -43,6 +43,7 @@ def _plain_score(seed: int) -> float:
     return float(r2_score(y, _model().fit(X, y).predict(X)))
 
 
+@pytest.mark.long
 @pytest.mark.one_in(13)
 @pytest.mark.parametrize("heavy", [100.0, 1000.0])
 @pytest.mark.parametrize("seed", range(2))
@@ -74,6 +75,7 @@ def test_heavy_rows_with_every_form_of_a_preconditioner(solver: str | Solver[obj
     assert r2_score(y, model.predict(X)) > 0.6
 
 
+@pytest.mark.long
 @pytest.mark.one_in(23, 9)
 @pytest.mark.parametrize(
     ("solver", "basis"),
@@ -116,6 +118,7 @@ def test_the_longest_step_of_few_rows_is_bounded_by_their_own_squares() -> None:
     assert longest_step(4, 0.0, 0.5) == np.inf
 
 
+@pytest.mark.long
 @pytest.mark.one_in(7, 1)
 @pytest.mark.parametrize("keep_blocks", ["never", "memory"])
 @pytest.mark.parametrize("kernel", ["arc_cosine:1", "neural_tangent:2", "linear"])

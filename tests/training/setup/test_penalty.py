@@ -183,6 +183,7 @@ def test_every_solver_takes_it(name: str) -> None:
     assert np.isfinite(result.model.coef).all()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("basis", BASES.values(), ids=BASES)
 def test_sparse_rows_and_several_targets_get_that_of_dense_ones(basis: BasisSpec) -> None:
     rng = RNG(0)
@@ -195,6 +196,7 @@ def test_sparse_rows_and_several_targets_get_that_of_dense_ones(basis: BasisSpec
     assert sparse == pytest.approx(dense, rel=1e-6)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("n", [2, 3, 5, 9, 10, 20])
 @pytest.mark.parametrize("solver", [EigenPro(), Direct()], ids=["eigenpro", "direct"])
 def test_few_rows_are_fitted(n: int, solver: Any) -> None:

@@ -45,6 +45,7 @@ def lazy() -> da.Array:
     return da.from_array(rows(), chunks=(50, 3)) + 1.0
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("joins", ["before the first fit", "after the first fit"])
 def test_a_worker_without_daskkern_is_left_out(joins: str, tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ def _choose_like(names: Sequence[str], request: Request, like: TableSchema, sour
     features = source_columns(like)
     if not features:
         raise DataError(
-            f"the --like store has no column names, so {source} cannot be matched to it; ingest it without --like"
+            f"the training rows had no column names, so the columns of {source} cannot be matched to theirs; give an "
+            "array (.npy, .npz) of the same columns instead"
         )
     target = request.target
     if target is None:
@@ -94,9 +95,7 @@ def _choose_like(names: Sequence[str], request: Request, like: TableSchema, sour
         target = known if set(known) <= set(names) else ()
     for name in (*features, *target, *([request.weight] if request.weight else [])):
         if name not in names:
-            raise DataError(
-                f"{source} has no column {name!r}, which the --like store was made with{_meant(name, names)}"
-            )
+            raise DataError(f"{source} has no column {name!r}, which the training rows had{_meant(name, names)}")
     return ColumnRoles(features, target, request.weight, request.keep)
 
 

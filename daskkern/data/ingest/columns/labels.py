@@ -1,11 +1,12 @@
 """Codes of class labels in a stream: assigned in order of appearance, sorted by value at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.ingest.columns.whole_numbers import FEW, is_whole
+from daskkern.data.ingest.columns.written_values import MOST_WRITTEN, written_as
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 
@@ -32,7 +33,7 @@ class LabelCoder:
         unique, inverse = np.unique(values, return_inverse=True)
         known = [self._codes.setdefault(label, len(self._codes)) for label in unique.tolist()]
         if self._limit is not None and len(known) and len(self._codes) > self._limit:
-            raise too_many(f"more than {self._limit} different values")
+            raise too_many(f"more than {self._limit} different values", self._codes)
         if self._limit is None and len(self._codes) > FEW and unique.dtype.kind == "f" and not is_whole(unique):
             raise no_classes(f"more than {FEW} different values, and fractions among them")
         return np.asarray(known, np.int64)[inverse]
@@ -111,9 +112,23 @@ def no_classes(found: str) -> DataError:
     )
 
 
-def too_many(found: str) -> DataError:
+def too_many(found: str, labels: Collection[ClassLabel]) -> DataError:
     """Return the error for a target with too many values to be classes."""
+    quantity = "" if all(isinstance(label, str) for label in labels) else "--task regression when it is a quantity, "
+    return quantities_as_texts(labels) or DataError(
+        f"the target has {found}, so it does not look like classes; use {quantity}--task classification when these "
+        "really are classes, or choose another --target"
+    )
+
+
+def quantities_as_texts(labels: Collection[ClassLabel]) -> DataError | None:
+    """Return the error for a guessed classification whose labels are dates or numbers with signs, None for others."""
+    texts = [label for label in labels if isinstance(label, str)]
+    way = written_as(dict.fromkeys(texts, 1), len(labels)) if len(labels) > MOST_WRITTEN else None
+    if way is None:
+        return None
+    first = next(text for text in texts if way.pattern.fullmatch(text))
     return DataError(
-        f"the target has {found}, so it does not look like classes; use --task regression when it is a "
-        "quantity, --task classification when these really are classes, or choose another --target"
+        f"the target holds {way.name}, such as {first!r:.60}, and would become {len(labels)} classes; {way.remedy}, "
+        "choose another --target, or use --task classification when these really are classes"
     )

@@ -35,7 +35,7 @@ def decide_like(table: Table, like: TableSchema) -> Decision:
     """Return the kind of the targets of `table`, that of the store or none, after checking that both match."""
     if table.n_features != like.n_features:
         raise DataError(
-            f"{table.source} has {table.n_features} features, but the --like store has {like.n_features}; give "
+            f"{table.source} has {table.n_features} features, but the training rows had {like.n_features}; give "
             "rows of the same columns"
         )
     if table.target_kind is None:

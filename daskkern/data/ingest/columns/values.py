@@ -14,7 +14,7 @@ def features_of(piece: Piece, table: Table) -> FeatureRows:
         return _sparse_features(piece, table)
     with np.errstate(over="ignore"):  # values beyond float32 become infinite, and are refused below
         X = np.asarray(piece.X, dtype=table.dtype)
-    if not _all_finite(X):
+    if not piece.is_finite and not all_finite(X):
         row, column = (int(i) for i in np.argwhere(~np.isfinite(X))[0])
         raise _unusable(piece, table, row, column, float(piece.X[row, column]))
     return X
@@ -24,7 +24,7 @@ def _sparse_features(piece: Piece, table: Table) -> CsrRows:
     X = as_csr(piece.X)
     with np.errstate(over="ignore"):
         rows = X.astype(table.dtype, copy=False)
-    if not _all_finite(rows.data):
+    if not all_finite(rows.data):
         entry = int(np.flatnonzero(~np.isfinite(rows.data))[0])
         row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
         raise _unusable(piece, table, row, int(X.indices[entry]), float(X.data[entry]))
@@ -70,7 +70,7 @@ def weights_of(piece: Piece) -> FloatArray | None:
 
 
 def _refuse_unusable(piece: Piece, y: HostArray, table: Table) -> None:
-    if _all_finite(y):
+    if all_finite(y):
         return
     where = np.argwhere(~np.isfinite(y))[0]
     column = int(where[1]) if len(where) > 1 else 0
@@ -81,7 +81,7 @@ def _refuse_unusable(piece: Piece, y: HostArray, table: Table) -> None:
     )
 
 
-def _all_finite(values: HostArray) -> bool:
+def all_finite(values: HostArray) -> bool:
     """Return whether all values are finite, determined from the extremes, without an array of booleans."""
     if values.size == 0 or values.dtype.kind != "f":
         return True

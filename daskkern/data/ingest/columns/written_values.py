@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+MOST_WRITTEN = 10
+"""Different texts of a column up to which they are categories or classes, however they are written."""
 _SHARE, _LEAST = 0.9, 0.1  # of the rows of a column: with plain numbers, and without
 _NUMBER = r"[-+]?(\d+([.,]\d+)?|\d{1,3}([,. ]\d{3})+([.,]\d+)?)"
 _CURRENCY = r"[$€£¥]|USD|EUR|GBP|JPY|CHF"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from daskkern.data.remote.url_files import SourceFile, UrlFile
 from daskkern.data.schema.schema import SOURCE_KEY, ClassLabel
 from daskkern.data.storage.store import open_store
 from daskkern.data.storage.writer import StoreWriter
@@ -84,13 +85,15 @@ def is_written(path: Path, key: str | None) -> bool:
         return False
 
 
-def key_of(files: Sequence[Path], settings: Mapping[str, object]) -> str:
+def key_of(files: Sequence[SourceFile], settings: Mapping[str, object]) -> str:
     """Return the identity of an ingestion: its sources, with size and modification time, and its settings."""
     return work_key({"version": _VERSION, "sources": [_stamp(path) for path in files], "settings": dict(settings)})
 
 
-def _stamp(path: Path) -> list[object]:
+def _stamp(path: SourceFile) -> list[object]:
     """Return the absolute name of a file, its size and modification time; for a folder, those of all its files."""
+    if isinstance(path, UrlFile):
+        return [path.found.place, path.found.size, path.found.stamp]
     absolute = os.path.abspath(path)
     if not path.is_dir():
         status = path.stat()

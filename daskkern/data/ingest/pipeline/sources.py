@@ -19,7 +19,7 @@ from daskkern.data.ingest.readers.lake_tables import open_lake_table
 from daskkern.data.ingest.readers.tables import Parts, Request, Table
 from daskkern.data.lake.opening import TaskRunner, open_lake, run_here
 from daskkern.data.transactions.resumable import work_key
-from daskkern.errors import SpecError
+from daskkern.errors import DataError, SpecError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Sources: TypeAlias = PathLike | Sequence[PathLike] | DaskArrays | Any
@@ -70,7 +70,7 @@ def open_source(
     if is_frame(sources):
         _check_options(request, "frame")
         return IngestSource("frame", 1, _filled(open_table(sources, request), request), None, ("a table in memory",))
-    places = [os.fspath(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+    places = _places(sources)
     named = tuple(map(str, places))
     covered = {"request": repr(request), "settings": settings}
     if is_lake(places):
@@ -80,10 +80,24 @@ def open_source(
         return IngestSource("parquet", len(lake.stamps), parts, work_key([*lake.stamps, covered]), named)
     found, files = find_files(places)
     if request.count:  # workers may run in another current folder
-        files = [Path(os.path.abspath(file)) for file in files]
+        files = [Path(os.path.abspath(file)) if isinstance(file, Path) else file for file in files]
     _check_options(request, found.name)
     key = key_of(files, covered)
     return IngestSource(found.name, len(files), _filled(found.open(files, request), request), key, named)
+
+
+def _places(sources: Any) -> list[str]:
+    """Return paths and URLs as texts. Raises DataError for what is neither."""
+    try:
+        return [os.fspath(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+    except TypeError:
+        parts = sources if isinstance(sources, tuple | list) and len(sources) < 4 else [sources]
+        found = " and ".join(f"{type(part).__module__.partition('.')[0]}.{type(part).__name__}" for part in parts)
+        raise DataError(
+            f"got {found} to ingest; expected paths, URLs, a data frame or Arrow table, or dask arrays as "
+            "DaskArrays(X, y) from daskkern.data.ingest; NumPy arrays need no store: fit them, or save them with "
+            "numpy.savez"
+        ) from None
 
 
 def _needed(request: Request, place: str, names: Sequence[str]) -> Sequence[str]:

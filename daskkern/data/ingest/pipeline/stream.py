@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.data.ingest.columns.labels import AUTO_LIMIT, KnownLabels, LabelCoder, no_classes, too_many
+from daskkern.data.ingest.columns.labels import (
+    AUTO_LIMIT,
+    KnownLabels,
+    LabelCoder,
+    no_classes,
+    quantities_as_texts,
+    too_many,
+)
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.columns.values import features_of, labels_of, quantities_of, weights_of
 from daskkern.data.ingest.pipeline.resume import IngestCheckpoint
@@ -123,7 +130,10 @@ def check_classes(classes: tuple[ClassLabel, ...], decision: Decision, n_rows: i
     """Raise DataError unless the labels of all rows look like classes, two at least."""
     if len(classes) > max(2, n_rows // 2):
         found = f"{len(classes)} different values in {n_rows} rows"
-        raise too_many(found) if decision.guessed else no_classes(found)
+        raise too_many(found, classes) if decision.guessed else no_classes(found)
+    written = quantities_as_texts(classes) if decision.guessed else None
+    if written is not None:
+        raise written
     if len(classes) < 2:
         raise DataError(
             f"every row of {table.source} has the same label {classes[0]!r}; classification needs two classes"

@@ -17,7 +17,7 @@ _LABEL_LENGTH = 256  # longer texts are not class labels, and NumPy would pad ev
 def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: str, first: int) -> Piece:
     """Return the rows of a batch, whose first row is row `first` of `source` and whose features `X` are (m, d)."""
     for name in (*columns.targets, *([columns.weight] if columns.weight else [])):
-        refuse_missing(batch.column(name), name, source, first)
+        _refuse_gaps(batch.column(name), name, source, first)
     targets = [to_numpy(batch.column(name), f"column {name!r} of {source}") for name in columns.targets]
     return Piece(
         source=source,
@@ -95,15 +95,30 @@ def texts_of(values: pa.Array, absent: Sequence[str]) -> pa.Array:
 
 
 def refuse_missing(array: pa.Array, name: str, source: str, first: int) -> None:
-    """Raise DataError naming the row when a column misses a value."""
-    if not array.null_count and not is_text(array.type):
-        return
-    missing = pc.is_null(array)
-    if is_text(array.type) and not pa.types.is_dictionary(array.type):
-        missing = pc.or_(missing, pc.equal(pc.fill_null(array, ""), ""))
-    where = pc.index(missing, True).as_py()
+    """Raise DataError naming the row when a column of features misses a value."""
+    where = _gap(array)
     if where >= 0:
         raise DataError(
             f"row {first + where} of {source} (counted from 0) has no value in column {name!r}; fill in missing "
             "values or remove such rows; 'daskkern ingest --missing mean' fills in features of training rows"
         )
+
+
+def _refuse_gaps(array: pa.Array, name: str, source: str, first: int) -> None:
+    """Raise DataError naming the row when a target or weight is missing: nothing fills these in."""
+    where = _gap(array)
+    if where >= 0:
+        raise DataError(
+            f"row {first + where} of {source} (counted from 0) has no value in column {name!r}, which is a target or "
+            "weight; remove such rows"
+        )
+
+
+def _gap(array: pa.Array) -> int:
+    """Return the first row without a value, -1 where there is none."""
+    if not array.null_count and not is_text(array.type):
+        return -1
+    missing = pc.is_null(array)
+    if is_text(array.type) and not pa.types.is_dictionary(array.type):
+        missing = pc.or_(missing, pc.equal(pc.fill_null(array, ""), ""))
+    return int(pc.index(missing, True).as_py())

@@ -1,15 +1,12 @@
 """Text files that are no CSV of commas in an encoding of single bytes: found early, by their first line."""
 
 import codecs
-import gzip
 import re
 import zlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
+from daskkern.data.remote.url_files import SourceFile, open_source_file
 from daskkern.errors import DataError
 
 LONGEST_ROW = 64 << 20
@@ -18,15 +15,10 @@ UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)
 _SEPARATORS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
 
 
-def opener(path: Path) -> Callable[[Path, str], Any]:
-    """Return what opens a file, compressed or not."""
-    return gzip.open if path.name.lower().endswith(".gz") else open
-
-
-def refuse_other_dialects(path: Path) -> None:
+def refuse_other_dialects(path: SourceFile) -> None:
     """Refuse files in UTF-16 or UTF-32, as spreadsheets write them, and those with other separators than commas."""
     try:
-        with opener(path)(path, "rb") as stream:
+        with open_source_file(path) as stream:
             line = stream.readline(LONGEST_ROW)
     except UNREADABLE:
         return  # opening it again says what is wrong

@@ -17,17 +17,17 @@ import pyarrow.csv
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.categories import (
-    Encoder,
     missing_like,
     note_on_texts,
     plain_encoding,
     survey_categories,
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kept import kept_types
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of
-from daskkern.data.ingest.readers.csv_dialects import LONGEST_ROW, UNREADABLE, opener, refuse_other_dialects
+from daskkern.data.ingest.readers.csv_dialects import LONGEST_ROW, UNREADABLE, refuse_other_dialects
 from daskkern.data.ingest.readers.tables import (
     Parts,
     Piece,
@@ -38,6 +38,7 @@ from daskkern.data.ingest.readers.tables import (
     concatenate,
     kind_of_all,
 )
+from daskkern.data.remote.url_files import SourceFile, open_source_file
 from daskkern.data.schema.encoding import MISSING_TEXTS, ColumnEncoding
 from daskkern.errors import DataError
 
@@ -53,7 +54,7 @@ _CONVERT = "convert it, from Latin-1 for example with: iconv -f latin1 -t utf-8 
 _FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
 
 
-def open_csv(paths: Sequence[Path], request: Request) -> Parts:
+def open_csv(paths: Sequence[SourceFile], request: Request) -> Parts:
     """Return the rows of ``.csv`` or ``.csv.gz`` files whose first line names the columns."""
     names = [_header(path) for path in paths]
     columns = choose_columns(names[0], request, str(paths[0]))
@@ -164,7 +165,7 @@ def _fits(values: pa.Array, kind: TargetKind) -> bool:
 
 @dataclass(frozen=True)
 class _File:
-    path: Path
+    path: SourceFile
     names: tuple[str, ...]
     kept: Mapping[str, pa.DataType] = field(default_factory=dict)
 
@@ -224,20 +225,21 @@ def _narrow(batch: pa.RecordBatch, n_features: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def _open(path: Path, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStreamingReader":
+def _open(path: SourceFile, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStreamingReader":
     read = pa.csv.ReadOptions(use_threads=False, block_size=_block_bytes(path))  # with threads, errors lose their row
     parse = pa.csv.ParseOptions(newlines_in_values=True)  # or a quoted line break could end a block
-    return pa.csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert)
+    place = path if isinstance(path, Path) else open_source_file(path)
+    return pa.csv.open_csv(place, read_options=read, parse_options=parse, convert_options=convert)
 
 
-def _block_bytes(path: Path) -> int:
+def _block_bytes(path: SourceFile) -> int:
     """Return the block size for Arrow: every row must fit, and Arrow reads some 32 blocks ahead."""
-    with opener(path)(path, "rb") as stream:
+    with open_source_file(path) as stream:
         longest = max(len(stream.readline(LONGEST_ROW)) for _ in range(2))  # the header and the first row
     return max(_BLOCK_BYTES, 4 * longest)
 
 
-def _header(path: Path) -> list[str]:
+def _header(path: SourceFile) -> list[str]:
     """Return the column names of a file, in order."""
     refuse_other_dialects(path)
     try:
@@ -255,7 +257,7 @@ def _header(path: Path) -> list[str]:
     return names
 
 
-def _explain(error: Exception, path: Path, names: Sequence[str]) -> NoReturn:
+def _explain(error: Exception, path: SourceFile, names: Sequence[str]) -> NoReturn:
     text = str(error)
     if "Empty CSV" in text:
         raise DataError(f"{path} is empty; expected a line of column names and rows of values") from error

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from daskkern.data.ingest.readers.array_tables import open_npy, open_npz
 from daskkern.data.ingest.readers.arrow_files import open_arrow
@@ -13,31 +14,51 @@ from daskkern.data.ingest.readers.hdf5_files import open_hdf5
 from daskkern.data.ingest.readers.svm_tables import open_svm
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.zarr_files import open_zarr
-from daskkern.data.lake.listing import SUFFIXES, natural_key
+from daskkern.data.lake.listing import SUFFIXES, listed, natural_key
 from daskkern.data.remote.stores import is_url, public
+from daskkern.data.remote.url_files import SourceFile, UrlFile
 from daskkern.errors import DataError
 
 
 @dataclass(frozen=True)
 class Format:
-    """A file format: its name, its file endings, and the reader that opens its files together."""
+    """A file format: its name, its file endings, and the reader that opens its files together.
+
+    `streams` says that files are read from their beginning, and can therefore be behind URLs.
+    """
 
     name: str
     suffixes: tuple[str, ...]
-    open: Callable[[Sequence[Path], Request], Parts]
+    open: Callable[[Sequence[Any], Request], Parts]
+    streams: bool = False
 
 
 FORMATS = (
     Format("npz", (".npz",), open_npz),
     Format("npy", (".npy",), open_npy),
-    Format("csv", (".csv", ".csv.gz"), open_csv),
+    Format("csv", (".csv", ".csv.gz"), open_csv, streams=True),
     Format("hdf5", (".h5", ".hdf5", ".h5ad"), open_hdf5),
     Format("zarr", (".zarr",), open_zarr),
-    Format("arrow", (".arrow", ".feather", ".arrows", ".ipc"), open_arrow),
+    Format("arrow", (".arrow", ".feather", ".arrows", ".ipc"), open_arrow, streams=True),
     Format(
-        "svmlight", tuple(f"{name}{gz}" for gz in ("", ".gz") for name in (".svm", ".libsvm", ".svmlight")), open_svm
+        "svmlight",
+        tuple(f"{name}{gz}" for gz in ("", ".gz") for name in (".svm", ".libsvm", ".svmlight")),
+        open_svm,
+        streams=True,
     ),
 )
+
+
+TABLE_SUFFIXES = (
+    *SUFFIXES,
+    ".metadata.json",
+    *(s for known in FORMATS if known.name != "zarr" for s in known.suffixes),
+)
+"""Endings of files of rows, other than Zarr."""
+
+
+TEXT_SUFFIXES = tuple(s for known in FORMATS if known.name in ("csv", "svmlight") for s in known.suffixes)
+"""Endings of files that are read line by line, and have no row groups to draw batches from."""
 
 
 def is_lake(places: Sequence[str]) -> bool:
@@ -69,7 +90,7 @@ def _is_lake(place: str) -> bool:
     return is_url(place) or (os.path.isdir(place) and not is_zarr(Path(place)))
 
 
-def find_files(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Format, list[Path]]:
+def find_files(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Format, list[SourceFile]]:
     """Return the files that `sources` (names or patterns) refer to, in order, and their common format."""
     names = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     files = [path for name in names for path in _expand(os.fspath(name))]
@@ -95,12 +116,9 @@ def is_source(name: str) -> bool:
     return path.is_file() and path.name.lower().endswith(suffixes)
 
 
-def _expand(name: str) -> list[Path]:
+def _expand(name: str) -> list[SourceFile]:
     if is_url(name):
-        raise DataError(
-            f"got {name}, but only Parquet, Delta Lake and Iceberg are read from URLs; copy the file to this machine, "
-            "or write it as Parquet"
-        )
+        return _behind_url(name)
     if os.path.exists(name):
         return [Path(name)]
     if not glob.has_magic(name):
@@ -111,13 +129,25 @@ def _expand(name: str) -> list[Path]:
     return [Path(path) for path in found]
 
 
+def _behind_url(url: str) -> list[SourceFile]:
+    url = url.rstrip("/")
+    known = next(known for known in FORMATS if public(url).lower().endswith(known.suffixes))
+    if not known.streams:
+        *others, last = ["Parquet, Delta Lake, Iceberg", *(one.name for one in FORMATS if one.streams)]
+        raise DataError(
+            f"got {public(url)}, but only {', '.join(others)} and {last} are read from URLs, not {known.name}; copy "
+            "the file to this machine"
+        )
+    return [UrlFile(file.found) for file in listed(url, known.suffixes)]
+
+
 def is_zarr(path: Path) -> bool:
     """Return whether a folder is a Zarr array or group, of version 2 or 3."""
     return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray"))
 
 
-def _format_of(path: Path) -> Format:
-    if path.is_dir() and is_zarr(path):
+def _format_of(path: SourceFile) -> Format:
+    if isinstance(path, Path) and path.is_dir() and is_zarr(path):
         return next(known for known in FORMATS if known.name == "zarr")
     for known in FORMATS:
         if path.name.lower().endswith(known.suffixes):

@@ -89,7 +89,7 @@ def _kept_like(names: tuple[str, ...] | None, wanted: tuple[str, ...] | None, pa
     places = {name: j for j, name in enumerate(names)}
     missing = [name for name in wanted if name not in places]
     if missing:
-        raise DataError(f"{path} has no feature {missing[0]!r}, which the --like store was made with")
+        raise DataError(f"{path} has no feature {missing[0]!r}, which the training rows had")
     return tuple(places[name] for name in wanted)
 
 

@@ -4,12 +4,14 @@ Only these columns are read, in tasks of fixed size, and their results are merge
 outcome does not depend on who runs the tasks.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from daskkern.arrays import FloatArray
 from daskkern.data.ingest.columns.categories import TextCounts
@@ -21,7 +23,7 @@ from daskkern.errors import DataError
 
 _TASK_BYTES = 128 << 20  # of all columns, compressed
 BLOCK_ROWS = 1 << 16
-_PROBED = 8
+_PROBED, _PROBED_ROWS = 8, 4096
 _MOST_VALUES = 100_000  # different values of a column up to which the most frequent one is determined
 
 
@@ -96,14 +98,14 @@ def columns_with_nan(lake: Lake, names: Sequence[str]) -> tuple[str, ...]:
     every = max(1, len(lake.pieces) // _PROBED)
     found: set[str] = set()
     for piece in lake.pieces[::every]:
-        for batch in lake.batches(piece, floats, BLOCK_ROWS):
+        for batch in lake.batches(piece, floats, _PROBED_ROWS):
             found.update(name for name in floats if _has_nan(batch.rows.column(name)))
             break
     return tuple(floats) if found else ()
 
 
 def _has_nan(column: pa.Array) -> bool:
-    return bool(np.isnan(to_numbers(column.drop_null())).any())
+    return bool(pc.any(pc.is_nan(column)).as_py())
 
 
 def _empty(job: SurveyJob) -> LakeSurvey:
@@ -135,6 +137,13 @@ def _survey(job: SurveyJob) -> LakeSurvey:
 
 
 def _count(column: pa.Array, counts: NumberCounts, missing: MissingChoice, name: str) -> None:
+    if missing == "mean" and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        total = pc.sum(column.cast(pa.float64(), safe=False), min_count=0).as_py()
+        if not math.isnan(total):  # gaps are nulls alone
+            counts.total += total
+            counts.present += len(column) - column.null_count
+            counts.gaps += column.null_count
+            return
     values: FloatArray = to_numbers(column.drop_null() if column.null_count else column).astype(np.float64, copy=False)
     holes = np.isnan(values)
     if holes.any():

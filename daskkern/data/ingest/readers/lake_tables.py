@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from daskkern.arrays import HostArray
-from daskkern.data.ingest.columns.categories import Encoder, missing_like, note_on_texts, plain_encoding
+from daskkern.data.ingest.columns.categories import missing_like, note_on_texts, plain_encoding
 from daskkern.data.ingest.columns.choice import ColumnRoles, choose_columns
+from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.imputing import note_on_gaps
+from daskkern.data.ingest.columns.values import all_finite
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of, to_numpy
 from daskkern.data.ingest.readers.lake_survey import LakeSurvey, SurveyJob, columns_with_nan, survey
-from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, block_rows, kind_of_all
+from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, kind_of_all
 from daskkern.data.ingest.readers.typed_tables import (
     ABSENT_TEXTS,
     columns_of_numbers,
@@ -26,11 +28,16 @@ from daskkern.data.ingest.readers.typed_tables import (
 )
 from daskkern.data.lake.lake import Lake
 from daskkern.data.lake.opening import TaskRunner, count_rows
+from daskkern.data.lake.read_ahead import one_ahead
+from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
 
 _TARGET_ROWS = 1 << 16
+_BLOCK_BYTES = 32 << 20
+"""Of a batch of rows, as decoded and as features. Larger than elsewhere, because hundreds of columns are converted one
+by one, which costs the same for few rows."""
 
 
 class UnsurveyedGapError(DataError):
@@ -171,7 +178,7 @@ class _LakeReader:
             target_kind=kind_of_all(kinds),
             n_targets=len(self.columns.targets),
             has_weight=self.columns.weight is not None,
-            pieces=partial(_pieces, self, 0),
+            pieces=partial(_pieces, self, 0, True),
             pieces_from=lambda start: self._window(starts, start, None)(),
             window=lambda start, stop: self._window(starts, start, stop),
             starts=starts,
@@ -180,14 +187,31 @@ class _LakeReader:
             encoding=self.encoder.encoding if deferred else self.encoder.recorded,
             targets=self._target if kinds == ["float"] else None,
             fills_means=deferred,
+            narrow_from=partial(self._narrow, starts) if kinds else None,
         )
+
+    def _narrow(self, starts: tuple[int, ...], start: int) -> Iterator[Piece]:
+        """Yield the rows from `start` on, without features."""
+        columns = self.columns
+        names = [*columns.targets, *([columns.weight] if columns.weight else []), *columns.kept]
+        first = max(0, int(np.searchsorted(starts, start, side="right")) - 1)
+        left = start - starts[first]
+        for piece in self.lake.pieces[first:]:
+            for batch in self.lake.batches(piece, names, _TARGET_ROWS):
+                skipped = min(left, batch.rows.num_rows)
+                left -= skipped
+                part, at = batch.rows.slice(skipped), batch.first + skipped
+                if part.num_rows:
+                    yield piece_of(part, np.empty((part.num_rows, 0)), columns, batch.source, at)
 
     def _window(self, starts: tuple[int, ...], start: int, stop: int | None) -> Callable[[], Iterator[Piece]]:
         """Return a pass over the rows from `start` on, which carries only the pieces that it reads."""
         first = max(0, int(np.searchsorted(starts, start, side="right")) - 1)
         last = len(starts) if stop is None else int(np.searchsorted(starts, stop, side="left"))
         part = replace(self, lake=self.lake.of(self.lake.pieces[first:last]))
-        return partial(_pieces, part, start - starts[first])
+        # Workers share the cores of a machine: what they read locally would not be decoded sooner by another thread.
+        ahead = stop is None or any(is_url(piece.file) for piece in part.lake.pieces)
+        return partial(_pieces, part, start - starts[first], ahead)
 
     def _target(self) -> Iterator[HostArray]:
         for piece in self.lake.pieces:
@@ -195,26 +219,27 @@ class _LakeReader:
                 yield to_numpy(batch.rows.column(0))
 
 
-def _pieces(reader: _LakeReader, start: int) -> Iterator[Piece]:
-    """Yield the rows of a lake without the first `start` ones, encoded."""
+def _pieces(reader: _LakeReader, start: int, ahead: bool) -> Iterator[Piece]:
+    """Yield the rows of a lake without the first `start` ones, encoded; `ahead` decodes the next batch meanwhile."""
     lake, columns, encoder = reader.lake, reader.columns, reader.encoder
     exact = dtype_of(encoder, lake.schema)
     stored = stored_dtype(exact)
-    rows = block_rows(8 * (len(columns.all) + len(encoder.feature_names)))
-    for piece in lake.pieces:
-        for batch in lake.batches(piece, columns.all, rows):
-            skipped = min(start, batch.rows.num_rows)
-            start -= skipped
-            if skipped == batch.rows.num_rows:
-                continue
-            part, first = batch.rows.slice(skipped), batch.first + skipped
-            with np.errstate(over="ignore"):
-                X = encoder.features(part, stored, batch.source, first)
-            if X.dtype.kind == "f" and not (np.isfinite(X.min()) and np.isfinite(X.max())):
-                if reader.checks_nan:
-                    _refuse_nan(X, encoder.encoding, batch.source)
-                X = encoder.features(part, exact, batch.source, first)  # for the message, with the value as it was
-            yield piece_of(part, X, columns, batch.source, first)
+    rows = max(1, _BLOCK_BYTES // (8 * len(columns.all) + stored.itemsize * encoder.n_features))
+    batches = (batch for piece in lake.pieces for batch in lake.batches(piece, columns.all, rows))
+    for batch in one_ahead(batches) if ahead else batches:
+        skipped = min(start, batch.rows.num_rows)
+        start -= skipped
+        if skipped == batch.rows.num_rows:
+            continue
+        part, first = batch.rows.slice(skipped), batch.first + skipped
+        with np.errstate(over="ignore"):
+            X = encoder.features(part, stored, batch.source, first)
+        is_finite = all_finite(X)
+        if not is_finite:
+            if reader.checks_nan:
+                _refuse_nan(X, encoder.encoding, batch.source)
+            X = encoder.features(part, exact, batch.source, first)  # for the message, with the value as it was
+        yield replace(piece_of(part, X, columns, batch.source, first), is_finite=is_finite)
 
 
 def _refuse_nan(X: HostArray, encoding: Sequence[ColumnEncoding], source: str) -> None:

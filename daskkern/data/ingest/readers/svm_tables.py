@@ -9,19 +9,17 @@ Chang and Lin, "LIBSVM: a library for support vector machines", ACM TIST 2011, a
 ``load_svmlight_file`` reads; the guess of the first column number is that of its ``zero_based="auto"``.
 """
 
-import gzip
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.tables import BLOCK_BYTES, Parts, Piece, Request, Table, concatenate
+from daskkern.data.remote.url_files import SourceFile, open_source_file
 from daskkern.data.rows.csr import CsrRows, as_csr, csr_rows
 from daskkern.errors import DataError
 
@@ -31,7 +29,7 @@ _BLANK = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
 _MAY_BE_BLANK = (b"\n\n", b"\n ", b"\n\t", b"\n\r")  # searched first, because the pattern is slow
 
 
-def open_svm(paths: Sequence[Path], request: Request) -> Parts:
+def open_svm(paths: Sequence[SourceFile], request: Request) -> Parts:
     """Return the rows of ``.svm``, ``.libsvm`` or ``.svmlight`` files, plain or with ``.gz``."""
     if request.target or request.weight or request.drop:
         raise DataError(
@@ -45,7 +43,7 @@ def open_svm(paths: Sequence[Path], request: Request) -> Parts:
     if request.like is not None:
         if n_features > request.like.n_features:
             raise DataError(
-                f"{paths[0]} holds feature number {last}, but the --like store has {request.like.n_features} "
+                f"{paths[0]} holds feature number {last}, but the training rows had {request.like.n_features} "
                 f"features (counted here from {base}); give a file that matches it, or set --index-base"
             )
         n_features = request.like.n_features
@@ -89,7 +87,7 @@ class _Lines:
     values: FloatArray
 
 
-def _survey(path: Path) -> _Survey:
+def _survey(path: SourceFile) -> _Survey:
     n_rows, first, last, integers = 0, 2**62, -1, True
     for lines in _blocks(path):
         n_rows += len(lines.labels)
@@ -114,7 +112,7 @@ def _base(surveys: Sequence[_Survey], given: int | None) -> int:
 
 @dataclass(frozen=True)
 class _SvmReader:
-    path: Path
+    path: SourceFile
     n_features: int
     base: int
     integers: bool
@@ -143,10 +141,10 @@ class _SvmReader:
         return tidy
 
 
-def _blocks(path: Path) -> Iterator[_Lines]:
+def _blocks(path: SourceFile) -> Iterator[_Lines]:
     seen = 0
     try:
-        with _open(path) as stream:
+        with open_source_file(path) as stream:
             while data := stream.read(BLOCK_BYTES):
                 text = data + stream.readline()
                 lines = _parse(text if text.endswith(b"\n") else text + b"\n", path, seen)
@@ -156,13 +154,7 @@ def _blocks(path: Path) -> Iterator[_Lines]:
         raise DataError(f"{path} cannot be read: {error}; make the file again") from error
 
 
-def _open(path: Path) -> IO[bytes]:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rb")  # type: ignore[return-value]  # a binary stream like any other
-    return path.open("rb")
-
-
-def _parse(text: bytes, path: Path, seen: int) -> _Lines:
+def _parse(text: bytes, path: SourceFile, seen: int) -> _Lines:
     """Parse whole lines, all numbers at once. `seen` rows came before."""
     if b"#" in text:
         text = _REMARK.sub(b"", text)
@@ -197,7 +189,7 @@ def _numbers(text: bytes) -> FloatArray | None:
             return None
 
 
-def _unreadable(text: bytes, path: Path, seen: int) -> DataError:
+def _unreadable(text: bytes, path: SourceFile, seen: int) -> DataError:
     """Return the error for the first line that is not ``label index:value ...``."""
     entry = re.compile(rb"\+?\d+:\S+")
     for number, line in enumerate(text.split(b"\n")):

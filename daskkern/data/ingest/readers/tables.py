@@ -53,7 +53,8 @@ class Request:
 class Piece:
     """Consecutive rows of one file, from its row `first` on: X (m, d) dense or CSR, y (m,) or (m, t), weight (m,).
 
-    `kept` holds the columns that were to be kept, as they are in the file.
+    `kept` holds the columns that were to be kept, as they are in the file. `is_finite` says that the reader has made
+    sure that all features are finite.
     """
 
     source: str
@@ -62,6 +63,7 @@ class Piece:
     y: HostArray | None
     weight: HostArray | None
     kept: pa.RecordBatch | None = None
+    is_finite: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +9,13 @@ import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.categories import (
-    Encoder,
     missing_like,
     note_on_texts,
     plain_encoding,
     survey_categories,
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of
 from daskkern.data.ingest.readers.tables import (
     Parts,
@@ -28,6 +27,7 @@ from daskkern.data.ingest.readers.tables import (
     concatenate,
     kind_of_all,
 )
+from daskkern.data.remote.url_files import SourceFile
 from daskkern.data.schema.encoding import ColumnEncoding, Encoding
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
@@ -43,7 +43,7 @@ class TypedFile:
     See :class:`daskkern.data.ingest.readers.tables.Table` for `starts`.
     """
 
-    path: Path
+    path: SourceFile
     n_rows: int | None
     schema: pa.Schema
     batches: Callable[[Sequence[str], int, int], Iterator[pa.RecordBatch]]

@@ -119,7 +119,7 @@ def test_rows_like_a_store_get_its_columns(tmp_path: Path, people: pd.DataFrame,
         bad = save(few.assign(**change), tmp_path / "bad", kind)
         with pytest.raises(DataError, match=words):
             ingest(bad, tmp_path / "v", like=tmp_path / "s")
-    with pytest.raises(DataError, match="has no column 'wage', which the --like store was made with"):
+    with pytest.raises(DataError, match="has no column 'wage', which the training rows had"):
         ingest(save(few.drop(columns="wage"), tmp_path / "bad", kind), tmp_path / "v", like=tmp_path / "s")
 
 
@@ -133,7 +133,7 @@ def test_what_a_like_store_decides_cannot_be_asked(tmp_path: Path, people: pd.Da
         with pytest.raises(SpecError, match="together with --like, which takes it from"):
             ingest(source, tmp_path / "t", like=tmp_path / "s", **settings)  # type: ignore[arg-type]
     np.savez(tmp_path / "d.npz", X=np.ones((3, 2)), y=[0, 1, 0])
-    with pytest.raises(DataError, match="has 2 features, but the --like store has 1"):
+    with pytest.raises(DataError, match="has 2 features, but the training rows had 1"):
         ingest(tmp_path / "d.npz", tmp_path / "t", like=tmp_path / "s")
     with pytest.raises(StoreError, match="there is no store at"):
         ingest(source, tmp_path / "t", like=tmp_path / "nowhere")

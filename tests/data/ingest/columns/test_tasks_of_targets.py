@@ -103,3 +103,37 @@ def test_values_that_hardly_repeat_are_no_classes_though_asked(y: HostArray, fou
 def test_classes_with_fractions_may_be_asked_for(tmp_path: Path) -> None:
     report = _ingest(tmp_path, _npz, np.tile([0.5, 1.0, 1.5], 10), "classification")
     assert report.classes == (0.5, 1.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ([f"2024-01-{1 + k % 28:02d} 10:00:00" for k in range(60)], "holds dates or times, such as '2024-01-"),
+        (
+            [f"{k % 20},500" for k in range(60)],
+            "numbers with separators, such as .* write plain numbers",
+        ),
+        ([f"2024-01-{1 + k % 28:02d}T{k % 24:02d}:{k % 60:02d}" for k in range(60)], "holds dates or times"),
+        ([f"item {k}" for k in range(60)], "does not look like classes; use --task classification when these really"),
+    ],
+    ids=["dates", "amounts", "each its own", "names"],
+)
+def test_a_target_of_texts_that_stand_for_quantities_is_refused(tmp_path: Path, texts: list[str], words: str) -> None:
+    rows = [f'{k},"{text}"' for k, text in enumerate(texts)]
+    (tmp_path / "d.csv").write_text("\n".join(["a,y", *rows]) + "\n")
+    with pytest.raises(DataError, match=words):
+        ingest(tmp_path / "d.csv", tmp_path / "s.zarr", target="y")
+    if len(set(texts)) < len(texts):
+        report = ingest(tmp_path / "d.csv", tmp_path / "s.zarr", target="y", task="classification")
+        assert len(report.classes or ()) == len(set(texts))
+
+
+def test_few_dates_are_classes(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("a,y\n" + "".join(f"{k},2024-0{1 + k % 4}-01\n" for k in range(60)))
+    assert len(ingest(tmp_path / "d.csv", tmp_path / "s.zarr", target="y").classes or ()) == 4
+
+
+def test_a_gap_in_the_target_is_not_to_be_filled_in(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("a,y\n1,0.5\n2,\n3,1.5\n")
+    with pytest.raises(DataError, match=r"row 1 .* no value in column 'y', which is a target or weight; remove"):
+        ingest(tmp_path / "d.csv", tmp_path / "s.zarr", target="y")

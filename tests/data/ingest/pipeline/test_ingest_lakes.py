@@ -227,8 +227,8 @@ def test_a_pattern_of_folders_is_a_lake(lake_folder: Path, tmp_path: Path) -> No
 
 
 def test_refusals(lake_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="only Parquet, Delta Lake and Iceberg are read from URLs"):
-        ingest("s3://bucket/d.csv", tmp_path / "s", target="y")
+    with pytest.raises(DataError, match="are read from URLs, not npz"):
+        ingest("s3://bucket/d.npz", tmp_path / "s", target="y")
     (tmp_path / "d.csv").write_text("a,y\n1,2\n")
     with pytest.raises(SpecError, match=r"--where was given, but it applies to parquet files only"):
         ingest(tmp_path / "d.csv", tmp_path / "s", target="y", where="a = 1")

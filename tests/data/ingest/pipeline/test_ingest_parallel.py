@@ -122,6 +122,7 @@ def _same(one: Store, other: Store) -> None:
     np.testing.assert_allclose(one.info.scaling.scale, other.info.scaling.scale, rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(7)
 @pytest.mark.cluster
 @pytest.mark.parametrize("kind", ["npz", "csv", "parquet", "feather", "h5", "zarr"])

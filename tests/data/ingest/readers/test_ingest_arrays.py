@@ -6,7 +6,9 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -413,6 +415,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the peak memory from Linux's /proc")
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -427,3 +430,18 @@ def test_a_large_npz_is_never_in_memory(tmp_path: Path, order: str) -> None:
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=200)
     assert int(result.stdout) < 60_000_000
     assert open_store(tmp_path / "s").info.n_rows == n
+
+
+@pytest.mark.parametrize(
+    ("sources", "found"),
+    [
+        (np.zeros((3, 2)), "got numpy.ndarray to ingest"),
+        ((np.zeros((3, 2)), np.zeros(3)), "got numpy.ndarray and numpy.ndarray to ingest"),
+        ((da.zeros((3, 2)), da.zeros(3)), r"got dask.Array and dask.Array to ingest.*DaskArrays\(X, y\)"),
+        (7, "got builtins.int to ingest; expected paths, URLs"),
+    ],
+    ids=["array", "pair", "dask", "number"],
+)
+def test_what_is_no_source_is_refused_with_what_is(tmp_path: Path, sources: Any, found: str) -> None:
+    with pytest.raises(DataError, match=found):
+        ingest(sources, tmp_path / "s.zarr")

@@ -35,6 +35,7 @@ def _rows(n: int, d: int, seed: int) -> HostArray:
     return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (5, 4), (3, 18), (2, 257)])
 @pytest.mark.parametrize("left", [False, True])
 def test_terms_are_those_of_numpy(device: HostDevice, n: int, d: int, left: bool) -> None:
@@ -65,6 +66,7 @@ def test_the_error_is_that_of_float32(device: HostDevice, d: int, ratio: float) 
     assert error(three) < 0.01 * error(rounded(X, "tf32") @ rounded(Z, "tf32").T)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kernel", [Gaussian(28.0), Laplacian(28.0)], ids=lambda kernel: kernel.name)
 def test_kernel_values_and_products_have_the_error_of_float32(device: HostDevice, kernel: Kernel) -> None:
@@ -104,6 +106,7 @@ def test_points_pass_in_pieces_of_bounded_memory(device: HostDevice, monkeypatch
     np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-4)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("one_s", "three_s", "wrong", "chosen"), [(3.0, 2.0, 0.0, True), (3.0, 2.8, 0.0, False), (3.0, 2.0, 1e-3, False)]
 )

@@ -51,6 +51,7 @@ def _plain(kernel: Kernel, X: Array, Z: Array) -> HostArray:
     return block
 
 
+@pytest.mark.long
 @pytest.mark.one_in(47)
 @each_width
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

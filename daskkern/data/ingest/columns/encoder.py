@@ -1,0 +1,166 @@
+"""The conversion of batches of Arrow columns to features.
+
+A lake has hundreds of columns and thousands of batches, so what is done for each column of a batch is a few calls of
+NumPy: numbers are read from Arrow's buffers without a copy, and texts are looked up by way of the few texts of their
+dictionary.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.dates import days_of_texts
+from daskkern.data.ingest.readers.arrow import is_text, refuse_missing, texts_of, to_numbers, to_numpy
+from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice, feature_names_of
+from daskkern.errors import DataError
+
+_COMPARED = 32  # categories up to which comparing all codes with each is faster than setting single entries
+_LINE = 16  # float32 values of a cache line
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Conversion of Arrow columns to features.
+
+    Attributes
+    ----------
+    encoding : tuple of ColumnEncoding
+        Encodings of the feature columns, in order.
+    missing : MissingChoice
+        Missing numbers become NaN, to be filled later, unless they are refused.
+    absent : sequence of str
+        Texts that stand for a missing value.
+    """
+
+    encoding: Encoding
+    missing: MissingChoice
+    absent: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the source columns, in order."""
+        return tuple(column.name for column in self.encoding)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features, in order."""
+        return feature_names_of(self.encoding)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return sum(column.width for column in self.encoding)
+
+    @property
+    def recorded(self) -> Encoding | None:
+        """The encoding that a store records: None when every column is used unchanged."""
+        return None if all(column.is_plain for column in self.encoding) else self.encoding
+
+    def features(self, batch: pa.RecordBatch, dtype: "np.dtype[np.generic]", source: str, first: int) -> HostArray:
+        """Return the features (m, d) of a batch, whose first row is row `first` of `source`; columns are contiguous."""
+        X = by_column(batch.num_rows, self.n_features, dtype)
+        at = 0
+        for column in self.encoding:
+            rows = X[at : at + column.width]
+            values = batch.column(column.name)
+            if column.kind == "number":
+                if column.is_date and is_text(values.type):
+                    values = days_of_texts(texts_of(values, self.absent), column.name, source, first)
+                if self.missing == "refuse":
+                    refuse_missing(values, column.name, source, first)
+                rows[0] = _numbers(values, column.fill)
+            else:
+                codes = self._codes(values, column, source, first)
+                if column.kind != "onehot":
+                    rows[0] = codes
+                else:
+                    _set_onehot(rows, codes)
+            at += len(rows)
+        return X.T  # (m, d), in column order
+
+    def _codes(self, values: pa.Array, column: ColumnEncoding, source: str, first: int) -> HostArray:
+        """Return the positions of texts among the categories; of codes, their number for unknown texts."""
+        if pa.types.is_dictionary(values.type):
+            codes = self._codes_of_dictionary(values, column)
+            if codes is not None:
+                return codes
+        texts = texts_of(values, self.absent)
+        if column.fill is not None:
+            texts = pc.fill_null(texts, column.fill)
+        if column.kind != "code" or self.missing == "refuse":
+            refuse_missing(texts, column.name, source, first)
+        codes = pc.index_in(texts, value_set=pa.array(column.categories, pa.string()))
+        if column.kind == "code":
+            return to_numpy(pc.fill_null(codes, len(column.categories)))
+        unknown = pc.index(pc.is_null(codes), True).as_py()
+        if unknown >= 0:
+            raise DataError(
+                f"row {first + unknown} of {source} (counted from 0) has {texts[unknown].as_py()!r:.60} in column "
+                f"{column.name!r}, a category that the training data do not have; remove such rows, or add them to "
+                "the training data"
+            )
+        return to_numpy(codes)
+
+    def _codes_of_dictionary(self, values: pa.DictionaryArray, column: ColumnEncoding) -> HostArray | None:
+        """Return the codes by way of the few texts of a dictionary; None where some row needs a closer look."""
+        known, absent = self._codes_of_texts(values.dictionary, column)
+        indices = values.indices
+        gaps = indices.null_count
+        if gaps:
+            indices = pc.fill_null(indices, len(known))
+        codes: HostArray = np.append(known, absent)[indices.to_numpy(zero_copy_only=False)]
+        may_fail = (known.size and known.min() < 0) or (gaps and absent < 0)
+        return None if may_fail and codes.size and codes.min() < 0 else codes
+
+    def _codes_of_texts(self, dictionary: pa.Array, column: ColumnEncoding) -> tuple[HostArray, int]:
+        """Return the codes of the texts of a dictionary, and that of a missing one; -1 where they have none."""
+        n_categories = len(column.categories)
+        known = _positions(column.categories)
+        absent = -1 if column.fill is None else known[str(column.fill)]
+        unknown = -1
+        if column.kind == "code":
+            unknown = n_categories
+            absent = unknown if column.fill is None and self.missing != "refuse" else absent
+        texts = dictionary.cast(pa.string()).to_pylist()
+        kind = np.int8 if n_categories < 128 else np.int32
+        codes = [absent if text is None or text in self.absent else known.get(text, unknown) for text in texts]
+        return np.array(codes, kind), absent
+
+
+@lru_cache(maxsize=1024)
+def _positions(categories: tuple[str, ...]) -> dict[str, int]:
+    return {category: code for code, category in enumerate(categories)}
+
+
+def by_column(n_rows: int, n_features: int, dtype: "np.dtype[np.generic]") -> HostArray:
+    """Return an array (d, m) for features by column, which can be turned into rows fast.
+
+    Values of neighbouring columns are never a multiple of a large power of two apart in memory: these would share one
+    set of the cache, and copies into rows would take ten times as long.
+    """
+    padded = _LINE * (n_rows // _LINE // 2 * 2 + 3)  # an odd number of cache lines
+    X: HostArray = np.empty((n_features, padded), dtype)[:, :n_rows]
+    return X
+
+
+def _set_onehot(rows: HostArray, codes: HostArray) -> None:
+    """Set `rows` (k, m) to 1 where the code of a row is the number of the category, else to 0."""
+    if len(rows) <= _COMPARED:
+        for code, row in enumerate(rows):
+            row[:] = codes == code
+        return
+    rows[:] = 0
+    rows[codes, np.arange(rows.shape[1])] = 1
+
+
+def _numbers(values: pa.Array, fill: float | str | None) -> HostArray:
+    """Return a column of numbers or dates; missing ones are `fill`, or NaN without it."""
+    found = to_numbers(values)
+    if fill is None or found.dtype.kind != "f":
+        return found
+    gaps = np.isnan(found)
+    return np.where(gaps, found.dtype.type(fill), found) if gaps.any() else found

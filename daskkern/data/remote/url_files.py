@@ -1,0 +1,53 @@
+"""Files behind URLs that stand where a path stands for a local one, read from their beginning."""
+
+import gzip
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeAlias, cast
+
+from daskkern.data.remote.files import FoundFile, RemoteFile
+from daskkern.data.remote.stores import name_of_place, public
+
+_REQUEST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class UrlFile:
+    """A file behind a URL, as it was listed; as text it has no secrets."""
+
+    found: FoundFile
+
+    @property
+    def name(self) -> str:
+        """The last part of the URL."""
+        return name_of_place(self.found.place)
+
+    def __str__(self) -> str:
+        return public(self.found.place)
+
+
+SourceFile: TypeAlias = Path | UrlFile
+
+
+def open_source_file(file: SourceFile) -> BinaryIO:
+    """Return a stream of the bytes of a file, decompressed where its name ends in ``.gz``.
+
+    A file behind a URL is read in requests of 4 MiB, which are repeated when they break off.
+
+    Raises
+    ------
+    OSError, DataError, StoreError
+        When it does not exist or cannot be reached; when a read breaks off for good.
+    """
+    if not file.name.lower().endswith(".gz"):
+        return open_bytes(file)
+    compressed = open_bytes(file) if isinstance(file, UrlFile) else file
+    return cast(BinaryIO, gzip.open(compressed, "rb"))  # closes what it opens, and a UrlFile holds nothing open
+
+
+def open_bytes(file: SourceFile) -> BinaryIO:
+    """Return a stream of the bytes of a file as they are; seekable. Raises as :func:`open_source_file`."""
+    if isinstance(file, UrlFile):
+        return io.BufferedReader(RemoteFile(file.found.place, file.found.size), _REQUEST_BYTES)
+    return file.open("rb")
