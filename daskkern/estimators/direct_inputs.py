@@ -19,7 +19,8 @@ from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.errors import DataError
 from daskkern.estimators.parameters import active_client
 from daskkern.models import KernelModel
-from daskkern.training.direct.places import RowRoles, direct_rows
+from daskkern.training.direct.places import direct_rows
+from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 
 

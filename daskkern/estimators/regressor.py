@@ -23,7 +23,7 @@ from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
-from daskkern.training.direct.places import RowRoles
+from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
 
