@@ -29,8 +29,6 @@ _PATIENCE_S = (3.0, 10.0, 30.0, 60.0)
 _LOOK_S = 0.5
 _AGAIN_S = 3600.0
 """Most seconds that a repeated set-up, or a block that is computed again, may take."""
-_SENT_AGAIN_S = 30.0
-"""Seconds in which rows that were lost with their workers must be sent again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +49,17 @@ class LazyBlock:
 
 @dataclass(frozen=True)
 class RemoteValue:
-    """The key of a finished result on the cluster; unlike a Future it can be sent within a record."""
+    """A finished result on the cluster; unlike a Future it can be sent within a record.
+
+    Attributes
+    ----------
+    key : str
+    again_s : float
+        Seconds in which a value that was lost with its workers must be sent again.
+    """
 
     key: str
+    again_s: float = 30.0
 
     def fetch(self) -> Any:
         """Return the value, copied to this worker from one that has it. Raises the error of its task.
@@ -81,7 +87,7 @@ class RemoteValue:
                 return future.result(timeout=patience_s)
             except (TimeoutError, FutureCancelledError):
                 future.release()
-            if not _held_again(client, self.key):
+            if not _held_again(client, self.key, self.again_s):
                 break
         raise ClusterError(
             f"worker {get_worker().address} requested {self.key}, but no worker sends it: those that had it are gone; "
@@ -89,20 +95,20 @@ class RemoteValue:
         )
 
 
-def _held_again(client: Client, key: str) -> bool:
+def _held_again(client: Client, key: str, again_s: float) -> bool:
     """Wait while the value of `key` is computed again, or sent again by the process that sent it.
 
     Return whether there is one, or the error of its task. The scheduler forgets values that were sent when their
-    workers leave, and knows nothing of the process that may send them again: it has `_SENT_AGAIN_S`.
+    workers leave, and knows nothing of the process that may send them again: it has `again_s`.
     """
-    forgotten = time.monotonic() + _SENT_AGAIN_S
+    forgotten = time.monotonic() + again_s
     deadline = time.monotonic() + _AGAIN_S
     while time.monotonic() < min(forgotten, deadline):
         state = ask_scheduler(client, "get_task_status", keys=[key])[key]
         if state in ("memory", "erred"):
             return True
         if state not in (None, "released", "forgotten"):
-            forgotten = time.monotonic() + _SENT_AGAIN_S
+            forgotten = time.monotonic() + again_s
         time.sleep(_LOOK_S)
     return False
 
