@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from distributed import Client, Future
 
 _LOOK_S = 0.5
+_CLOSE_S = 10.0
 _LOST = ("cancelled", "lost")
 
 
@@ -47,9 +48,9 @@ class SentRows:
         return tuple(self._blocks)
 
     def release(self) -> None:
-        """Let the workers drop the blocks. Waits for what is being sent."""
+        """Let the workers drop the blocks. Waits a little for what is being sent."""
         self._released.set()
-        self._thread.join()
+        self._thread.join(_CLOSE_S)
         for future in (*self._earlier, *self._futures.values()):
             future.release()
 

@@ -72,7 +72,7 @@ OTHERS: dict[str, Kernel] = {
 def kernel_of(name: str) -> Kernel:
     if name in OTHERS:
         return OTHERS[name]
-    return parse_kernel(EXAMPLES.get(name, name))
+    return parse_kernel(EXAMPLES[name]) if name in EXAMPLES else daskkern.kernels.KERNELS[name].kernel()
 
 
 def points_of(kernel: Kernel, rows: np.ndarray) -> Any:
