@@ -51,7 +51,7 @@ def _label(plot: Any, *lines: tuple[str, Any], columns: int | None = None) -> No
     """Put a legend above `plot`, where it hides no data, on one line or in `columns` columns."""
     items = [LegendItem(label=text, renderers=[line]) for text, line in lines]
     legend = Legend(items=items, orientation="horizontal", border_line_color=None, background_fill_color=None)
-    legend.padding, legend.margin, legend.spacing = 2, 2, 16
+    legend.padding, legend.margin, legend.spacing = 2, 2, 12
     if columns is not None:
         legend.ncols = columns
     plot.add_layout(legend, "above")
@@ -70,7 +70,7 @@ def loss_plot(sources: Sources, scale: str) -> Any:
     dots = plot.scatter("x", "validation_loss", source=sources.epochs, color=VALIDATION, size=6)
     plot.line("x", "smooth", source=sources.other_batches, color=OTHER_FIT, line_width=2)
     plot.line("x", "validation_loss", source=sources.other_epochs, color=OTHER_FIT, line_width=2, line_dash="dashed")
-    _label(plot, ("training, mean of the epoch so far", smooth), ("validation", line))
+    _label(plot, ("training, epoch so far", smooth), ("validation", line))
     _hover(plot, [smooth], ("training loss", "@loss{0.0000}"))
     _hover(plot, [dots], ("validation loss", "@validation_loss{0.0000}"))
     return plot
@@ -111,7 +111,7 @@ def shares_plot(sources: Sources) -> Any:
         line_color=None,
     )
     plot.xaxis.ticker.min_interval = 1
-    _label(plot, *zip(PARTS.values(), bars, strict=True), columns=3)
+    _label(plot, *zip(PARTS.values(), bars, strict=True), columns=2)
     plot.add_tools(
         HoverTool(
             tooltips=[("epoch", "@epoch"), *((word, f"@{name}{{0.0}} %") for name, word in PARTS.items())],
