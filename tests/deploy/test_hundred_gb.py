@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.support.hundred_gb import CHECKED, ENTRY, INGESTED, PARQUET_ROW, rows_of_page
 from tests.support.object_server import ObjectServer, object_server
 from tests.support.processes import ROOT, ended, started
 
@@ -140,3 +141,15 @@ def test_the_manifests_without_a_volume(tmp_path: Path) -> None:
                 assert {mount["name"] for mount in container.get("volumeMounts", [])} == volumes
                 assert container["envFrom"] == [{"secretRef": {"name": "daskkern-store", "optional": True}}]
     assert any("create secret generic daskkern-store " in line for line in commands("kubectl "))
+
+
+def test_the_figures_follow_from_the_rates() -> None:
+    for row in rows_of_page():
+        assert f"{row}\n" in PAGE
+    for rate in (
+        f"{INGESTED:,.0f} rows/s",
+        f"{CHECKED / 1e6:.0f} MB/s",
+        f"{1e9 * ENTRY:.0f} ns",
+        f"{PARQUET_ROW:,} bytes",
+    ):
+        assert rate in PAGE
