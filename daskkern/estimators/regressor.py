@@ -184,7 +184,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
 
         Parameters
         ----------
-        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray
+        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray, TableFiles
         y : dask array or array-like (n,) or (n, t), optional
         sample_weight : dask array or array-like (n,), optional
         validation : store or (X, y), optional

@@ -1,7 +1,7 @@
 """Places and objects that rows are read from directly: which kind of source each is."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import zarr
@@ -13,6 +13,7 @@ from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.arrow_datasets import is_arrow_dataset
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.opening import TableChoice
+from daskkern.data.direct.table_files import TableFiles
 from daskkern.errors import DataError
 from daskkern.training.direct.cube_source import cube_source
 from daskkern.training.direct.table_source import table_source, zarr_source
@@ -80,7 +81,7 @@ def direct_rows(
 
     Parameters
     ----------
-    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, path or URL
+    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, TableFiles, path or URL
         A path is that of a Zarr store of xarray, of a Zarr group with arrays ``X`` and `target`, or of a table.
     roles : RowRoles
     y, weight : DataArray or Zarr array
@@ -95,6 +96,9 @@ def direct_rows(
     DataError, SpecError
         When names or values do not suit.
     """
+    if isinstance(X, TableFiles):
+        roles = replace(roles, columns=tuple(X.columns), where=X.where, categorical=X.categorical, missing=X.missing)
+        X = X.place
     classes = None if like is None else like.classes
     if is_cube(X):
         _refuse(roles, _OF_TABLES, "a Dataset")
