@@ -41,6 +41,8 @@ def test_only_rows_that_pass_and_columns_that_are_named(lake: Path, frame: pd.Da
     chosen = TableFiles(lake, columns=["a", "b"], where="day < 3")
     model = KernelRegressor(**EXACT, device="cpu").fit(chosen, target="y")
     assert model.model_.feature_names == ("a", "b")
+    with pytest.raises(DataError, match="give the path or a data frame"):
+        model.predict(chosen)
     assert model.model_.coef.shape[0] == 60
     rows = frame[frame.day < 3]
     plain = KernelRegressor(**EXACT, device="cpu").fit(rows[["a", "b"]].to_numpy(np.float32), rows.y)
