@@ -119,16 +119,16 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         What models are compared by on held-out rows: log loss at the best temperature ("auto"), or the accuracy.
     random_state : int, RandomState or None
         With an int and time enough the same data give the same model, whatever the number of workers, up to rounding.
-    client
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
-    device
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
-    memory_budget
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
-    verbose
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
-    class_weight
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
+    client : distributed.Client or None
+        The cluster, of whose workers trials are tasks. None: the active client's, or this process.
+    device : "auto", "cpu" or "gpu"
+        Where trials and the fit compute; "auto" takes the GPU where there is one.
+    memory_budget : int or None
+        Bytes that one rank of the fit may use.
+    verbose : bool
+        Whether to show the progress of search and fit.
+    class_weight : dict, "balanced" or None
+        Weights of the classes, by label.
 
     Attributes
     ----------

@@ -200,7 +200,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
 
         Parameters
         ----------
-        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray
+        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray, TableFiles
             A store brings its own targets and weights. Dask arrays are never gathered. NumPy arrays are not copied.
             The cells of a Dataset are rows, without those where a value is missing; see ``docs/xarray.md``.
         y : dask array or array-like (n,), or (n, c) of 0 and 1, optional
@@ -215,8 +215,9 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         out : path or URL, optional
             Where the worker writes the model, with `detach`; an existing model there is replaced.
         target, sample_dims, coords, drop : str or list of str, optional
-            Of a Dataset: the variable to predict, the dims whose cells are rows (by default those of the target),
-            coordinates that are features too, and variables that are none.
+            Of a table in files: the column to predict and columns that are no features; filters and other choices are
+            those of :class:`daskkern.TableFiles`. Of a Dataset: the variable to predict, the dims whose cells are rows
+            (by default those of the target), coordinates that are features too, and variables that are none.
 
         Raises
         ------

@@ -75,7 +75,6 @@ SELECTED = {
     "check_sample_weights_not_overwritten",
 }
 KNOWN = {
-    "check_parameters_default_constructible",
     "check_sample_weight_equivalence_on_dense_data",
     "check_sample_weight_equivalence_on_sparse_data",
 }

@@ -21,7 +21,7 @@ class GivenRows:
 
     Attributes
     ----------
-    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, path or URL
+    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, TableFiles, path or URL
     roles : RowRoles
     y, weight : DataArray, Zarr array or None
     like : SourceInfo or None

@@ -8,10 +8,18 @@ from daskkern.errors import DataError
 from daskkern.training.direct.cube_kinds import HeldCube, StoredCube
 from daskkern.training.direct.kind import DirectKind, GivenRows
 from daskkern.training.direct.roles import RowRoles
-from daskkern.training.direct.table_kinds import HeldArrays, HeldTable, StoredArrays, StoredTable
+from daskkern.training.direct.table_kinds import ChosenTable, HeldArrays, HeldTable, StoredArrays, StoredTable
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 
-KINDS: tuple[DirectKind, ...] = (HeldCube(), HeldArrays(), HeldTable(), StoredCube(), StoredArrays(), StoredTable())
+KINDS: tuple[DirectKind, ...] = (
+    HeldCube(),
+    HeldArrays(),
+    HeldTable(),
+    ChosenTable(),
+    StoredCube(),
+    StoredArrays(),
+    StoredTable(),
+)
 """The kinds, in the order in which they are asked: a path is that of a table where it is of no other kind."""
 
 
@@ -28,7 +36,7 @@ def direct_rows(
 
     Parameters
     ----------
-    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, path or URL
+    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, TableFiles, path or URL
         A path is that of a Zarr store of xarray, of a Zarr group with arrays ``X`` and `target`, or of a table.
     roles : RowRoles
     y, weight : DataArray or Zarr array
@@ -49,6 +57,6 @@ def direct_rows(
             kind.check(given)
             return kind.source(given)
     raise DataError(
-        f"got X of type {type(X).__name__}; expected a Dataset, a pyarrow dataset, a dask dataframe, a Zarr array, or "
-        "the path or URL of one of these or of a table"
+        f"got X of type {type(X).__name__}; expected a Dataset, a pyarrow dataset, a dask dataframe, a Zarr array, "
+        "TableFiles, or the path or URL of a Dataset, a group of Zarr arrays or a table"
     )

@@ -9,6 +9,7 @@ from daskkern.data.cubes.cube_stores import plain_arrays
 from daskkern.data.direct.arrow_datasets import is_arrow_dataset
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.opening import TableChoice
+from daskkern.data.direct.table_files import TableFiles
 from daskkern.errors import DataError
 from daskkern.training.direct.kind import OF_TABLES, DirectKind, GivenRows
 from daskkern.training.direct.table_source import table_source, zarr_source
@@ -64,6 +65,23 @@ class StoredTable(DirectKind):
 
     def source(self, given: GivenRows) -> tuple[RowSource, tuple[str, ...]]:
         return table_source(given.X, _choice(given), like=given.like)
+
+
+class ChosenTable(DirectKind):
+    """Table files with columns, a filter and encodings, which are not given again."""
+
+    words: ClassVar[str] = "TableFiles, which have their own columns, filter and encodings"
+    without: ClassVar[tuple[str, ...]] = (*_OF_CUBES, *OF_TABLES)
+
+    def takes(self, given: GivenRows) -> bool:
+        return isinstance(given.X, TableFiles)
+
+    def source(self, given: GivenRows) -> tuple[RowSource, tuple[str, ...]]:
+        X, r = given.X, given.roles
+        choice = TableChoice(
+            r.target, r.weight, r.drop, r.task, X.categorical, X.missing, columns=tuple(X.columns), where=X.where
+        )
+        return table_source(X.place, choice, like=given.like)
 
 
 class HeldTable(DirectKind):

@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 import zarr
 
+from daskkern.data.direct.table_files import TableFiles
 from daskkern.errors import DataError
 from daskkern.training.direct.kind import GivenRows
 from daskkern.training.direct.places import KINDS, direct_rows
@@ -28,6 +29,7 @@ def _every(folder: Path) -> dict[str, Any]:
         "HeldCube": cube,
         "HeldArrays": group["X"],
         "HeldTable": ds.dataset(folder / "table.parquet"),
+        "ChosenTable": TableFiles(str(folder / "table.parquet"), columns=("a",)),
         "StoredCube": folder / "cube.zarr",
         "StoredArrays": str(folder / "pair.zarr"),
         "StoredTable": str(folder / "table.parquet"),
