@@ -216,7 +216,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
             Where the worker writes the model, with `detach`; an existing model there is replaced.
         target, sample_dims, coords, drop : str or list of str, optional
             Of table files: see :class:`daskkern.TableFiles`. Of a Dataset: the variable to predict, the dims of whose
-            cells rows are made (by default the target's), coordinates that are features too, and variables that are none.
+            cells rows are made (by default the target's), coordinates that are features, and variables that are none.
 
         Raises
         ------
