@@ -215,9 +215,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         out : path or URL, optional
             Where the worker writes the model, with `detach`; an existing model there is replaced.
         target, sample_dims, coords, drop : str or list of str, optional
-            Of a table in files: the column to predict and columns that are no features; filters and other choices are
-            those of :class:`daskkern.TableFiles`. Of a Dataset: the variable to predict, the dims whose cells are rows
-            (by default those of the target), coordinates that are features too, and variables that are none.
+            Of table files: see :class:`daskkern.TableFiles`. Of a Dataset: the variable to predict, the dims of whose
+            cells rows are made (by default the target's), coordinates that are features, and variables that are none.
 
         Raises
         ------

@@ -94,8 +94,8 @@ def is_table(place: str) -> bool:
     """
     if not is_url(place):
         return is_source(place) and not _is_ours(Path(place))
-    told = _tells(place)
-    return get_object(place, "zarr.json") is None if told is None else told
+    by_name = _tells(place)
+    return get_object(place, "zarr.json") is None if by_name is None else by_name
 
 
 def _tells(url: str) -> bool | None:

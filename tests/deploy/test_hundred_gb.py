@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.support.hundred_gb import CHECKED, ENTRY, INGESTED, PARQUET_ROW, rows_of_page
+from tests.support.deploy.hundred_gb import CHECKED, ENTRY, INGESTED, PARQUET_ROW, rows_of_page
 from tests.support.object_server import ObjectServer, object_server
 from tests.support.processes import ROOT, ended, started
 

@@ -1,6 +1,5 @@
 """The estimators that search: scikit-learn's conventions, kinds of rows, and what remains of the search."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import daskkern
 from daskkern import AutoKernelClassifier, AutoKernelRegressor, KernelClassifier, KernelRegressor
@@ -31,26 +30,36 @@ _LEARNING = {"check_classifiers_train", "check_regressors_train"}
 """The checks that ask for a good score, for which a fit needs time."""
 
 
-def _cells() -> Iterator[Any]:
-    """Yield all checks: of a search of no time, which ends a fit after its first batches, and those that learn."""
-    for kind in (AutoKernelClassifier, AutoKernelRegressor):
-        for seconds in (1e-9, 2.0):
-            checks = estimator_checks_generator(
-                kind(max_seconds=seconds, device="cpu"), expected_failed_checks=_EXPECTED, mark="xfail"
-            )
-            for number, cell in enumerate(checks):
-                estimator, check = getattr(cell, "values", cell)
-                name = getattr(check, "func", check).__name__
-                if (name in _LEARNING) == (seconds > 1):
-                    marks = [*getattr(cell, "marks", ()), *([pytest.mark.long] if seconds > 1 else [])]
-                    yield pytest.param(estimator, check, marks=marks, id=f"{kind.__name__}, {name}, {number}")
+def _expected(estimator: object) -> dict[str, str]:
+    del estimator
+    return _EXPECTED
 
 
+def _name(check: Any) -> str:
+    return str(getattr(check, "func", check).__name__)
+
+
+# A search of no time is one trial and the defaults: the checks ask for manners, and fit some hundred times.
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(("estimator", "check"), list(_cells()))
+@parametrize_with_checks(
+    [AutoKernelClassifier(max_seconds=1e-9, device="cpu"), AutoKernelRegressor(max_seconds=1e-9, device="cpu")],
+    expected_failed_checks=_expected,
+)
 @pytest.mark.filterwarnings("ignore:.*was fitted.*feature names:UserWarning")
 def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
+    if _name(check) in _LEARNING:
+        pytest.skip("test_scikit_learns_checks_of_scores_pass gives them time")
     check(estimator)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [AutoKernelClassifier, AutoKernelRegressor])
+def test_scikit_learns_checks_of_scores_pass(kind: Any) -> None:
+    found = estimator_checks_generator(kind(max_seconds=1.0, device="cpu"))
+    chosen = [(estimator, check) for estimator, check in found if _name(check) in _LEARNING]
+    assert len(chosen) == 3
+    for estimator, check in chosen:
+        check(estimator)
 
 
 @pytest.fixture(scope="module")

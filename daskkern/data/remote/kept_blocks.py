@@ -14,7 +14,7 @@ MOST_BYTES = 4 << 30
 """Most that the files of one source may keep, and half of the free space at most."""
 
 
-class BlockCache:
+class UrlBlocks:
     """Blocks that were read once from the files of one source, up to 4 GiB and half of the free space.
 
     They lie in one temporary file without a name, which is gone when nobody uses it any more, and after a kill. What
@@ -32,7 +32,7 @@ class BlockCache:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BlockCache, (self._most,)
+        return UrlBlocks, (self._most,)
 
     def get(self, url: str, number: int) -> bytes | None:
         """Return a block of 4 MiB of a file, its last block what is left; None where it was not kept."""
@@ -70,7 +70,7 @@ class BlockCache:
 class KeptFile(RemoteFile):
     """A file behind a URL, of which every block of 4 MiB is requested once, as far as the cache has room."""
 
-    def __init__(self, found: FoundFile, cache: BlockCache) -> None:
+    def __init__(self, found: FoundFile, cache: UrlBlocks) -> None:
         super().__init__(found.place, found.size)
         self._length, self._cache = found.size, cache
 

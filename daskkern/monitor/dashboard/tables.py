@@ -286,4 +286,4 @@ def _head(*names: str) -> str:
 
 def _cells(cells: Iterable[str], names: Sequence[str]) -> str:
     """Return cells with the names of their columns, which a phone shows in front of them."""
-    return "".join(f"<td data-label='{name}'>{cell}</td>" for cell, name in zip(cells, names, strict=True))
+    return "".join(f'<td data-label="{name}">{cell}</td>' for cell, name in zip(cells, names, strict=True))
