@@ -33,6 +33,7 @@ from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem, WholeBatch
 from daskkern.solvers.setup import RankInputs, RankSetup, TrainingRows
 from daskkern.solvers.snapshot import Shard, Snapshot
+from daskkern.solvers.support_vectors import SVM
 
 _TABLE: tuple[type[Solver[Any]], ...] = (
     EigenPro,
@@ -44,6 +45,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     SGD,
     AdaGrad,
     SDCA,
+    SVM,
     MISO,
     Pegasos,
     Norma,
@@ -110,6 +112,7 @@ __all__ = [
     "SDCA",
     "SGD",
     "SOLVERS",
+    "SVM",
     "SVRG",
     "ASkotch",
     "AdaGrad",
