@@ -35,26 +35,28 @@ def sum_rows(table: HostArray, slots: IntArray, factors: FloatArray) -> FloatArr
     """
     sums = np.zeros(table.shape[1])
     slots, factors = np.ascontiguousarray(slots, np.int64), np.ascontiguousarray(factors, np.float64)
-    add = _add_compiled if _available else _add_plainly
+    add = add_compiled if _available else add_plainly
     parts = slices(sums.size, _TILE)
     for_each(parts, lambda part: add(table, slots, factors, part, sums), float(slots.size) * sums.size)
     return sums
 
 
-def _add_plainly(table: HostArray, slots: IntArray, factors: FloatArray, part: slice, sums: FloatArray) -> None:
+def add_plainly(table: HostArray, slots: IntArray, factors: FloatArray, part: slice, sums: FloatArray) -> None:
+    """Add the rows to `sums` (w,) at the columns `part`, in NumPy."""
     own = sums[part]
     for slot, factor in zip(slots, factors, strict=True):
         own += factor * table[slot, part].astype(np.float64)
 
 
-def _add_compiled(table: HostArray, slots: IntArray, factors: FloatArray, part: slice, sums: FloatArray) -> None:
+def add_compiled(table: HostArray, slots: IntArray, factors: FloatArray, part: slice, sums: FloatArray) -> None:
+    """Add the rows to `sums` (w,) at the columns `part`, in machine code."""
     lanes = shape_for(8).lanes
     whole = part.start + (part.stop - part.start) // lanes * lanes
     words = (table.ctypes.data, table.shape[1], slots.ctypes.data, factors.ctypes.data, slots.size)
     call = (ctypes.c_int64 * len(_WORDS))(*words, part.start, whole, sums.ctypes.data)
     _function(table.itemsize)(ctypes.addressof(call))
     if whole < part.stop:
-        _add_plainly(table, slots, factors, slice(whole, part.stop), sums)
+        add_plainly(table, slots, factors, slice(whole, part.stop), sums)
 
 
 @cache
