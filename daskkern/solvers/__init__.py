@@ -8,6 +8,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import Loss
 from daskkern.solvers.base import Solver
 from daskkern.solvers.compatibility import check_pair
+from daskkern.solvers.eigenpro.preconditioned_svrg import PreconditionedSVRG
 from daskkern.solvers.eigenpro.solver import EigenPro
 from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.first_order.adagrad import AdaGrad
@@ -52,6 +53,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     SAG,
     BSGD,
     SVRG,
+    PreconditionedSVRG,
     S2GD,
     SARAH,
     DoublySGD,
@@ -128,6 +130,7 @@ __all__ = [
     "Norma",
     "NystromSGD",
     "Pegasos",
+    "PreconditionedSVRG",
     "Problem",
     "RankInputs",
     "RankSetup",

@@ -52,6 +52,7 @@ ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
     "adagrad": KernelRegressor("linear", "squared", Linear(), AdaGrad(l1=1e-4), ALPHA, 40),
     "sag": KernelRegressor("linear", "squared", Linear(), SAG(), ALPHA, 40),
     "svrg": KernelClassifier("linear", "logistic", Linear(), SVRG(), ALPHA),
+    "preconditioned_svrg": KernelClassifier("linear", "logistic", Linear(), "preconditioned_svrg", ALPHA),
     "s2gd": KernelClassifier("linear", "logistic", Linear(), S2GD(), ALPHA),
     "sarah": KernelClassifier("linear", "logistic", Linear(), SARAH(), ALPHA),
     "norma": KernelClassifier("gaussian:median", "hinge", AllRows(), "norma", ALPHA),

@@ -28,6 +28,7 @@ from daskkern.solvers import (
     Norma,
     NystromSGD,
     Pegasos,
+    PreconditionedSVRG,
     Solver,
 )
 from daskkern.training.run.settings import FitSettings
@@ -126,6 +127,12 @@ TABLE = {
         SVRG(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 25, 1e-10, 30, stochastic=True
     ),
     "svrg, linear": Row(SVRG(theta=1.0, tol=0), SquaredHinge(), Linear(), 25, 1e-9, batch_size=30, stochastic=True),
+    "preconditioned svrg, random features": Row(
+        PreconditionedSVRG(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 25, 1e-10, 30, stochastic=True
+    ),
+    "preconditioned svrg, linear": Row(
+        PreconditionedSVRG(theta=1.0, tol=0, n_directions=2), SquaredHinge(), Linear(), 25, 1e-9, 30, stochastic=True
+    ),
     "s2gd, random features": Row(S2GD(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 30, 1e-8, 30, stochastic=True),
     "sarah, all rows": Row(
         SARAH(theta=1.0, tol=0), Squared(), AllRows(), 30, 1e-5, 30, regression=True, stochastic=True
