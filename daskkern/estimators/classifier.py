@@ -94,7 +94,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         features, such as ``"gaussian:5"``; "always" scales these as well, and so do "affine", which has no
         logarithmic tails, "arcsinh", which always has, and "ranks", which maps features with many values to ranks.
     fit_intercept : bool
-        Add the constant scores that minimise the loss, an intercept without penalty. Hinge losses have none.
+        Add the constant scores that minimise the loss, an intercept without penalty. The hinge: "svm" only.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
         Learn the kernel's metric from sampled rows: weights of features ("diagonal"), directions too ("full"), or what
         suits ("auto", True); it is used where held-out rows gain by it. See ``docs/feature-learning.md``.

@@ -24,6 +24,7 @@ from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
 from daskkern.kernels.functions.cauchy import Cauchy
+from daskkern.kernels.functions.chi_squared import AdditiveChiSquared, ChiSquared
 from daskkern.kernels.functions.differences.additive import AdditiveLaplacian
 from daskkern.kernels.functions.differences.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.gaussian import Gaussian
@@ -71,6 +72,8 @@ _OWN: dict[str, Entry] = {
     "neural_tangent": Entry(NeuralTangent, "depth"),
     "polynomial": Entry(Polynomial, "degree"),
     "linear": Entry(LinearKernel, None),
+    "chi2": Entry(ChiSquared, "gamma"),
+    "additive_chi2": Entry(AdditiveChiSquared, None),
 }
 
 
