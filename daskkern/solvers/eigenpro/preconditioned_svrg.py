@@ -76,7 +76,7 @@ class PreconditionedSVRG(SVRG):
         step = self.theta * state.step_size(batch, smoothness_of(loss), alpha)
         return found(state, covariance_rows(self.subsample, n), batch, step)
 
-    def rank_setup(self, inputs: RankInputs) -> PreconditionedSetup:
+    def rank_setup(self, inputs: RankInputs) -> ColumnSetup:
         state, comm, n = inputs.state, inputs.comm, inputs.n_rows
         assert isinstance(state, CovarianceState)
         sizes = StepStatistics(state.beta, state.beta, state.top)
