@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         NystromFeatures,
         RandomFeatures,
     )
+    from daskkern.data.direct.table_files import TableFiles
     from daskkern.data.ingest import ingest
     from daskkern.estimators import (
         AutoKernelClassifier,
@@ -65,6 +66,7 @@ _PUBLIC = {
     "LocalRows": ("daskkern.basis", "LocalRows"),
     "NystromFeatures": ("daskkern.basis", "NystromFeatures"),
     "RandomFeatures": ("daskkern.basis", "RandomFeatures"),
+    "TableFiles": ("daskkern.data.direct.table_files", "TableFiles"),
     "attach": ("daskkern.training.jobs.handle", "attach"),
     "gradient_importance": ("daskkern.inspection", "gradient_importance"),
     "ingest": ("daskkern.data.ingest", "ingest"),
@@ -103,6 +105,7 @@ __all__ = [
     "OneClassSVM",
     "RandomFeatures",
     "SpectralClustering",
+    "TableFiles",
     "attach",
     "gradient_importance",
     "ingest",

@@ -84,14 +84,15 @@ def lose_a_worker(client: Client, handle: FitHandle) -> None:
     os.kill(pids[victim], signal.SIGKILL)
 
 
-def show(driver: Any, address: str, theme: str, fit: str) -> None:
-    """Open the page, and wait until it has the data of `fit`."""
+def show(driver: Any, address: str, theme: str, fit: str, other: str = "") -> None:
+    """Open the page, and wait until it has the data of `fit`, compared with `other`."""
     driver.get(f"{address}/kernel-fits?theme={theme}")
     model = "Bokeh.documents[0].get_model_by_name('{}')"
     wait_for(driver, f"return {model.format('chosen')}.options.length > 3")
     time.sleep(2.5)  # settings made before the page is connected are lost
     driver.execute_script(f"{model.format('chosen')}.value = '{fit}'")
     wait_for(driver, f"return {model.format('fits')}.text.includes(\"class='chosen' data-fit='{fit}'\")")
+    driver.execute_script(f"{model.format('compared')}.value = '{other}'")
     time.sleep(2.0)  # the browser draws canvases with a delay
     height, width = driver.execute_script("return [document.documentElement.scrollHeight, innerWidth]")
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -156,6 +157,8 @@ def main() -> None:
             time.sleep(1.0)  # the browser draws it
             picture(driver, out / "kernel-fits-recovering.png")
             wait_for_state(lost, "running")
+            show(driver, address, "light", others[1].fit, lost.fit)
+            picture(driver, out / "kernel-fits-overlay.png")
             for theme in ("light", "dark"):
                 for width in WIDTHS:
                     driver.set_window_size(width, 900)

@@ -132,6 +132,11 @@ class BasisSpec(NestedParameters, ABC):
     def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
         """Return the most columns of a fit to `n_rows` rows, before it begins. `n_steps` returns its most steps."""
 
+    def table_bytes(self, kernel: Kernel, n_features: int, seed: int) -> int:
+        """Return the bytes of tables that columns are made from, which are then numbers; 0 where they are points."""
+        del kernel, n_features, seed
+        return 0
+
     @abstractmethod
     def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
         """Return the columns of a fit to `rows`: their function and their points.

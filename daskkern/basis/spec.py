@@ -13,7 +13,7 @@ from daskkern.basis.base import BasisSpec, ColumnRequest, ColumnSet
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import sampled_rows
 from daskkern.errors import DataError, SpecError
-from daskkern.features import FOLLOWING, KINDS, random_columns
+from daskkern.features import FOLLOWING, KINDS, random_columns, sketch_bytes
 from daskkern.kernels import MOST_DRAWN, Coordinate, Drawn, Kernel, Mapped, nystrom_map
 from daskkern.kernels.norms import squared_norms
 from daskkern.kernels.rows import as_rows
@@ -134,6 +134,9 @@ class RandomFeatures(BasisSpec):
 
     def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
         return self.n
+
+    def table_bytes(self, kernel: Kernel, n_features: int, seed: int) -> int:
+        return sketch_bytes(kernel, self.kind, self.n, n_features, seed)
 
     def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
         scale = float(np.sqrt(np.mean(squared_norms(sampled_rows(rows, request.seed)))))

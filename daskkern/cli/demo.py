@@ -24,7 +24,7 @@ from daskkern.losses import SquaredHinge
 from daskkern.models import load_model, save_model
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
-from daskkern.training.direct.places import RowRoles
+from daskkern.training.direct.roles import RowRoles
 from daskkern.training.planning.planner import device_pool
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings

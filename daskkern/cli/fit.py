@@ -30,7 +30,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place
 from daskkern.training.checkpoints.resumption import resumption_of
-from daskkern.training.direct.places import RowRoles
+from daskkern.training.direct.roles import RowRoles
 from daskkern.training.jobs.detached import submit
 from daskkern.training.planning.planner import device_pool
 from daskkern.training.run.fit import FitResult, fit_job

@@ -18,7 +18,7 @@ from daskkern.cluster.connect.membership import check_any, live_workers
 from daskkern.monitor.formatting import format_bytes
 from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.direct.ingest_gain import ingest_gain
-from daskkern.training.direct.places import RowRoles
+from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, worst

@@ -1,5 +1,6 @@
 """``daskkern score`` and ``daskkern predict``: apply a model to a store or table."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
@@ -181,7 +182,10 @@ def describe(score: Score, n_labels: int = 0) -> str:
         if score.log_loss is not None and score.calibration_error is not None:
             line += f", log loss {score.log_loss:.4g}, calibration error {score.calibration_error:.2%}"
         return line
-    return f"{score.n_rows:,} rows: RMSE {score.rmse:.6g}, MAE {score.mae:.6g} (target units), R2 {score.r2:.4f}"
+    if score.rmse is None or score.mae is None or score.r2 is None:
+        raise AssertionError("a score has accuracy, or the errors of a regression")
+    r2 = "undefined: a target has the same value in all rows" if math.isnan(score.r2) else f"{score.r2:.4f}"
+    return f"{score.n_rows:,} rows: RMSE {score.rmse:.6g}, MAE {score.mae:.6g} (target units), R2 {r2}"
 
 
 def show_details(score: Score) -> None:

@@ -13,6 +13,7 @@ from daskkern.cluster.connect.clients import client_of
 from daskkern.errors import DataError
 from daskkern.estimators.class_inputs import class_source
 from daskkern.estimators.classifier import KernelClassifier
+from daskkern.estimators.direct_inputs import named_roles
 from daskkern.estimators.parameters import active_client
 from daskkern.estimators.regressor import KernelRegressor
 from daskkern.model_selection import Budget
@@ -119,16 +120,16 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         What models are compared by on held-out rows: log loss at the best temperature ("auto"), or the accuracy.
     random_state : int, RandomState or None
         With an int and time enough the same data give the same model, whatever the number of workers, up to rounding.
-    client
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
-    device
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
-    memory_budget
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
-    verbose
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
-    class_weight
-        As in :class:`daskkern.KernelClassifier`. With a cluster, trials are tasks of its workers.
+    client : distributed.Client or None
+        The cluster, of whose workers trials are tasks. None: the active client's, or this process.
+    device : "auto", "cpu" or "gpu"
+        Where trials and the fit compute; "auto" takes the GPU where there is one.
+    memory_budget : int or None
+        Bytes that one rank of the fit may use.
+    verbose : bool
+        Whether to show the progress of search and fit.
+    class_weight : dict, "balanced" or None
+        Weights of the classes, by label.
 
     Attributes
     ----------
@@ -158,15 +159,27 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
         self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "AutoKernelClassifier":
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        target: Any = None,
+        sample_dims: Any = None,
+        coords: Any = None,
+        drop: Any = None,
+    ) -> "AutoKernelClassifier":
         """Search for a model, and fit it to all rows.
 
         Parameters
         ----------
-        X : path, URL, Zarr group, dask array (n, d) or array-like (n, d)
+        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray, TableFiles
         y : dask array or array-like (n,), optional
             Class labels; a store brings its own.
         sample_weight : dask array or array-like (n,), optional
+        target, sample_dims, coords, drop : str or list of str, optional
+            Of table files and Datasets, as in :meth:`daskkern.KernelClassifier.fit`.
 
         Raises
         ------
@@ -181,7 +194,8 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
             verbose=self.verbose,
             class_weight=self.class_weight,
         )
-        source, classes = class_source(plain, X, y, sample_weight)
+        roles = named_roles(target, sample_dims, coords, drop)
+        source, classes = class_source(plain, X, y, sample_weight, roles=roles)
         if source.info.task == "regression":
             raise DataError(
                 f"got {source.info.n_targets} labels a row; a search takes one; fit a KernelClassifier to several"
@@ -246,7 +260,17 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
         self.max_seconds, self.scoring, self.random_state, self.client = max_seconds, scoring, random_state, client
         self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "AutoKernelRegressor":
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        target: Any = None,
+        sample_dims: Any = None,
+        coords: Any = None,
+        drop: Any = None,
+    ) -> "AutoKernelRegressor":
         """Search for a model, and fit it to all rows; see :meth:`daskkern.AutoKernelClassifier.fit`."""
         plain = KernelRegressor(
             random_state=self.random_state,
@@ -255,7 +279,8 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
             memory_budget=self.memory_budget,
             verbose=self.verbose,
         )
-        self._search(plain, plain._source(X, y, sample_weight))
+        roles = named_roles(target, sample_dims, coords, drop)
+        self._search(plain, plain._source(X, y, sample_weight, roles=roles))
         return self
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:

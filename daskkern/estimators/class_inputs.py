@@ -13,7 +13,7 @@ from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, mul
 from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
-from daskkern.training.direct.places import RowRoles
+from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource

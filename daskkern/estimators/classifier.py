@@ -94,7 +94,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         features, such as ``"gaussian:5"``; "always" scales these as well, and so do "affine", which has no
         logarithmic tails, "arcsinh", which always has, and "ranks", which maps features with many values to ranks.
     fit_intercept : bool
-        Add the constant scores that minimise the loss, an intercept without penalty. Hinge losses have none.
+        Add the constant scores that minimise the loss, an intercept without penalty. The hinge: "svm" only.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
         Learn the kernel's metric from sampled rows: weights of features ("diagonal"), directions too ("full"), or what
         suits ("auto", True); it is used where held-out rows gain by it. See ``docs/feature-learning.md``.
@@ -200,7 +200,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
 
         Parameters
         ----------
-        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray
+        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray, TableFiles
             A store brings its own targets and weights. Dask arrays are never gathered. NumPy arrays are not copied.
             The cells of a Dataset are rows, without those where a value is missing; see ``docs/xarray.md``.
         y : dask array or array-like (n,), or (n, c) of 0 and 1, optional
@@ -215,8 +215,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         out : path or URL, optional
             Where the worker writes the model, with `detach`; an existing model there is replaced.
         target, sample_dims, coords, drop : str or list of str, optional
-            Of a Dataset: the variable to predict, the dims whose cells are rows (by default those of the target),
-            coordinates that are features too, and variables that are none.
+            Of table files: see :class:`daskkern.TableFiles`. Of a Dataset: the variable to predict, the dims of whose
+            cells rows are made (by default the target's), coordinates that are features, and variables that are none.
 
         Raises
         ------

@@ -16,10 +16,12 @@ from daskkern.data.cubes.cube_predictions import predicted_cube
 from daskkern.data.cubes.packages import is_cube, is_labelled, xarray_package
 from daskkern.data.direct.arrow_datasets import is_arrow_dataset
 from daskkern.data.direct.dask_frames import is_dask_frame
+from daskkern.data.direct.table_files import TableFiles
 from daskkern.errors import DataError
 from daskkern.estimators.parameters import active_client
 from daskkern.models import KernelModel
-from daskkern.training.direct.places import RowRoles, direct_rows
+from daskkern.training.direct.places import direct_rows
+from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 
 
@@ -32,7 +34,7 @@ def named_roles(target: Any, sample_dims: Any, coords: Any, drop: Any) -> RowRol
 
 def is_direct(X: Any, roles: RowRoles) -> bool:
     """Return whether a fit reads `X` where it lies. DataError where `roles` name parts of rows without names."""
-    if is_cube(X) or is_arrow_dataset(X) or isinstance(X, zarr.Array):
+    if is_cube(X) or is_arrow_dataset(X) or isinstance(X, zarr.Array | TableFiles):
         return True
     if is_dask_frame(X) or isinstance(X, str | os.PathLike):
         return bool(roles.given)

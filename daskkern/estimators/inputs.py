@@ -20,7 +20,7 @@ from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frames import named
 from daskkern.estimators.labels import codes_of, plain_labels
 from daskkern.training.direct.group_source import GroupSource
-from daskkern.training.direct.places import RowRoles
+from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import StoreSource

@@ -16,6 +16,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.namespace import as_host, is_sparse
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
+from daskkern.data.direct.table_files import TableFiles
 from daskkern.data.rows.finite import check_finite
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
@@ -68,6 +69,8 @@ class ModelEstimator(NestedEstimator):
     def _apply_rows(self, X: Any, function: RowFunction, like: HostArray) -> Any:
         """Apply `function` to the model and rows `X`; see :meth:`_apply`."""
         check_is_fitted(self, "model_")
+        if isinstance(X, TableFiles):
+            raise DataError(f"got {X!r}, whose choices are those of a fit; give the path or a data frame of the rows")
         if is_cube(X):
             return applied_to_cube(self.model_, X, function, like)
         if is_dask_frame(X):

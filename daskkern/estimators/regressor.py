@@ -1,9 +1,12 @@
 """The kernel regressor: a scikit-learn estimator that fits on a cluster."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -23,9 +26,11 @@ from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
-from daskkern.training.direct.places import RowRoles
+from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
+
+_UNDEFINED = "R2 is undefined: a target has the same value in all rows; score other rows, or compare the RMSE"
 
 
 class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, KernelEstimator):
@@ -179,7 +184,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
 
         Parameters
         ----------
-        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray
+        X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray, TableFiles
         y : dask array or array-like (n,) or (n, t), optional
         sample_weight : dask array or array-like (n,), optional
         validation : store or (X, y), optional
@@ -245,12 +250,16 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R2 on arrays with targets `y`, on a store or table files, in one pass, or on a Dataset's cells.
 
-        Of several quantiles, that of the one nearest to 1/2.
+        Of several quantiles, that of the one nearest to 1/2. NaN, with an ``UndefinedMetricWarning``, for rows of a
+        store or a file in which a target has one value; for arrays, scikit-learn's rule, 1 or 0.
         """
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)
-            return float(score_place(self.model_, X).r2 or 0.0)
+            r2 = float(score_place(self.model_, X).r2 or 0.0)
+            if np.isnan(r2):
+                warnings.warn(_UNDEFINED, UndefinedMetricWarning, stacklevel=2)
+            return r2
         if is_cube(X):
             return cell_score(self._central(X), self.model_, X, y, sample_weight)
         if is_lazy(X):

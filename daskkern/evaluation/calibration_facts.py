@@ -14,7 +14,7 @@ def calibration_of(model: KernelModel) -> list[tuple[str, str]]:
         return []
     facts = [("calibrated on", f"{found.n_rows:,} rows: {METHODS[found.method]}")]
     if found.log_loss is not None and found.error is not None:
-        facts.append(("there", f"log loss {found.log_loss:.4g}, calibration error {found.error:.2%}"))
+        facts.append(("on these rows", f"log loss {found.log_loss:.4g}, calibration error {found.error:.2%}"))
     if found.scaling is not None:
         facts.append(("temperature of the scores", f"{1 / found.scaling.scale:.4g}"))
     try:

@@ -20,7 +20,7 @@ from daskkern.data.remote.stores import is_url, public
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.work_folder import work_folder
-from daskkern.errors import DataError
+from daskkern.errors import DataError, StoreError
 from daskkern.models import KernelModel
 
 
@@ -43,8 +43,9 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
     DataError
         When a column, a category or a label does not occur in the training data, as in an ingestion.
     """
-    if not is_table(place):
-        yield open_store(place)
+    found = store_at(place)
+    if found is not None:
+        yield found
         return
     with tempfile.TemporaryDirectory(prefix="daskkern-") if out is None else work_folder(out) as folder:
         store = Path(folder) / "rows"
@@ -71,6 +72,21 @@ def trained_schema(model: KernelModel) -> TableSchema:
     )
 
 
+def store_at(place: str) -> Store | None:
+    """Return the open store at `place`, or None where :func:`is_table` holds. Raises what opening a store raises.
+
+    The metadata of a store whose URL does not tell what it is are read once, by opening it.
+    """
+    if not is_url(place) or _tells(place) is not None:
+        return None if is_table(place) else open_store(place)
+    try:
+        return open_store(place)
+    except StoreError:
+        if is_table(place):
+            return None
+        raise
+
+
 def is_table(place: str) -> bool:
     """Return whether `place` names files to ingest rather than a daskkern store, complete or not.
 
@@ -78,10 +94,16 @@ def is_table(place: str) -> bool:
     """
     if not is_url(place):
         return is_source(place) and not _is_ours(Path(place))
-    name = public(place).lower().rstrip("/")
+    by_name = _tells(place)
+    return get_object(place, "zarr.json") is None if by_name is None else by_name
+
+
+def _tells(url: str) -> bool | None:
+    """Return whether the name of a URL is that of a table; None where it tells neither that nor a store."""
+    name = public(url).lower().rstrip("/")
     if name.endswith(TABLE_SUFFIXES) or glob.has_magic(name):
         return True
-    return not name.endswith(".zarr") and get_object(place, "zarr.json") is None
+    return False if name.endswith(".zarr") else None
 
 
 def _is_ours(path: Path) -> bool:

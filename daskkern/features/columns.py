@@ -57,6 +57,13 @@ def random_columns(
     return Neuron(activation, n, bias), weights.astype(dtype)
 
 
+def sketch_bytes(kernel: Kernel, kind: str, n: int, d: int, seed: int) -> int:
+    """Return the bytes of the tables of a TensorSketch, whose columns are numbers; 0 for features of another kind."""
+    if not (isinstance(kernel, Polynomial) and kind == "auto"):
+        return 0
+    return TensorSketch(kernel.degree, 1.0, kernel.coef0, n, seed, d).table_bytes
+
+
 def _activation(kernel: Kernel, kind: str) -> str:
     if kind not in KINDS:
         raise SpecError(f"got random features of kind {kind!r}; choose one of {', '.join(KINDS)}")

@@ -14,6 +14,7 @@ from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
 from daskkern.kernels.functions.callable_kernel import CallableKernel
 from daskkern.kernels.functions.cauchy import Cauchy
+from daskkern.kernels.functions.chi_squared import AdditiveChiSquared, ChiSquared
 from daskkern.kernels.functions.differences.additive import AdditiveLaplacian
 from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.functions.differences.power_laplacian import L1Laplacian, PowerLaplacian
@@ -38,11 +39,13 @@ __all__ = [
     "KERNELS",
     "MOST_DRAWN",
     "PLAIN",
+    "AdditiveChiSquared",
     "AdditiveLaplacian",
     "ArcCosine",
     "AutoKernel",
     "CallableKernel",
     "Cauchy",
+    "ChiSquared",
     "Coordinate",
     "Diagnosis",
     "DifferenceKernel",

@@ -24,6 +24,7 @@ from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
 from daskkern.kernels.functions.cauchy import Cauchy
+from daskkern.kernels.functions.chi_squared import AdditiveChiSquared, ChiSquared
 from daskkern.kernels.functions.differences.additive import AdditiveLaplacian
 from daskkern.kernels.functions.differences.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.gaussian import Gaussian
@@ -71,6 +72,8 @@ _OWN: dict[str, Entry] = {
     "neural_tangent": Entry(NeuralTangent, "depth"),
     "polynomial": Entry(Polynomial, "degree"),
     "linear": Entry(LinearKernel, None),
+    "chi2": Entry(ChiSquared, "gamma"),
+    "additive_chi2": Entry(AdditiveChiSquared, None),
 }
 
 
@@ -91,6 +94,7 @@ COLUMN_FUNCTIONS: dict[str, Entry] = {
 
 _SCIKIT_LEARN = {"rbf": ("gaussian", "median"), "poly": ("polynomial", "3")}
 """Names of kernels in scikit-learn: ours, and the parameter where none is given."""
+_LENGTH = "length_scale"
 _PLUS = re.compile(r"(?<![0-9.][eE])\+")  # but not the one in 1e+5
 
 
@@ -99,7 +103,8 @@ def parse_kernel(text: str) -> Kernel:
 
     Other parameters follow the first one, or the colon, by their names: ``"rational_quadratic:median,alpha=0.5"``.
 
-    ``"rbf"`` is ``"gaussian:median"``, and ``"poly"`` is ``"polynomial:3"``.
+    Without a number, a length scale is the median distance of rows: ``"gaussian"`` and ``"rbf"`` are
+    ``"gaussian:median"``. ``"poly"`` is ``"polynomial:3"``.
 
     ``"auto"``, alone, is the one that the rows of a fit choose.
 
@@ -214,11 +219,12 @@ def _parse_word(text: str) -> Kernel:
     name = name.strip()
     name = name if name in KERNELS else name.lower()
     if name in _SCIKIT_LEARN:
-        name, usual = _SCIKIT_LEARN[name]
-        colon, value = ":", value or usual
+        name, without = _SCIKIT_LEARN[name]
+        colon, value = ":", value or without
     entry = _entry(name)
+    usual = {_LENGTH: "median"} if name in _OWN and entry.parameter == _LENGTH else {}
     if not colon:
-        return entry.kernel()
+        return from_spec({"name": name, **usual})
     if entry.parameter is None:
         raise SpecError(f"got kernel {text!r}, but {name} takes no parameter; write {name!r}")
     parameters: dict[str, float | str] = {}
@@ -230,7 +236,7 @@ def _parse_word(text: str) -> Kernel:
         if key in parameters:
             raise SpecError(f"got kernel {text!r}, which gives {key} twice; give it once")
         parameters[key] = _number(text, number.strip())
-    return from_spec({"name": name, **parameters})
+    return from_spec({"name": name, **usual, **parameters})
 
 
 def _entry(name: str) -> Entry:

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from daskkern.backend.plugins import Registry, checked_class
 from daskkern.errors import SpecError
 from daskkern.losses.absolute import Absolute
-from daskkern.losses.base import Curved, Dual, Loss, Probabilistic, Smooth
+from daskkern.losses.base import BoxDual, Curved, Dual, DualBox, Loss, Probabilistic, Smooth
 from daskkern.losses.constant import best_constant, with_constant
 from daskkern.losses.epsilon_insensitive import EpsilonInsensitive
 from daskkern.losses.hinge import Hinge
@@ -76,8 +76,10 @@ def parse_loss(loss: str | Loss) -> Loss:
 __all__ = [
     "LOSSES",
     "Absolute",
+    "BoxDual",
     "Curved",
     "Dual",
+    "DualBox",
     "EpsilonInsensitive",
     "Hinge",
     "Huber",

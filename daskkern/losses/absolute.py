@@ -2,9 +2,11 @@
 
 from typing import ClassVar
 
-from daskkern.arrays import Array
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import namespace_of
-from daskkern.losses.base import Loss
+from daskkern.losses.base import DualBox, Loss
 from daskkern.losses.elementwise import EDGE, within
 
 
@@ -25,3 +27,7 @@ class Absolute(Loss):
 
     def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
         return namespace_of(z).clip((y - z) / Q + u, -1, 1)
+
+    def dual_boxes(self, y: FloatArray) -> tuple[DualBox, ...]:
+        ones = np.ones_like(y)
+        return (DualBox(-ones, ones, -y),)

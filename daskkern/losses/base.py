@@ -6,12 +6,12 @@ the one that it needs in :attr:`daskkern.solvers.Solver.ability`.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, FloatArray
 from daskkern.backend.nested_parameters import NestedParameters
 from daskkern.errors import SpecError
 
@@ -116,6 +116,35 @@ class Dual(Protocol):
         That is ``-conjugate(-v, y) - <v - u, z> - (Q / 2) |v - u|^2`` over v, for scores `z` (m, c), dual variables `u`
         (m, c), targets `y` (m, c) and ``Q = w |x|^2 / (alpha n)`` (m, 1), positive. Float64 arrays of the host.
         """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class DualBox:
+    """A part of the dual variables, all (m, c) float64: a box, and the slope of the conjugate there.
+
+    The dual variable ``u`` of a row, as :class:`Dual` has it, is the sum of a variable in each box of the loss.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    slope: FloatArray
+
+    def of_output(self, output: int) -> "DualBox":
+        """Return the part of one output, (m, 1)."""
+        part = slice(output, output + 1)
+        return DualBox(self.low[:, part], self.high[:, part], self.slope[:, part])
+
+
+@runtime_checkable
+class BoxDual(Protocol):
+    """A loss with kinks and no curvature: the conjugate of minus u is linear in one box or several, infinite outside.
+
+    What support vector machines minimise: the dual of such a loss is a quadratic function in boxes.
+    """
+
+    def dual_boxes(self, y: FloatArray) -> tuple[DualBox, ...]:
+        """Return the boxes for targets (m, c), float64."""
         ...
 
 

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from daskkern.arrays import Array
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import namespace_of
-from daskkern.losses.base import Loss, check_parameter
+from daskkern.losses.base import DualBox, Loss, check_parameter
 from daskkern.losses.elementwise import EDGE, soft_threshold, within
 
 
@@ -45,3 +47,7 @@ class EpsilonInsensitive(Loss):
 
     def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
         return namespace_of(z).clip(soft_threshold(u + (y - z) / Q, self.epsilon / Q), -1, 1)
+
+    def dual_boxes(self, y: FloatArray) -> tuple[DualBox, ...]:
+        none, ones = np.zeros_like(y), np.ones_like(y)
+        return DualBox(none, ones, self.epsilon - y), DualBox(-ones, none, -self.epsilon - y)

@@ -2,9 +2,11 @@
 
 from typing import ClassVar
 
-from daskkern.arrays import Array
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import namespace_of
-from daskkern.losses.base import Loss
+from daskkern.losses.base import DualBox, Loss
 from daskkern.losses.elementwise import EDGE, within
 
 
@@ -29,3 +31,6 @@ class Hinge(Loss):
 
     def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
         return y * namespace_of(z).clip((1 - y * z) / Q + y * u, 0, 1)
+
+    def dual_boxes(self, y: FloatArray) -> tuple[DualBox, ...]:
+        return (DualBox(np.minimum(y, 0), np.maximum(y, 0), -y),)

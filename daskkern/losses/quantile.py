@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from daskkern.arrays import Array
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.losses.base import Loss, check_parameter
+from daskkern.losses.base import DualBox, Loss, check_parameter
 from daskkern.losses.elementwise import EDGE, within
 
 
@@ -71,6 +73,10 @@ class Quantile(Loss):
     def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
         q = self._q(z)
         return namespace_of(z).clip((y - z) / Q + u, q - 1, q)
+
+    def dual_boxes(self, y: FloatArray) -> tuple[DualBox, ...]:
+        q = np.broadcast_to(self._q(y), y.shape).astype(np.float64)
+        return (DualBox(q - 1, q, -y),)
 
     def _q(self, f: Array) -> Any:
         """Return the quantile, or those of the outputs (c,)."""

@@ -4,8 +4,6 @@ from typing import Any
 
 from daskkern.errors import SpecError
 
-COLORS = ("#2f6fb5", "#d9762b", "#2f8f5b", "#b0437a", "#7a6bc4", "#8a7433", "#3aa3b0", "#666666")
-
 
 def new_axes(axes: Any) -> Any:
     """Return `axes`, or new ones of pyplot. Raises SpecError if matplotlib is missing."""
@@ -44,6 +42,11 @@ def log_ticks(axis: Any, low: float, high: float) -> None:
     axis.set_major_locator(LogLocator(10, subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def legend_above(axes: Any, columns: int) -> None:
+    """Put the legend above the axes, where it hides no data."""
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
 
 
 def thousands(axis: Any) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.errors import DataError, SpecError
-from daskkern.monitor.axes import COLORS, log_ticks, new_axes, plain, thousands
+from daskkern.monitor.axes import log_ticks, new_axes, plain, thousands
 from daskkern.monitor.figure_text import literal
+from daskkern.monitor.palette import COLORS, TRAINING, VALIDATION
 
 _LABELS = {
     "loss": "training loss",
@@ -64,7 +65,9 @@ def draw_histories(
             if np.isnan(values).all():
                 continue
             label = _label(column, task)
-            color, dashes = (COLORS[style % 8], "-") if len(fits) == 1 else (COLORS[number % 8], _DASHES[style % 4])
+            color, dashes = COLORS[number % 8], _DASHES[style % 4]
+            if len(fits) == 1:
+                color, dashes = _color(column, style), "-"
             name = label if len(fits) == 1 else f"{title}: {label}"
             marker = "." if len(values) <= 60 else None
             axes.plot(across, values, color=color, linestyle=dashes, linewidth=1.6, marker=marker, label=literal(name))
@@ -82,6 +85,13 @@ def draw_histories(
     if len(axes.get_lines()) > 1:
         axes.legend(frameon=False, fontsize="small")
     return axes
+
+
+def _color(column: str, number: int) -> str:
+    """Return the color of a column of the only fit that is drawn."""
+    if column.startswith("validation"):
+        return VALIDATION
+    return TRAINING if number == 0 else COLORS[2 + number % 6]
 
 
 def _label(column: str, task: str) -> str:

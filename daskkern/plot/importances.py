@@ -8,9 +8,10 @@ import numpy as np
 from daskkern.arrays import FloatArray
 from daskkern.errors import SpecError
 from daskkern.inspection import GradientImportance, Interactions
-from daskkern.monitor.axes import COLORS, new_axes, plain
+from daskkern.monitor.axes import new_axes, plain
+from daskkern.monitor.palette import COLORS
 
-_LONGEST = 28
+_LONGEST, _LONGEST_OF_MAP = 28, 20
 
 
 def importances(found: Any, *, n_columns: int = 15, axes: Any = None) -> Any:
@@ -105,18 +106,18 @@ def interactions(found: Interactions, *, axes: Any = None) -> Any:
     matplotlib Axes
     """
     colors = {"cmap": "Blues", "vmin": 0}
-    return _map(new_axes(axes), found.names, found.strengths, "root mean square of the mixed derivative", colors)
+    return _map(new_axes(axes), found.names, found.strengths, "mixed derivative, rms", colors)
 
 
 def _map(axes: Any, names: tuple[str, ...], values: FloatArray, label: str, colors: Mapping[str, Any]) -> Any:
     image = axes.imshow(values, **colors)
-    shown = [_short(name) for name in names]
+    shown = [_short(name, _LONGEST_OF_MAP) for name in names]
     axes.set_xticks(range(len(shown)), shown, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(shown)), shown)
-    axes.figure.colorbar(image, ax=axes, label=label, shrink=0.8)
+    axes.figure.colorbar(image, ax=axes, label=label)
     return axes
 
 
-def _short(name: str) -> str:
-    shown = name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."
+def _short(name: str, longest: int = _LONGEST) -> str:
+    shown = name if len(name) <= longest else name[: longest - 3] + "..."
     return shown.replace("$", r"\$")

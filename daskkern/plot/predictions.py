@@ -7,8 +7,9 @@ import numpy as np
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.plot_data import Observation, observe
-from daskkern.monitor.axes import COLORS, new_axes, plain
+from daskkern.monitor.axes import legend_above, new_axes, plain
 from daskkern.monitor.figure_text import literal
+from daskkern.monitor.palette import COLORS
 from daskkern.plot.arguments import Fit, model_of
 
 _NUMBERED = 20
@@ -107,7 +108,7 @@ def draw_calibration(score: Score, axes: Any) -> Any:
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("probability of the predicted class")
     axes.set_ylabel("share that was right")
-    axes.legend(frameon=False, fontsize="small", loc="upper left")
+    legend_above(axes, 2)
     return axes
 
 

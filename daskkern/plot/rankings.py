@@ -7,8 +7,9 @@ from daskkern.evaluation.measures import Score
 from daskkern.evaluation.plot_data import observe
 from daskkern.evaluation.ranking_curves import RankingCurve
 from daskkern.models import KernelModel
-from daskkern.monitor.axes import COLORS, new_axes, plain
+from daskkern.monitor.axes import legend_above, new_axes, plain
 from daskkern.monitor.figure_text import literal
+from daskkern.monitor.palette import COLORS
 from daskkern.plot.arguments import Fit, model_of
 
 _MOST_CURVES = 6
@@ -18,7 +19,7 @@ def roc_curve(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
     """Draw the share of true positives against that of false positives, over all thresholds of the scores.
 
     Of two classes the second is positive; of several, and of several labels, each against the rest: the 6 of the
-    smallest area. The dashed diagonal is what scores without information achieve.
+    smallest average precision. The dashed diagonal is what scores without information achieve.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def roc_curve(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
 def precision_recall(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
     """Draw precision against recall, over all thresholds of the scores; parameters as in :func:`roc_curve`.
 
-    Of several classes, the 6 of the smallest average precision. Dotted lines are the shares of positive rows, which
+    The same classes as there, in the same colors. Dotted lines are the shares of positive rows, which
     scores without information achieve. Raises as :func:`roc_curve`.
     """
     model = model_of(fit)
@@ -50,7 +51,7 @@ def precision_recall(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> An
 
 def draw_roc_curve(model: KernelModel, score: Score, axes: Any) -> Any:
     """Draw the ROC curves of a score."""
-    chosen = sorted(_curves(model, score), key=lambda pair: pair[1].area)[:_MOST_CURVES]
+    chosen = _hardest(model, score)
     axes = _unit(axes)
     axes.plot([0, 1], [0, 1], color="#888888", linewidth=1, linestyle="--", label="no information")
     for (name, curve), color in zip(chosen, COLORS, strict=False):
@@ -58,21 +59,22 @@ def draw_roc_curve(model: KernelModel, score: Score, axes: Any) -> Any:
         axes.plot(curve.false_positive_rate, curve.recall, color=color, linewidth=1.4, label=label)
     axes.set_xlabel("share of the others taken for it")
     axes.set_ylabel("share found")
-    axes.legend(frameon=False, fontsize="small", loc="lower right")
+    legend_above(axes, 2)
     return axes
 
 
 def draw_precision_recall(model: KernelModel, score: Score, axes: Any) -> Any:
     """Draw the precision-recall curves of a score."""
-    chosen = sorted(_curves(model, score), key=lambda pair: pair[1].average_precision)[:_MOST_CURVES]
+    chosen = _hardest(model, score)
     axes = _unit(axes)
     for (name, curve), color in zip(chosen, COLORS, strict=False):
         label = f"{literal(name)}: average {curve.average_precision:.3f}"
         axes.plot(curve.recall, curve.precision, color=color, linewidth=1.4, label=label)
         axes.axhline(curve.prevalence, color=color, linewidth=0.8, linestyle=":")
+    axes.plot([], [], color="#888888", linewidth=1, linestyle=":", label="no information")
     axes.set_xlabel("share found (recall)")
     axes.set_ylabel("share of those that are right (precision)")
-    axes.legend(frameon=False, fontsize="small", loc="lower left")
+    legend_above(axes, 2)
     return axes
 
 
@@ -81,6 +83,11 @@ def _unit(axes: Any) -> Any:
     axes.set_xlim(-0.01, 1.01)
     axes.set_ylim(0, 1.02)
     return axes
+
+
+def _hardest(model: KernelModel, score: Score) -> list[tuple[str, RankingCurve]]:
+    """Return the curves to draw, the same of both kinds of plot, so that a class has one color."""
+    return sorted(_curves(model, score), key=lambda pair: pair[1].average_precision)[:_MOST_CURVES]
 
 
 def _curves(model: KernelModel, score: Score) -> list[tuple[str, RankingCurve]]:

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from daskkern.errors import DataError
-from daskkern.monitor.axes import COLORS, new_axes, plain
+from daskkern.monitor.axes import new_axes, plain
+from daskkern.monitor.palette import EIGENVALUES, FLATTENED
 from daskkern.plot.arguments import Fit, model_of
 
 
@@ -32,9 +33,9 @@ def spectrum(fit: Fit, *, axes: Any = None) -> Any:
         raise DataError("the model has no spectrum to draw: its solver has no preconditioner, or it was saved without")
     axes = plain(new_axes(axes))
     numbers = np.arange(1, len(found.eigenvalues) + 1)
-    axes.loglog(numbers, found.eigenvalues, color=COLORS[0], linewidth=1.6, label="kernel operator")
+    axes.loglog(numbers, found.eigenvalues, color=EIGENVALUES, linewidth=1.6, label="kernel operator")
     after = np.arange(1, len(found.flattened) + 1)
-    axes.loglog(after, found.flattened, color=COLORS[1], linewidth=1.6, label="after preconditioning")
+    axes.loglog(after, found.flattened, color=FLATTENED, linewidth=1.6, label="after preconditioning")
     axes.set_xlabel("index of the eigenvalue")
     axes.set_ylabel("eigenvalue")
     critical = f" (critical {found.critical_batch:,.0f})" if np.isfinite(found.critical_batch) else ""

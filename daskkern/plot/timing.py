@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from daskkern.errors import DataError
-from daskkern.monitor.axes import COLORS, new_axes, plain
+from daskkern.monitor.axes import legend_above, new_axes, plain
+from daskkern.monitor.palette import PART_COLORS
 from daskkern.monitor.shares import PARTS
 from daskkern.plot.arguments import Fit, model_of
 
@@ -32,17 +33,17 @@ def time_shares(fit: Fit, *, axes: Any = None) -> Any:
     if not known.any():
         raise DataError("the model was saved without the times of its epochs, so that there is nothing to draw")
     axes = plain(new_axes(axes))
-    shares = {words: 100 * np.nan_to_num(table[part][known]) for part, words in PARTS.items()}
     below = np.zeros(int(known.sum()))
-    for color, (label, share) in zip(COLORS, shares.items(), strict=False):
+    for part, label in PARTS.items():
+        share = 100 * np.nan_to_num(table[part][known])
         if not (share >= _LEAST).any():
             continue
-        axes.bar(table["epoch"][known], share, 1.0, below, color=color, label=label, linewidth=0)
+        axes.bar(table["epoch"][known], share, 1.0, below, color=PART_COLORS[part], label=label, linewidth=0)
         below = below + share
     axes.set_ylim(0, 100)
     axes.set_xlabel("epoch")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("percent of the epoch")
     axes.set_xlim(table["epoch"][known].min() - 0.5, table["epoch"][known].max() + 0.5)
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+    legend_above(axes, 3)
     return axes

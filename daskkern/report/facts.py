@@ -33,6 +33,8 @@ _REMARKS = {
     "computing": "mean of the ranks, validation included",
     "reading": "without reading in the background",
     "checkpointing": "files are written in the background",
+    "waiting": "until the slowest rank has computed its part of a sum",
+    "exchanging": "sending parts of sums and adding them",
 }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
+from itertools import cycle
 
 import numpy as np
 
@@ -10,9 +11,9 @@ from daskkern import __version__
 from daskkern.data.transactions.overwrite_guard import REPORT_MARK
 from daskkern.evaluation.plot_data import Observation
 from daskkern.models import KernelModel
-from daskkern.monitor.axes import COLORS
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.history import History
+from daskkern.monitor.palette import PART_COLORS, STAGE_COLORS
 from daskkern.monitor.shares import PARTS
 from daskkern.report import facts, score_facts
 from daskkern.report.pictures import Picture, as_svg
@@ -92,7 +93,7 @@ def _test(model: KernelModel, pictures: Sequence[Picture], observed: Observation
         more = len(score.classes or ()) - len(rows)
         title = f"The first {len(rows):,} classes; {more:,} more are left out" if more > 0 else "Class by class"
         head = ("class", "rows", "recall", "precision", "most often taken for")
-        parts.append(f'<div class="card below"><h3>{title}</h3>{_table(head, rows, words=(4,))}</div>')
+        parts.append(f'<div class="card below"><h3>{title}</h3>{_table(head, rows, words=(0, 4))}</div>')
     rows = score_facts.worst_rows(model, observed)
     if rows:
         measure = score_facts.worst_measure(model)
@@ -150,7 +151,9 @@ def _time(pictures: Sequence[Picture], history: History) -> str:
     total = sum(seconds for _, seconds, _ in parts)
     if total <= 0:
         return ""
-    colors = [COLORS[number % len(COLORS)] for number in range(len(parts))]
+    of_parts = {words: PART_COLORS[part] for part, words in PARTS.items()}
+    greys = cycle(STAGE_COLORS)
+    colors = [of_parts.get(name) or next(greys) for name, _, _ in parts]
     bar = "".join(
         f'<i style="width:{100 * seconds / total:.3f}%;background:{color}" title="{escape(name)}"></i>'
         for (name, seconds, _), color in zip(parts, colors, strict=True)
@@ -163,7 +166,7 @@ def _time(pictures: Sequence[Picture], history: History) -> str:
     head = '<tr><th>part</th><th>time</th><th>share</th><th class="words"></th></tr>'
     total_time = (
         f'<div class="card"><h3>{facts.duration(total)} in all</h3><div class="bar">{bar}</div>'
-        f'<table class="numbers">{head}{rows}</table></div>'
+        f'<table class="numbers parts">{head}{rows}</table></div>'
     )
     return f'{total_time}<div class="below">{_figures(pictures, "time", _memory(history))}</div>'
 

@@ -8,6 +8,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import Loss
 from daskkern.solvers.base import Solver
 from daskkern.solvers.compatibility import check_pair
+from daskkern.solvers.eigenpro.preconditioned_svrg import PreconditionedSVRG
 from daskkern.solvers.eigenpro.solver import EigenPro
 from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.first_order.adagrad import AdaGrad
@@ -33,6 +34,7 @@ from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem, WholeBatch
 from daskkern.solvers.setup import RankInputs, RankSetup, TrainingRows
 from daskkern.solvers.snapshot import Shard, Snapshot
+from daskkern.solvers.support_vectors import SVM
 
 _TABLE: tuple[type[Solver[Any]], ...] = (
     EigenPro,
@@ -44,12 +46,14 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     SGD,
     AdaGrad,
     SDCA,
+    SVM,
     MISO,
     Pegasos,
     Norma,
     SAG,
     BSGD,
     SVRG,
+    PreconditionedSVRG,
     S2GD,
     SARAH,
     DoublySGD,
@@ -110,6 +114,7 @@ __all__ = [
     "SDCA",
     "SGD",
     "SOLVERS",
+    "SVM",
     "SVRG",
     "ASkotch",
     "AdaGrad",
@@ -125,6 +130,7 @@ __all__ = [
     "Norma",
     "NystromSGD",
     "Pegasos",
+    "PreconditionedSVRG",
     "Problem",
     "RankInputs",
     "RankSetup",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.nested_parameters import NestedParameters
@@ -60,6 +60,8 @@ class Solver(NestedParameters, ABC, Generic[State]):
     :mod:`daskkern.solvers.groups`."""
     preparation: ClassVar[str] = "statistics"
     """What is found once for all ranks before the first step, of :data:`daskkern.solvers.preparation.PREPARATIONS`."""
+    drops_zeros: ClassVar[bool] = False
+    """Whether columns whose coefficients are all 0 are left out of the model."""
     descends: ClassVar[bool] = True
     """Whether the training loss falls from the first epoch on; False where first iterates are far too large."""
 
@@ -197,6 +199,11 @@ class Solver(NestedParameters, ABC, Generic[State]):
     @abstractmethod
     def finish(self, problem: Problem[Any], state: State, comm: Communicator) -> Array:
         """Return this rank's coefficients (p_r, c) of the model that `state` represents, at the end of an epoch."""
+
+    def offset(self, problem: Problem[Any], state: State) -> FloatArray | None:
+        """Return constants (c,) to be added to the scores of the model; a solver that has them makes one epoch."""
+        del problem, state
+        return None
 
     def certificate(self, problem: Problem[Any], state: State) -> Certificate | None:
         """Return how far the model is from the optimum, at the end of an epoch; None where that is not known.

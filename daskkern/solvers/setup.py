@@ -63,6 +63,8 @@ class RankInputs:
         The memory plan of every rank has room for a factor of K_ZZ.
     features_stored : bool
         Eigenfeatures are on disk and take the place of kernel blocks.
+    with_offset : bool
+        Whether a constant without penalty may be added to the scores.
     comm : Communicator
     xp : module
         NumPy or CuPy.
@@ -89,6 +91,7 @@ class RankInputs:
     threads: int
     factor_fits: bool
     features_stored: bool
+    with_offset: bool
     comm: Communicator
     xp: ModuleType
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from daskkern.data.remote.stores import name_of_place
 from daskkern.errors import SpecError
-from daskkern.monitor.axes import COLORS, log_ticks, plain
+from daskkern.monitor.axes import log_ticks, plain
 from daskkern.monitor.figure_text import literal, save_png
+from daskkern.monitor.palette import COLORS
 from daskkern.systems.comparing import Comparison, Curve
 
 _LOOKS = ((".", "-"), ("s", "--"), ("^", ":"))

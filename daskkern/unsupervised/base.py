@@ -100,8 +100,16 @@ class UnsupervisedEstimator(ModelEstimator):
     @contextmanager
     def _fit_rows(self, X: Any, sample_weight: Any = None, least: int = 2) -> Iterator[FitRows]:
         """Yield the rows of a fit, of which there must be `least`, while the workers hold them."""
-        source = self._source(X, sample_weight, least)
-        settings = with_categories(self.fit_settings(source.info.n_rows), source.info)
+        with self._rows_of(self._source(X, sample_weight, least)) as of:
+            yield of
+
+    def _settings_for(self, source: RowSource) -> FitSettings:
+        return with_categories(self.fit_settings(source.info.n_rows), source.info)
+
+    @contextmanager
+    def _rows_of(self, source: RowSource) -> Iterator[FitRows]:
+        """Yield the rows of a source while the workers hold them."""
+        settings = self._settings_for(source)
         with row_passes(source, settings.dtype, active_client(self.client)) as passes:
             found = passes.once(partial(set_up, settings=settings))
             yield FitRows(passes.scaled(found.scaling), found.features, found.scaling, found.settings)

@@ -1,5 +1,6 @@
 """The one-class support vector machine: which rows are unlike the others."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.errors import SpecError
+from daskkern.estimators.parameters import active_client
 from daskkern.kernels import Kernel
+from daskkern.models import KernelModel
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.unsupervised.base import UnsupervisedEstimator, whole
-from daskkern.unsupervised.margin import hyperplane
+from daskkern.unsupervised.exact_one_class import exact_one_class
+from daskkern.unsupervised.margin import SAMPLE, hyperplane
+from daskkern.unsupervised.passes import row_passes
 
 
 class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
@@ -23,6 +29,9 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     small. With more outliers, its solution for a sample begins Newton's method on all rows, with a loss that is
     smoothed by a twentieth of the spread of the scores.
 
+    With ``basis=AllRows()`` more than 4,000 rows are solved exactly, too, by working sets of kernel rows, of which
+    at most 1 GiB is kept (:mod:`daskkern.solvers.support_vectors`), for up to about 50,000 rows in one process.
+
     Parameters
     ----------
     nu : float
@@ -32,7 +41,8 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     max_iter : int
         Most passes over all rows.
     tol : float
-        Of the objective, relatively, where there are passes over all rows.
+        Of the objective, relatively, where there are passes over all rows; of the scores, in units of scikit-learn's,
+        with more than 4,000 rows as centres.
     basis : Landmarks, AllRows, NystromFeatures, RandomFeatures or "auto"
         "auto" takes all rows up to 2,000, and for more rows 1,000 landmarks by "rp_cholesky", which are near the
         unusual rows, too: an outlier far from all landmarks has no features, and with a `nu` below the share of such
@@ -53,7 +63,7 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     offset_ : float
         ``decision_function = score_samples - offset_``.
     n_iter_ : int
-        Passes over all rows, or iterations of the exact solution.
+        Passes over all rows, or iterations of the exact solution, or its working sets.
     model_ : KernelModel
         Its output is the decision function; :meth:`save` writes it.
     kernel_ : Kernel
@@ -90,10 +100,36 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
         if not self.tol > 0:
             raise SpecError(f"got tol={self.tol!r}; expected a positive number")
         most = whole("max_iter", self.max_iter)
-        with self._fit_rows(X, sample_weight) as of:
+        source = self._source(X, sample_weight)
+        if self._settings_for(source).basis.all_rows and source.info.n_rows > SAMPLE:
+            return self._fit_exactly(source)
+        with self._rows_of(source) as of:
             plane = hyperplane(of.passes, of.features, float(self.nu), most, self.tol, of.settings.seed)
             self.model_ = self._model(of, plane.w[:, None], np.array([-plane.rho]))
         self.offset_, self.n_iter_, self.kernel_ = plane.rho, plane.n_iter, of.settings.kernel
+        return self
+
+    def _fit_exactly(self, source: RowSource) -> "OneClassSVM":
+        """Fit all rows as centres, in one task."""
+        settings = self._settings_for(source)
+        with row_passes(source, settings.dtype, active_client(self.client)) as passes:
+            solve = partial(exact_one_class, settings=settings, nu=float(self.nu), tol=self.tol)
+            found = passes.once(solve)
+        self.model_ = KernelModel(
+            kernel=found.settings.kernel,
+            points=found.points,
+            coef=found.coef[:, None].astype(settings.dtype),
+            loss="squared",
+            task="regression",
+            classes=None,
+            scaling=found.scaling,
+            target_shift=np.array([-found.rho]),
+            feature_names=source.info.feature_names,
+            encoding=source.info.encoding,
+            single_target=True,
+            provenance=self._provenance(source, found.settings) | {"duality_gap": found.gap},
+        )
+        self.offset_, self.n_iter_, self.kernel_ = found.rho, found.n_rounds, found.settings.kernel
         return self
 
     def score_samples(self, X: Any) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future
+from distributed import Client
 
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import FeatureRows, is_sparse, stack_rows
@@ -13,6 +13,7 @@ from daskkern.data.rows.rows import Fields, Rows
 from daskkern.data.schema.same_columns import other_name
 from daskkern.errors import DataError
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.feeding.sent_rows import Kept
 from daskkern.training.setup.scaling import with_scaling
 
 
@@ -46,9 +47,7 @@ class PooledSource(RowSource):
     def open(self, dtype: str) -> Rows:
         return PooledRows(*(with_scaling(each, self.info.scaling).open(dtype) for each in (self.first, self.second)))
 
-    def for_cluster(
-        self, client: Client, workers: Sequence[str] | None = None
-    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
         first, held = self.first.for_cluster(client, workers)
         second, also_held = self.second.for_cluster(client, workers)
         return replace(self, first=first, second=second), (*held, *also_held)

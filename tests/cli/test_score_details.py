@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.preprocessing import minmax_scale
 
+from daskkern import KernelRegressor, Landmarks
 from daskkern.cli.main import main
 
 
@@ -51,3 +53,16 @@ def test_threads_are_asked_for_and_checked(tmp_path: Path, capfd: pytest.Capture
         assert end.value.code == 2
         error = "daskkern: error: Invalid value for '--threads': 0 is not in the range x>=1.\n"
         assert capfd.readouterr().err == error
+
+
+def test_the_r2_of_one_value_is_undefined_in_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    np.savez(tmp_path / "rows.npz", X=X, y=np.full(40, 7.5))
+    store, model = tmp_path / "rows.zarr", tmp_path / "model.zarr"
+    _run(capfd, "ingest", tmp_path / "rows.npz", "--out", store, "--task", "regression")
+    regressor = KernelRegressor("gaussian:2", basis=Landmarks(10), max_epochs=1, device="cpu").fit(X, X[:, 0])
+    regressor.save(model)
+    assert "R2 undefined: a target has the same value in all rows" in _run(capfd, "score", model, store)
+    assert json.loads(_run(capfd, "score", model, store, "--json"))["r2"] is None
+    with pytest.warns(UndefinedMetricWarning, match="a target has the same value in all rows"):
+        assert np.isnan(regressor.score(store))

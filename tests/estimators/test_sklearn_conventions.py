@@ -17,8 +17,9 @@ from daskkern.solvers import EigenPro
 
 _REASONS = {
     "check_sample_weight_equivalence_on_dense_data": (
-        "a stochastic method meets repeated rows in other batches than weighted ones; the two agree at the optimum, "
-        "see test_integer_weights_mean_repeated_rows"
+        "scikit-learn's meta-issue #16298: of stochastic methods, which meet repeated rows in other batches than "
+        "weighted ones, the check would have to be statistical; scikit-learn expects the same of its SGDClassifier. "
+        "The two agree at the optimum, see test_integer_weights_mean_repeated_rows"
     ),
 }
 

@@ -31,6 +31,7 @@ from daskkern.solvers import (
     SDCA,
     SGD,
     SOLVERS,
+    SVM,
     SVRG,
     AdaGrad,
     EigenPro,
@@ -45,11 +46,13 @@ ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
     "pegasos": KernelClassifier("linear", "hinge", Linear(), Pegasos(), ALPHA, 10),
     "sdca": KernelClassifier("gaussian:median", "hinge", NystromFeatures(30), SDCA(), ALPHA),
     "sdca, regression": KernelRegressor("gaussian:median", "squared", AllRows(), SDCA(), ALPHA, 40, dtype="float64"),
+    "svm": KernelClassifier("gaussian:median", "hinge", AllRows(), SVM(), ALPHA),
     "miso": KernelRegressor("gaussian:median", "huber:1", RandomFeatures(60), MISO(), ALPHA, 40),
     "nytro": KernelClassifier("gaussian:median", "logistic", Landmarks(30), NYTRO(), ALPHA, 40),
     "adagrad": KernelRegressor("linear", "squared", Linear(), AdaGrad(l1=1e-4), ALPHA, 40),
     "sag": KernelRegressor("linear", "squared", Linear(), SAG(), ALPHA, 40),
     "svrg": KernelClassifier("linear", "logistic", Linear(), SVRG(), ALPHA),
+    "preconditioned_svrg": KernelClassifier("linear", "logistic", Linear(), "preconditioned_svrg", ALPHA),
     "s2gd": KernelClassifier("linear", "logistic", Linear(), S2GD(), ALPHA),
     "sarah": KernelClassifier("linear", "logistic", Linear(), SARAH(), ALPHA),
     "norma": KernelClassifier("gaussian:median", "hinge", AllRows(), "norma", ALPHA),
@@ -75,7 +78,6 @@ SELECTED = {
     "check_sample_weights_not_overwritten",
 }
 KNOWN = {
-    "check_parameters_default_constructible",
     "check_sample_weight_equivalence_on_dense_data",
     "check_sample_weight_equivalence_on_sparse_data",
 }

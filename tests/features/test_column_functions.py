@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from sklearn.random_projection import johnson_lindenstrauss_min_dim
 import daskkern
 from daskkern.arrays import HostArray
 from daskkern.backend.random import generator
+from daskkern.basis import RandomFeatures
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.features import KINDS, FourierFeatures, random_columns
 from daskkern.kernels import (
@@ -35,6 +38,14 @@ from daskkern.kernels import (
     nystrom_map,
 )
 from daskkern.kernels.functions.neuron import ACTIVATIONS
+from daskkern.losses import Squared
+from daskkern.solvers import SGD
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.planning.memory_by_columns import rank_items
+from daskkern.training.planning.planner import summarise
+from daskkern.training.planning.sizes_of_fits import sizes_of
+from tests.support.fits import Fit, toy_settings
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 6))
@@ -149,7 +160,9 @@ def test_a_sketch_is_the_convolution_of_count_sketches(degree: int, sparse: bool
     kernel = TensorSketch(degree, 0.5, 2.0, 7, 3, 6)
     rows = np.column_stack([0.5**0.5 * X, np.full(30, 2.0**0.5)])
     expected: HostArray | None = None
-    for table in kernel._tables():
+    for sketch in kernel.sketches:
+        table = np.zeros((7, 7))
+        table[np.arange(7), sketch.sums] = sketch.signs
         each = rows @ table
         if expected is not None:
             each = sum(np.roll(expected, k, axis=1) * each[:, k, None] for k in range(7))
@@ -159,6 +172,27 @@ def test_a_sketch_is_the_convolution_of_count_sketches(degree: int, sparse: bool
     np.testing.assert_allclose(found, expected[:, [3, 0, 6]], atol=1e-10)
     again = from_spec(json.loads(json.dumps(kernel.spec())))
     np.testing.assert_array_equal(again.block(X, numbers), kernel.block(X, numbers))
+
+
+@pytest.mark.parametrize("width", [3, 64, 2000])
+def test_count_sketches_keep_numbers_of_features_in_place_of_matrices(width: int) -> None:
+    kernel = TensorSketch(2, 1.0, 1.0, width, 0, 500)
+    largest = max(np.bincount(sketch.sums[:-1]).max() for sketch in kernel.sketches)
+    assert kernel.table_bytes <= 2 * 12 * (501 + largest * width) < 2 * 4 * 501 * max(width, 30)
+    assert RandomFeatures(width).table_bytes(Polynomial(2), 500, 0) == kernel.table_bytes
+    assert RandomFeatures(width).table_bytes(Gaussian(1.0), 500, 0) == 0
+
+
+def test_the_plan_counts_the_tables_of_a_sketch_and_no_points() -> None:
+    rows = np.random.default_rng(0).standard_normal((60, 2000)).astype(np.float32)
+    info = SourceInfo(60, 2000, "regression", None, Scaling(), None, 1, True)
+    source = ArraySource(rows, np.arange(60.0)[:, None], None, info)
+    settings = replace(toy_settings(RandomFeatures(3000), SGD(), Squared(), "float32"), kernel=Polynomial(2))
+    fit = Fit.of(source, settings)
+    sizes = sizes_of(summarise(fit.prepared, settings), source, settings, 1, 1, on_device=False)
+    items = dict(rank_items(sizes)[0])
+    assert items["count sketches"] == TensorSketch(2, 1.0, 1.0, 3000, settings.seed, 2000).table_bytes
+    assert items["own columns"] + items["precomputed column data"] < 3000 * 100 < 3000 * 2000 * 4
 
 
 def test_sketches_are_unbiased_and_vary_less_with_more_columns() -> None:

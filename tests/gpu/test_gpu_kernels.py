@@ -14,9 +14,10 @@ from daskkern.kernels.engines.cuda import engine, launch
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import PRECISIONS, Precision, exact_precision
 from tests.support.gpu import cuda_twins as twins
+from tests.support.kernels.formulas import WITH_FORMULA
 
 pytestmark = pytest.mark.gpu
-RESOLVED = [KERNELS[name].kernel().resolve(np.random.default_rng(9).standard_normal((40, 5))) for name in KERNELS]
+RESOLVED = [KERNELS[name].kernel().resolve(np.random.default_rng(9).standard_normal((40, 5))) for name in WITH_FORMULA]
 RESOLVED.append(PowerLaplacian(2.0, 1.5, 1.0))
 each_kernel = pytest.mark.parametrize("kernel", RESOLVED, ids=lambda kernel: kernel.name)
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -1,6 +1,7 @@
 """How kernels are named, written down, read back and refused."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,7 +34,10 @@ def test_every_row_of_the_table_survives_its_spec(name: str) -> None:
     kernel = KERNELS[name].kernel()
     assert kernel.name == name
     assert from_spec(kernel.spec()) == kernel
-    assert parse_kernel(name) == kernel
+    if hasattr(kernel, "length_scale"):  # a name alone: 1 would be in the units of features
+        assert parse_kernel(name) == replace(kernel, length_scale="median")
+    else:
+        assert parse_kernel(name) == kernel
     assert pickle.loads(pickle.dumps(kernel)) == kernel
     resolved = kernel.resolve(ROWS)
     assert from_spec(resolved.spec()) == resolved

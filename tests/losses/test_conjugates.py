@@ -10,6 +10,7 @@ from scipy.special import wrightomega
 from daskkern.arrays import HostArray
 from daskkern.losses import (
     LOSSES,
+    BoxDual,
     Dual,
     EpsilonInsensitive,
     Huber,
@@ -146,3 +147,18 @@ def test_newton_steps_agree_with_a_general_minimiser(name: str) -> None:
 
         f = minimize(primal, z[row], method="BFGS", options={"gtol": 1e-9}).x
         np.testing.assert_allclose(found[row], -loss.gradient(f[None], y[row][None])[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in EVERY if isinstance(loss, BoxDual)], ids=lambda x: x.spec())
+def test_boxes_give_the_loss_back(loss: Loss) -> None:
+    """The loss is the largest of -u (f + slope) in each box, summed over the boxes."""
+    assert isinstance(loss, BoxDual)
+    rng = np.random.default_rng(0)
+    y = np.where(rng.normal(size=(40, loss.heads)) > 0, 1.0, -1.0)
+    if "classification" not in loss.tasks:
+        y = rng.normal(size=y.shape)
+    f = 2 * rng.normal(size=y.shape)
+    boxes = loss.dual_boxes(y)
+    each = [np.maximum(-box.low * (f + box.slope), -box.high * (f + box.slope)) for box in boxes]
+    np.testing.assert_allclose(sum(each).sum(axis=1), loss.value(f, y), atol=1e-12)
+    np.testing.assert_array_equal(boxes[0].of_output(0).slope, boxes[0].slope[:, :1])

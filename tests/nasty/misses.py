@@ -24,7 +24,21 @@ REASONS = {
     "unknown": "not looked into yet",
 }
 
-_SLOW = ("sgd", "adagrad", "norma", "nytro", "bsgd", "doubly_sgd", "pegasos", "svrg", "s2gd", "sarah", "sag", "miso")
+_SLOW = (
+    "sgd",
+    "adagrad",
+    "norma",
+    "nytro",
+    "bsgd",
+    "doubly_sgd",
+    "pegasos",
+    "svrg",
+    "s2gd",
+    "sarah",
+    "sag",
+    "miso",
+    "preconditioned_svrg",
+)
 _HARD = ("offset 1e6", "feature times 1e6", "constant columns", "one row far off", "near-singular kernel")
 
 

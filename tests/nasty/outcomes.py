@@ -141,6 +141,8 @@ def _fitted(case: Case, problem: Problem, limit_s: float) -> Any:
         }
         if "scale" in estimator().get_params():
             settings["scale"] = None
+        if method.loss == "hinge":
+            settings["fit_intercept"] = False  # the reference has no offset
     return estimator(**settings).fit(problem.X, problem.y, sample_weight=problem.weight)
 
 

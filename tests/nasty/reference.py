@@ -1,7 +1,7 @@
 """What a fit should have come to: the minimum of the same objective in float64, by dense algebra without daskkern.
 
 Smooth losses are minimised by L-BFGS in coordinates in which the squared loss would be solved in one step; the
-multi-class hinge is smoothed to within 1e-2 for that. The squared loss is one least-squares problem.
+hinge of two or more classes is smoothed to within 1e-2 for that. The squared loss is one least-squares problem.
 """
 
 from dataclasses import dataclass
@@ -115,6 +115,7 @@ def _classify(features: Any, codes: Any, n_classes: int, weight: Any, alpha: flo
         return _least_squares(features, signs, weight, alpha)
     measure, y, curvature = {
         "squared_hinge": (_squared_hinge, signs, 2.0),
+        "hinge": (_hinge, signs, 25.0),
         "multiclass_hinge": (_multiclass_hinge, hot, 1.0),
     }[loss]
     n, (r, c) = len(features), (features.shape[1], y.shape[1])
@@ -138,6 +139,13 @@ def _classify(features: Any, codes: Any, n_classes: int, weight: Any, alpha: flo
 def _squared_hinge(f: Any, y: Any) -> tuple[Any, Any]:
     gap = np.maximum(0, 1 - y * f)
     return (gap**2).sum(axis=1, keepdims=True), -2 * y * gap
+
+
+def _hinge(f: Any, y: Any) -> tuple[Any, Any]:
+    """Return the logarithm of 1 + exp in place of the larger of 0 and the margin."""
+    margin = (1 - y * f) / _SMOOTHING
+    value = _SMOOTHING * np.logaddexp(0, margin).sum(axis=1, keepdims=True)
+    return value, -y * (0.5 + 0.5 * np.tanh(margin / 2))
 
 
 def _multiclass_hinge(f: Any, y: Any) -> tuple[Any, Any]:

@@ -43,7 +43,7 @@ def test_pairs_are_a_map_of_the_columns_that_matter(axes) -> None:
     plot.alignments(gradient_importance(MODEL, X), n_columns=3, axes=axes)
     (image,) = axes.images
     np.testing.assert_allclose(image.get_array(), 1)
-    assert [label.get_text() for label in axes.get_xticklabels()] == [r"b \$x\$", "d" * 25 + "...", "a"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == [r"b \$x\$", "d" * 17 + "...", "a"]
 
 
 def test_what_cannot_be_drawn_is_said(axes) -> None:
@@ -61,4 +61,4 @@ def test_interactions_are_a_map(axes) -> None:
     plot.interactions(found, axes=axes)
     (image,) = axes.images
     assert image.get_array().shape == (2, 2)
-    assert [label.get_text() for label in axes.get_yticklabels()] == [r"b \$x\$", "d" * 25 + "..."]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [r"b \$x\$", "d" * 17 + "..."]

@@ -53,7 +53,7 @@ def toy_source(*, weighted: bool = False, regression: bool = False) -> ArraySour
 
 
 def toy_store(folder: Path) -> StoreSource:
-    """Write the same rows to a store in `folder`: unlike arrays, they are not lost with the worker that holds them."""
+    """Write the same rows to a store in `folder`."""
     rows = toy_source()
     np.savez(folder / "toy.npz", X=rows.X, y=rows.y)
     ingest([str(folder / "toy.npz")], folder / "toy.zarr", task="classification", chunk_rows=50)

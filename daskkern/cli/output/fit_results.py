@@ -9,6 +9,16 @@ from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.shares import in_words, shares_of
 from daskkern.training.run.fit import FitResult
 
+_WAYS = {
+    "mutual": "both ranks send and add",
+    "star": "one rank adds for all",
+    "doubling": "neighbors add, then pairs, then fours",
+    "segments": "each rank adds one part",
+    "halving": "pairs add halves, then quarters",
+    "nccl": "NCCL",
+}
+"""How ranks add their sums, in words."""
+
 
 def fit_record(result: FitResult, out: str) -> dict[str, object]:
     """Return how the fit went as JSON values; times in seconds, sizes in bytes, None for what was not measured."""
@@ -65,5 +75,6 @@ def in_options(note: str) -> str:
 
 def where_time_went(times: Sequence[EpochTimed]) -> str:
     """Return one line on where the time of all epochs went, as a mean over the ranks."""
-    ways = f" (sums: {times[-1].ways})" if times[-1].ways else ""
+    words = [_WAYS.get(way, way) for way in times[-1].ways.split(", ") if way]
+    ways = f" ({'; '.join(words)})" if words else ""
     return f"time of the epochs: {in_words(shares_of(times))}{ways}"

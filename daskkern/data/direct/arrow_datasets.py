@@ -63,6 +63,12 @@ def dataset_stamps(dataset: "pads.Dataset") -> list[str]:
     return [digest.hexdigest()]
 
 
+def held_bytes(dataset: "pads.Dataset") -> int:
+    """Return the bytes of rows that are in the memory of this process; 0 for a dataset of files."""
+    held = [part for part in dataset.get_fragments() if not hasattr(part, "path")]
+    return sum(batch.nbytes for part in held for batch in part.to_batches())
+
+
 def _row_groups(fragment: Any) -> Sequence[Any]:
     split = getattr(fragment, "split_by_row_group", None)
     return [fragment] if split is None else list(split())

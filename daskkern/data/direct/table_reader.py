@@ -35,6 +35,8 @@ class TableReader(GroupReader):
     task : "classification", "regression" or None
     classes : tuple or None
         Labels by code.
+    held_bytes : int
+        Bytes of the table in the memory of this process, which cannot be sent as it is; 0 where it lies in files.
     """
 
     table: Table
@@ -42,6 +44,7 @@ class TableReader(GroupReader):
     sizes: tuple[int, ...]
     task: str | None
     classes: tuple[ClassLabel, ...] | None
+    held_bytes: int = 0
 
     @property
     def has_weight(self) -> bool:
@@ -85,7 +88,9 @@ class TableReader(GroupReader):
         return y[:, None] if y.ndim == 1 else y
 
 
-def table_reader(table: Table, decision: Decision, classes: tuple[ClassLabel, ...] | None = None) -> TableReader:
+def table_reader(
+    table: Table, decision: Decision, classes: tuple[ClassLabel, ...] | None = None, held_bytes: int = 0
+) -> TableReader:
     """Return the reader of a table; one pass over the targets finds the classes, unless they are given.
 
     Raises
@@ -103,7 +108,7 @@ def table_reader(table: Table, decision: Decision, classes: tuple[ClassLabel, ..
     starts, sizes = _groups(table, table.n_rows)
     if decision.task == "classification" and classes is None:
         classes = _classes(table, decision)
-    return TableReader(table, starts, sizes, decision.task, classes)
+    return TableReader(table, starts, sizes, decision.task, classes, held_bytes)
 
 
 def _groups(table: Table, n_rows: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

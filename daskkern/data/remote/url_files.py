@@ -2,21 +2,21 @@
 
 import gzip
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
-from daskkern.data.remote.files import FoundFile, RemoteFile
+from daskkern.data.remote.files import FoundFile
+from daskkern.data.remote.kept_blocks import BLOCK_BYTES, KeptFile, UrlBlocks
 from daskkern.data.remote.stores import name_of_place, public
-
-_REQUEST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class UrlFile:
-    """A file behind a URL, as it was listed; as text it has no secrets."""
+    """A file behind a URL, as it was listed, and where its blocks are kept; as text it has no secrets."""
 
     found: FoundFile
+    cache: UrlBlocks = field(default_factory=UrlBlocks, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -33,7 +33,8 @@ SourceFile: TypeAlias = Path | UrlFile
 def open_source_file(file: SourceFile) -> BinaryIO:
     """Return a stream of the bytes of a file, decompressed where its name ends in ``.gz``.
 
-    A file behind a URL is read in requests of 4 MiB, which are repeated when they break off.
+    A file behind a URL is read in requests of 4 MiB, which are repeated when they break off. Its blocks are kept for
+    later passes, see :class:`daskkern.data.remote.kept_blocks.UrlBlocks`.
 
     Raises
     ------
@@ -49,5 +50,5 @@ def open_source_file(file: SourceFile) -> BinaryIO:
 def open_bytes(file: SourceFile) -> BinaryIO:
     """Return a stream of the bytes of a file as they are; seekable. Raises as :func:`open_source_file`."""
     if isinstance(file, UrlFile):
-        return io.BufferedReader(RemoteFile(file.found.place, file.found.size), _REQUEST_BYTES)
+        return io.BufferedReader(KeptFile(file.found, file.cache), BLOCK_BYTES)
     return file.open("rb")

@@ -20,7 +20,7 @@ from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DataError
-from daskkern.evaluation.raw_tables import is_table, trained_schema
+from daskkern.evaluation.raw_tables import store_at, trained_schema
 from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.evaluation.tables.rows import BLOCK_ROWS, InputRows, StoreInput, TableInput
 from daskkern.models import KernelModel
@@ -34,7 +34,9 @@ class OpenedRows:
     key: str | None
 
 
-def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targets: bool = False) -> OpenedRows:
+def open_rows(
+    model: KernelModel, source: Any, *, keep: Sequence[str] = (), targets: bool = False, is_file: bool = False
+) -> OpenedRows:
     """Return the rows of `source`, with its targets if `targets`.
 
     Parameters
@@ -45,14 +47,18 @@ def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targ
     keep : sequence of str
         Columns to carry through.
     targets : bool
+    is_file : bool
+        The path or URL is known to be that of a table.
 
     Raises
     ------
     DaskkernError
         When the rows do not match the model, or targets or columns to keep are missing.
     """
-    if isinstance(source, Store) or (isinstance(source, str | os.PathLike) and not is_table(os.fspath(source))):
-        store = source if isinstance(source, Store) else open_store(source)
+    store = source if isinstance(source, Store) else None
+    if isinstance(source, str | os.PathLike) and not is_file:
+        store = store_at(os.fspath(source))
+    if store is not None:
         check_store(model, store, targets=targets)
         found = StoreInput(store, tuple(keep))
         found.check()
@@ -81,11 +87,11 @@ def feature_blocks(model: KernelModel, source: Any) -> tuple[Iterator[FeatureRow
     DaskkernError
         When the rows do not match the model.
     """
-    if isinstance(source, zarr.Group) or not is_table(os.fspath(source)):
-        store = open_store(source)
+    store = open_store(source) if isinstance(source, zarr.Group) else store_at(os.fspath(source))
+    if store is not None:
         check_store(model, store, targets=False)
         return raw_blocks(store), store.info.n_rows
-    rows = open_rows(model, source).rows
+    rows = open_rows(model, source, is_file=True).rows
     return (block.X for block in rows.blocks((BLOCK_ROWS,))), rows.n_rows
 
 

@@ -1,6 +1,5 @@
 """Scores of stores, table files and data frames in one pass, by this process or the workers of a cluster."""
 
-import os
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from daskkern.data.storage.store import open_store
 from daskkern.data.storage.unseen import notes_of
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import MetricAccumulator, Score
-from daskkern.evaluation.raw_tables import is_table
 from daskkern.evaluation.score import score_store
 from daskkern.evaluation.tables.blocks import coded_columns, score_block
 from daskkern.evaluation.tables.opening import open_rows
@@ -59,6 +57,6 @@ def score_place(model: KernelModel, source: Any) -> Score:
     model : KernelModel
     source : path, URL or zarr.Group
     """
-    if isinstance(source, zarr.Group) or not is_table(os.fspath(source)):
+    if isinstance(source, zarr.Group):
         return score_store(model, open_store(source))
     return score_rows(model, source, ScoringPlace())[0]

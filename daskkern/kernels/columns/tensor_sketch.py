@@ -12,16 +12,18 @@ Pham and Pagh, "Fast and scalable polynomial kernels via explicit feature maps",
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.random import generator
-from daskkern.backend.tiles import slices
+from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS, slices
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.base import Spec
+from daskkern.kernels.columns.count_sketch import CountSketch
 from daskkern.kernels.columns.two_products import TwoProducts
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.parameters import as_number
@@ -31,7 +33,8 @@ from daskkern.kernels.rounding import TOLERANCE, Rounding
 from daskkern.kernels.rows import as_rows, module_of
 
 _STREAM = 84
-_ROWS = 1024  # of a piece of products
+_HELD = 3  # numbers of a piece for each of a tile that plans count, of which there are two
+_LEAST_ROWS = 8
 _LEAST = {"degree": 1, "width": 1, "seed": 0, "n_features": 1}
 
 
@@ -39,8 +42,7 @@ _LEAST = {"degree": 1, "width": 1, "seed": 0, "n_features": 1}
 class TensorSketch(TwoProducts):
     """Columns ``phi_j(x)``, j below `width`, of the sketch; not a kernel. Its points are column numbers, (p, 1).
 
-    The sketch of a row has all columns at once: every rank computes it, and keeps its own. Count sketches are products
-    with matrices (d, width) that have an entry in each row, made from the seed when they are used.
+    The sketch of a row has all columns at once: every rank computes it, and keeps its own.
 
     Parameters
     ----------
@@ -131,19 +133,21 @@ class TensorSketch(TwoProducts):
         """Return phi of rows (m, d), dense or CSR, as (m, width) in their dtype."""
         xp = module_of(X)
         product: Array | None = None
-        for table in self._tables():
-            part = X @ xp.asarray(table[:-1].astype(X.dtype)) * self.gamma**0.5
-            part = part + xp.asarray(table[-1].astype(X.dtype)) * self.coef0**0.5
-            product = xp.fft.rfft(part) if product is None else product * xp.fft.rfft(part)
+        for sketch in self.sketches:
+            part = xp.fft.rfft(sketch.of(X, self.gamma**0.5, self.coef0**0.5))
+            product = part if product is None else product * part
         return xp.fft.irfft(product, self.width).astype(X.dtype)
 
-    def _tables(self) -> Iterator[HostArray]:
-        """Yield the count sketch (d + 1, width) of each factor, its last row for the constant."""
-        for k in range(self.degree):
-            rng, d = generator(self.seed, _STREAM, k), self.n_features + 1
-            table = np.zeros((d, self.width), np.float32)
-            table[np.arange(d), rng.integers(self.width, size=d)] = rng.choice((-1.0, 1.0), d)
-            yield table
+    @cached_property
+    def sketches(self) -> tuple[CountSketch, ...]:
+        """The count sketch of each factor, made from the seed and kept."""
+        rngs = (generator(self.seed, _STREAM, k) for k in range(self.degree))
+        return tuple(CountSketch.drawn(rng, self.n_features, self.width) for rng in rngs)
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of what is kept in addition to the numbers of the columns."""
+        return sum(sketch.nbytes for sketch in self.sketches)
 
     def block(self, X: Array | Left, Z: Array | Points, out: Array | None = None) -> Array:
         left, right = self._sides(X, Z)
@@ -176,5 +180,6 @@ class TensorSketch(TwoProducts):
         assert left.side is not None
         assert right.side is not None
         numbers = right.side.rows[:, 0].astype(np.int64)
-        for rows in slices(left.shape[0], _ROWS):
+        step = TILE_ROWS * TILE_COLUMNS // (_HELD * self.width)
+        for rows in slices(left.shape[0], max(_LEAST_ROWS, step)):
             yield rows, self.sketch(left.side.rows[rows])[:, numbers]

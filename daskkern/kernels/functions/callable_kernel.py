@@ -1,5 +1,6 @@
-"""Kernels that a user gives as a Python function."""
+"""Kernels whose values are computed by NumPy or CuPy, not from a formula: their base class, and functions of a user."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,7 +25,92 @@ _DIAGONAL_ROWS = 32
 
 
 @dataclass(frozen=True)
-class CallableKernel(Kernel):
+class ValuesKernel(Kernel):
+    """A kernel of rows as they are, without a formula: :meth:`values` computes pieces of a block."""
+
+    @property
+    def title(self) -> str:
+        """Its name in error messages."""
+        return self.name
+
+    @abstractmethod
+    def values(self, X: Array, Z: Array) -> Array:
+        """Return ``k(x_i, z_j)`` (m, p) of rows (m, d) and (p, d), NumPy or CuPy, dense or CSR."""
+
+    @property
+    def has_units(self) -> bool:
+        return True  # rows are taken unchanged
+
+    @property
+    def coordinates(self) -> Hashable:
+        return None
+
+    @property
+    def is_shift_invariant(self) -> bool:
+        return False
+
+    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
+        """Return an error of 0: the effect of rounding is not known."""
+        del Z, dtype
+        return Rounding(0.0, TOLERANCE, 0.0)
+
+    def points(
+        self,
+        Z: Array,
+        placement: Placement = PLAIN,
+        blocks: Sequence[slice] | None = None,
+        *,
+        dtype: object = None,
+        precision: Precision | None = None,
+    ) -> Points:
+        Z = rounded(as_rows(Z, agreed_dtype(precision, dtype)), precision)
+        if Z.shape[0]:
+            tried = tuple(min(n, Z.shape[0]) for n in _TRIED)
+            values = self._call(Z[: tried[0]], Z[: tried[1]])
+            if not np.isfinite(to_host(values)).all():
+                raise SpecError(f"the kernel {self.title!r} gives values that are not finite for the first points")
+        cuts = cut_blocks(Z.shape[0], blocks)
+        side = Side(Z, None, None, None)
+        return Points(Z.shape[0], Z.shape[1], Z.dtype, PLAIN, cuts, side, precision=precision)
+
+    def left(self, X: Array, right: Points) -> Left:
+        X = rows_like(X, right)
+        return Left(X.shape, X.dtype, Side(rounded(X, right.precision), None, None, None))
+
+    def diagonal(self, X: Array) -> Array:
+        X = as_rows(X)
+        parts = [self._call(X[rows], X[rows]).diagonal() for rows in slices(X.shape[0], _DIAGONAL_ROWS)]
+        return namespace_of(*parts).concatenate(parts) if parts else np.zeros(0, X.dtype)
+
+    def _engine(self, left: Left, right: Points, *, same: bool = False) -> Engine:
+        del same
+        return Tiled(self._fill(left, right), left.shape[0], right.blocks)
+
+    def _fill(self, left: Left, right: Points) -> tiled.Fill:
+        assert left.side is not None
+        assert right.side is not None
+        X, Z = left.side.rows, right.side.rows
+
+        def fill(rows: slice, k: int, out: Array) -> None:
+            out[...] = self._call(X[rows], Z[right.blocks[k]])
+
+        return fill
+
+    def _call(self, X: Array, Z: Array) -> Array:
+        return self._checked(self.values(X, Z), (X.shape[0], Z.shape[0]))
+
+    def _checked(self, values: Array, expected: tuple[int, ...]) -> Array:
+        found = tuple(getattr(values, "shape", ()))
+        if found != expected:
+            raise SpecError(
+                f"the kernel {self.title!r} must return an array of shape {expected}; it returned "
+                f"{type(values).__name__} of shape {found}"
+            )
+        return values
+
+
+@dataclass(frozen=True)
+class CallableKernel(ValuesKernel):
     """``k(x_i, z_j) = function(X, Z)[i, j]``.
 
     Parameters
@@ -57,16 +143,11 @@ class CallableKernel(Kernel):
                 raise SpecError(f"got {given!r:.60} for the kernel {self.label!r}, which is not a function")
 
     @property
-    def has_units(self) -> bool:
-        return True  # not known; the function gets rows unchanged
+    def title(self) -> str:
+        return self.label
 
-    @property
-    def coordinates(self) -> Hashable:
-        return None
-
-    @property
-    def is_shift_invariant(self) -> bool:
-        return False
+    def values(self, X: Array, Z: Array) -> Array:
+        return self.function(X, Z)
 
     def formula(self, pair: Pair) -> Expression:
         raise SpecError(f"the kernel {self.label!r} is a Python function and has no formula and no derivative")
@@ -77,63 +158,8 @@ class CallableKernel(Kernel):
             "write the kernel as a class with a formula (docs/add-a-kernel.md)"
         )
 
-    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
-        """Return an error of 0: the effect of rounding on a Python function is not known."""
-        del Z, dtype
-        return Rounding(0.0, TOLERANCE, 0.0)
-
-    def points(
-        self,
-        Z: Array,
-        placement: Placement = PLAIN,
-        blocks: Sequence[slice] | None = None,
-        *,
-        dtype: object = None,
-        precision: Precision | None = None,
-    ) -> Points:
-        Z = rounded(as_rows(Z, agreed_dtype(precision, dtype)), precision)
-        if Z.shape[0]:
-            tried = tuple(min(n, Z.shape[0]) for n in _TRIED)
-            values = self._call(Z[: tried[0]], Z[: tried[1]])
-            if not np.isfinite(to_host(values)).all():
-                raise SpecError(f"the kernel {self.label!r} gives values that are not finite for the first points")
-        cuts = cut_blocks(Z.shape[0], blocks)
-        side = Side(Z, None, None, None)
-        return Points(Z.shape[0], Z.shape[1], Z.dtype, PLAIN, cuts, side, precision=precision)
-
-    def left(self, X: Array, right: Points) -> Left:
-        X = rows_like(X, right)
-        return Left(X.shape, X.dtype, Side(rounded(X, right.precision), None, None, None))
-
     def diagonal(self, X: Array) -> Array:
+        if self.diagonal_function is None:
+            return super().diagonal(X)
         X = as_rows(X)
-        if self.diagonal_function is not None:
-            return self._checked(self.diagonal_function(X), (X.shape[0],))
-        parts = [self._call(X[rows], X[rows]).diagonal() for rows in slices(X.shape[0], _DIAGONAL_ROWS)]
-        return namespace_of(*parts).concatenate(parts) if parts else np.zeros(0, X.dtype)
-
-    def _engine(self, left: Left, right: Points, *, same: bool = False) -> Engine:
-        del same
-        return Tiled(self._fill(left, right), left.shape[0], right.blocks)
-
-    def _fill(self, left: Left, right: Points) -> tiled.Fill:
-        assert left.side is not None
-        assert right.side is not None
-        X, Z = left.side.rows, right.side.rows
-
-        def fill(rows: slice, k: int, out: Array) -> None:
-            out[...] = self._call(X[rows], Z[right.blocks[k]])
-
-        return fill
-
-    def _call(self, X: Array, Z: Array) -> Array:
-        return self._checked(self.function(X, Z), (X.shape[0], Z.shape[0]))
-
-    def _checked(self, values: Array, expected: tuple[int, ...]) -> Array:
-        found = tuple(getattr(values, "shape", ()))
-        if found != expected:
-            raise SpecError(
-                f"the kernel {self.label!r} must return an array of shape {expected}; it returned "
-                f"{type(values).__name__} of shape {found}"
-            )
-        return values
+        return self._checked(self.diagonal_function(X), (X.shape[0],))

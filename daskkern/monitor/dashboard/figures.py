@@ -6,12 +6,9 @@ from typing import Any
 from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem, NumeralTickFormatter
 from bokeh.plotting import figure
 
+from daskkern.monitor.palette import EIGENVALUES, FLATTENED, OTHER_FIT, PART_COLORS, TRAINING, VALIDATION
 from daskkern.monitor.shares import PARTS
 
-BLUE, ORANGE, GREEN, PURPLE = "#3d8bdb", "#e07b39", "#2f9e6b", "#9a6fd0"
-GREY = "#8a929b"
-"""The fit that the chosen one is compared with, in all plots."""
-_OF_PARTS = {"computing": BLUE, "reading": ORANGE, "checkpointing": GREEN, "waiting": "#d8b13c", "exchanging": PURPLE}
 _HEIGHT = 300
 
 
@@ -54,7 +51,7 @@ def _label(plot: Any, *lines: tuple[str, Any], columns: int | None = None) -> No
     """Put a legend above `plot`, where it hides no data, on one line or in `columns` columns."""
     items = [LegendItem(label=text, renderers=[line]) for text, line in lines]
     legend = Legend(items=items, orientation="horizontal", border_line_color=None, background_fill_color=None)
-    legend.padding, legend.margin, legend.spacing = 2, 2, 16
+    legend.padding, legend.margin, legend.spacing = 2, 2, 12
     if columns is not None:
         legend.ncols = columns
     plot.add_layout(legend, "above")
@@ -67,13 +64,13 @@ def _hover(plot: Any, renderers: list[Any], *tooltips: tuple[str, str]) -> None:
 def loss_plot(sources: Sources, scale: str) -> Any:
     """Return the plot of training and validation loss with a y axis that is "log" or "linear"."""
     plot = _plot("Time", "Mean loss of a row", y_axis_type=scale)
-    plot.line("x", "loss", source=sources.batches, color=BLUE, alpha=0.35, line_width=1)
-    smooth = plot.line("x", "smooth", source=sources.batches, color=BLUE, line_width=2)
-    line = plot.line("x", "validation_loss", source=sources.epochs, color=ORANGE, line_width=2)
-    dots = plot.scatter("x", "validation_loss", source=sources.epochs, color=ORANGE, size=6)
-    plot.line("x", "smooth", source=sources.other_batches, color=GREY, line_width=2)
-    plot.line("x", "validation_loss", source=sources.other_epochs, color=GREY, line_width=2, line_dash="dashed")
-    _label(plot, ("training, mean of the epoch so far", smooth), ("validation", line))
+    plot.line("x", "loss", source=sources.batches, color=TRAINING, alpha=0.35, line_width=1)
+    smooth = plot.line("x", "smooth", source=sources.batches, color=TRAINING, line_width=2)
+    line = plot.line("x", "validation_loss", source=sources.epochs, color=VALIDATION, line_width=2)
+    dots = plot.scatter("x", "validation_loss", source=sources.epochs, color=VALIDATION, size=6)
+    plot.line("x", "smooth", source=sources.other_batches, color=OTHER_FIT, line_width=2)
+    plot.line("x", "validation_loss", source=sources.other_epochs, color=OTHER_FIT, line_width=2, line_dash="dashed")
+    _label(plot, ("training, epoch so far", smooth), ("validation", line))
     _hover(plot, [smooth], ("training loss", "@loss{0.0000}"))
     _hover(plot, [dots], ("validation loss", "@validation_loss{0.0000}"))
     return plot
@@ -82,9 +79,9 @@ def loss_plot(sources: Sources, scale: str) -> Any:
 def score_plot(sources: Sources) -> Any:
     """Return the plot of the validation score."""
     plot = _plot("Time", "Validation score")
-    line = plot.line("x", "validation_score", source=sources.epochs, color=ORANGE, line_width=2)
-    dots = plot.scatter("x", "validation_score", source=sources.epochs, color=ORANGE, size=6)
-    plot.line("x", "validation_score", source=sources.other_epochs, color=GREY, line_width=2)
+    line = plot.line("x", "validation_score", source=sources.epochs, color=VALIDATION, line_width=2)
+    dots = plot.scatter("x", "validation_score", source=sources.epochs, color=VALIDATION, size=6)
+    plot.line("x", "validation_score", source=sources.other_epochs, color=OTHER_FIT, line_width=2)
     _label(plot, ("on validation rows, after each epoch", line))
     _hover(plot, [dots], ("validation score", "@validation_score{0.0000}"))
     return plot
@@ -93,8 +90,8 @@ def score_plot(sources: Sources) -> Any:
 def rate_plot(sources: Sources) -> Any:
     """Return the plot of rows per second."""
     plot = _plot("Time", "Rows/s")
-    line = plot.line("x", "rate", source=sources.batches, color=GREEN, line_width=2)
-    plot.line("x", "rate", source=sources.other_batches, color=GREY, line_width=2)
+    line = plot.line("x", "rate", source=sources.batches, color=TRAINING, line_width=2)
+    plot.line("x", "rate", source=sources.other_batches, color=OTHER_FIT, line_width=2)
     plot.y_range.start = 0
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     _label(plot, ("rows per second, over the last 5 s", line))
@@ -110,11 +107,11 @@ def shares_plot(sources: Sources) -> Any:
         x="epoch",
         width=0.8,
         source=sources.shares,
-        color=[_OF_PARTS[part] for part in PARTS],
+        color=[PART_COLORS[part] for part in PARTS],
         line_color=None,
     )
     plot.xaxis.ticker.min_interval = 1
-    _label(plot, *zip(PARTS.values(), bars, strict=True), columns=3)
+    _label(plot, *zip(PARTS.values(), bars, strict=True), columns=2)
     plot.add_tools(
         HoverTool(
             tooltips=[("epoch", "@epoch"), *((word, f"@{name}{{0.0}} %") for name, word in PARTS.items())],
@@ -127,8 +124,8 @@ def shares_plot(sources: Sources) -> Any:
 def spectrum_plot(sources: Sources) -> Any:
     """Return the plot of the eigenvalues before and after preconditioning."""
     plot = _plot("Number of the eigenvalue", "Eigenvalue", x_axis_type="log", y_axis_type="log")
-    before = plot.line("number", "before", source=sources.spectrum, color=PURPLE, line_width=2)
-    after = plot.line("number", "after", source=sources.spectrum, color=GREEN, line_width=2)
+    before = plot.line("number", "before", source=sources.spectrum, color=EIGENVALUES, line_width=2)
+    after = plot.line("number", "after", source=sources.spectrum, color=FLATTENED, line_width=2)
     _label(plot, ("of the kernel", before), ("after preconditioning", after))
     _hover(plot, [before], ("number", "@number"), ("before", "@before{0.00e+0}"), ("after", "@after{0.00e+0}"))
     return plot

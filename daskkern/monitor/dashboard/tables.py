@@ -15,6 +15,11 @@ _ACTIVE = ("submitted", "queued", "preparing", "running", "recovering", "preempt
 _SHOWN = 30
 _SILENT_S = 15.0
 _NOTICES = 100
+_OF_FITS = ("Fit", "State", "Priority", "Owner", "Started", "Progress", "Loss", "Rows/s", "Running for", "Time left")
+_OF_RANKS = (
+    "Rank", "Worker", "Device", "Columns", "Memory in use", "of the plan", "GPU busy", "Last report",
+    "Last heartbeat of the worker", "Times lost",
+)  # fmt: skip
 _SCORES = {
     "classification": "Validation accuracy",
     "multilabel": "Validation R\N{SUPERSCRIPT TWO} of the scores",
@@ -60,10 +65,7 @@ def fits_table(fits: Sequence[Mapping[str, Any]], chosen: str, now: float) -> st
     listed = in_order(fits)
     rows = "".join(_fit_row(status, chosen, now) for status in listed[:_SHOWN])
     more = len(listed) - _SHOWN
-    head = _head(
-        "Fit", "State", "Priority", "Owner", "Started", "Progress", "Loss", "Rows/s", "Running for", "Time left"
-    )
-    return f"<div class='wide'><table>{head}{rows}</table></div>" + (
+    return f"<div class='wide'><table class='fits'>{_head(*_OF_FITS)}{rows}</table></div>" + (
         f"<p class='empty'>and {more} older ones</p>" if more > 0 else ""
     )
 
@@ -86,7 +88,7 @@ def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
         seconds(status["seconds_left"]) if status["state"] == "running" else "-",
     )
     kind = " class='chosen'" if metadata["fit"] == chosen else ""
-    return f"<tr{kind} data-fit='{fit}' onpointerdown='daskkernChoose(this)'>{_cells(cells)}</tr>"
+    return f"<tr{kind} data-fit='{fit}' onpointerdown='daskkernChoose(this)'>{_cells(cells, _OF_FITS)}</tr>"
 
 
 def _what(metadata: Mapping[str, Any]) -> str:
@@ -119,13 +121,14 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float, rat
     """Return the status of one fit as HTML, with large numbers and small text; `rate` is that of its curve."""
     metadata, started = status["card"], history["started"]
     of = f" of {int(metadata['max_epochs'])}" if metadata["max_epochs"] else ""
+    speed = "Speed, last 5 s" if is_active(status) else "Speed at the end"
     tiles = (
         ("State", badge(status)),
         ("Epoch", f"{int(status['epoch'])}{of}"),
         ("Batch of the epoch", f"{int(status['batch']):,} of {int(status['n_batches']):,}"),
         ("Training loss", number(status["loss"])),
         (_SCORES.get(str(metadata["task"]), "Validation score"), number(status["validation_score"])),
-        ("Speed, last 5 s", "-" if math.isnan(rate) else f"{rate:,.0f} rows/s"),
+        (speed, "-" if math.isnan(rate) else f"{rate:,.0f} rows/s"),
         _time_so_far(status, now),
         ("Time left", seconds(status["seconds_left"]) if status["state"] == "running" else "-"),
     )
@@ -138,6 +141,7 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float, rat
             f"features, {_count(started, 'n_columns')} basis columns, {_count(started, 'n_outputs')} "
             f"output{_s(started['n_outputs'])}"
         )
+    words.append(f"by {_submitter(metadata)}")
     if metadata["priority"]:
         words.append(f"priority {int(metadata['priority'])}")
     if status["preempted"]:
@@ -155,20 +159,8 @@ def ranks_table(history: Mapping[str, Any], active: bool, now: float) -> str:
     """Return the ranks of a fit as HTML."""
     if not history["ranks"]:
         return "<p class='empty'>The ranks have not reported yet: the fit waits for workers, or the set-up runs.</p>"
-    head = _head(
-        "Rank",
-        "Worker",
-        "Device",
-        "Columns",
-        "Memory in use",
-        "of the plan",
-        "GPU busy",
-        "Last report",
-        "Last heartbeat of the worker",
-        "Times lost",
-    )
-    rows = "".join(f"<tr>{_cells(_rank(rank, history, active, now))}</tr>" for rank in history["ranks"])
-    return f"<div class='wide'><table>{head}{rows}</table></div>"
+    rows = "".join(f"<tr>{_cells(_rank(rank, history, active, now), _OF_RANKS)}</tr>" for rank in history["ranks"])
+    return f"<div class='wide'><table class='ranks'>{_head(*_OF_RANKS)}{rows}</table></div>"
 
 
 def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now: float) -> Iterable[str]:
@@ -288,8 +280,10 @@ def _s(number: int) -> str:
 
 
 def _head(*names: str) -> str:
-    return f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
+    cells = "".join(f"<th data-label='{name}'>{name}</th>" for name in names)
+    return f"<tr class='head'>{cells}</tr>"
 
 
-def _cells(cells: Iterable[str]) -> str:
-    return "".join(f"<td>{cell}</td>" for cell in cells)
+def _cells(cells: Iterable[str], names: Sequence[str]) -> str:
+    """Return cells with the names of their columns, which a phone shows in front of them."""
+    return "".join(f'<td data-label="{name}">{cell}</td>' for cell, name in zip(cells, names, strict=True))

@@ -173,6 +173,8 @@ class FitSizes:
         Groups of `ranks` ranks each, which divide the rows of every batch.
     operand_bytes : int
         Of a row as tensor cores take it, in addition to the row itself.
+    tables : int
+        Bytes of tables that columns are made from, which are then numbers; 0 where columns are points.
     prepares : bool
         What is found once for all ranks may be found in the process of this rank.
     """
@@ -214,6 +216,7 @@ class FitSizes:
     prepares: bool = True
     groups: int = 1
     operand_bytes: int = 0
+    tables: int = 0
 
     @property
     def all_ranks(self) -> int:

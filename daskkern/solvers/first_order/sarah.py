@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from daskkern.arrays import Array
+from daskkern.backend.communicator import Communicator
 from daskkern.solvers.first_order.column_products import descend
 from daskkern.solvers.first_order.variance_reduced import FullGradientRun, FullGradients
 from daskkern.solvers.problem import Batch, ColumnProblem
@@ -31,8 +32,15 @@ class SARAH(FullGradients):
         return replace(state, w=state.w - gradient * eta, other=state.w, gradient=gradient)
 
     def moved(
-        self, problem: ColumnProblem, state: FullGradientRun, batch: Batch, difference: Array, eta: float
+        self,
+        problem: ColumnProblem,
+        state: FullGradientRun,
+        batch: Batch,
+        difference: Array,
+        eta: float,
+        comm: Communicator,
     ) -> FullGradientRun:
+        del comm
         drifted = state.gradient + (state.w - state.other) * problem.alpha
         gradient = descend(problem, batch, drifted, difference)
         return replace(state, w=state.w - gradient * eta, other=state.w, gradient=gradient)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from daskkern.arrays import Array
+from daskkern.backend.communicator import Communicator
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.solvers.first_order.column_products import descend
@@ -43,8 +44,15 @@ class DrawnSteps(FullGradients):
         return replace(state, other=state.w, begun=state.begun + 1, left=self.n_moving(problem, state, eta))
 
     def moved(
-        self, problem: ColumnProblem, state: FullGradientRun, batch: Batch, difference: Array, eta: float
+        self,
+        problem: ColumnProblem,
+        state: FullGradientRun,
+        batch: Batch,
+        difference: Array,
+        eta: float,
+        comm: Communicator,
     ) -> FullGradientRun:
+        del comm
         if not state.left:
             return state
         shrunk = state.w * (1 - eta * problem.alpha) - state.gradient * eta

@@ -82,7 +82,13 @@ class FullGradients(Solver[FullGradientRun]):
 
     @abstractmethod
     def moved(
-        self, problem: ColumnProblem, state: FullGradientRun, batch: Batch, difference: Array, eta: float
+        self,
+        problem: ColumnProblem,
+        state: FullGradientRun,
+        batch: Batch,
+        difference: Array,
+        eta: float,
+        comm: Communicator,
     ) -> FullGradientRun:
         """Return the state after a step; `difference` (m, c) are the slopes at `w` minus those at `other`, over m."""
 
@@ -132,7 +138,7 @@ class FullGradients(Solver[FullGradientRun]):
         scores = comm.allreduce(both).astype(problem.dtype)
         loss, here = loss_and_gradient(problem, scores[:, :c], batch)
         _, there = loss_and_gradient(problem, scores[:, c:], batch)
-        run = self.moved(problem, state, batch, (here - there) * (1 / batch.size), eta)
+        run = self.moved(problem, state, batch, (here - there) * (1 / batch.size), eta, comm)
         if batch.last and state.sweep == self.inner:
             run = replace(run, gradient=zeros(problem))
         return run, loss

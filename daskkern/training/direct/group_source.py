@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from distributed import Client, Future
+from distributed import Client
 
-from daskkern.backend.task_names import task_name
 from daskkern.data.rows.grouped_rows import GroupedRows, GroupReader, RowTargets
 from daskkern.data.rows.rows import ALL, Rows
-from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple, remote_values
+from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.feeding.sent_rows import Kept
 
 LazyBlocks = Callable[[], "tuple[LazyBlock, ...]"]
 
@@ -57,17 +58,14 @@ class GroupSource(RowSource):
         targets = RowTargets(info.task, info.n_targets, info.classes)  # type: ignore[arg-type]
         return GroupedRows(self.reader, info.n_features, targets, dtype=dtype, scaling=info.scaling)
 
-    def for_cluster(
-        self, client: Client, workers: Sequence[str] | None = None
-    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
         reader, sizes = self.reader, self.reader.sizes
         if self.lazy is not None:
             return BlockSource(self.lazy(), sizes, reader.has_weight, self.info).for_cluster(client, workers)
         if not reader.held_bytes:
             return self, ()
-        named = {task_name("rows"): self._triple(number) for number in range(len(sizes))}
-        futures = list(client.scatter(named, workers=workers, hash=False).values())
-        return BlockSource(remote_values(futures), sizes, reader.has_weight, self.info), tuple(futures)
+        blocks = [partial(self._triple, number) for number in range(len(sizes))]
+        return BlockSource.sent(client, blocks, sizes, reader.has_weight, self.info, workers)
 
     def digest(self) -> dict[str, Any]:
         return self.identity

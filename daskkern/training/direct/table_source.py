@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from daskkern.data.direct.arrow_datasets import held_bytes, is_arrow_dataset
 from daskkern.data.direct.opening import TableChoice, open_table
 from daskkern.data.direct.table_reader import table_reader
 from daskkern.data.direct.zarr_pairs import ZarrPair, zarr_pair
@@ -31,7 +32,8 @@ def table_source(X: Any, choice: TableChoice, *, like: SourceInfo | None = None)
     """
     opened = open_table(X, choice, None if like is None else _schema(like))
     table = opened.table
-    reader = table_reader(table, opened.decision, None if like is None else like.classes)
+    held = held_bytes(X) if is_arrow_dataset(X) else 0
+    reader = table_reader(table, opened.decision, None if like is None else like.classes, held)
     info = SourceInfo(
         sum(reader.sizes),
         table.n_features,

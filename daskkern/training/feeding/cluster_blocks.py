@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,13 @@ from daskkern.data.rows.finite import check_finite
 from daskkern.data.rows.rows import Rows
 from daskkern.errors import ClusterError, DaskkernError, DataError
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.feeding.sent_rows import Kept, SentRows
 
 _CACHED_BLOCKS = 8
 _PATIENCE_S = (3.0, 10.0, 30.0, 60.0)
 _LOOK_S = 0.5
 _AGAIN_S = 3600.0
-"""Most seconds that a repeated set-up may take."""
+"""Most seconds that a repeated set-up, or a block that is computed again, may take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +49,17 @@ class LazyBlock:
 
 @dataclass(frozen=True)
 class RemoteValue:
-    """The key of a finished result on the cluster; unlike a Future it can be sent within a record."""
+    """A finished result on the cluster; unlike a Future it can be sent within a record.
+
+    Attributes
+    ----------
+    key : str
+    again_s : float
+        Seconds in which a value that was lost with its workers must be sent again.
+    """
 
     key: str
+    again_s: float = 30.0
 
     def fetch(self) -> Any:
         """Return the value, copied to this worker from one that has it. Raises the error of its task.
@@ -70,19 +79,38 @@ class RemoteValue:
 
     def _gathered(self) -> Any:
         """Retry with timeouts: when a worker is lost during the transfer, Dask may wait forever."""
+        client = get_client()
         for patience_s in _PATIENCE_S:
             # A Future constructed here needs the state of its finished task; else it waits forever.
-            future: Future[Any] = Future(self.key, get_client(), state="memory")  # type: ignore[arg-type]
+            future: Future[Any] = Future(self.key, client, state="memory")  # type: ignore[arg-type]
             try:
                 return future.result(timeout=patience_s)
-            except TimeoutError:
-                continue
-            except FutureCancelledError:  # the scheduler has forgotten what was sent to workers that are gone
+            except (TimeoutError, FutureCancelledError):
+                future.release()
+            if not _held_again(client, self.key, self.again_s):
                 break
         raise ClusterError(
             f"worker {get_worker().address} requested {self.key}, but no worker sends it: those that had it are gone; "
             "fit again, or put the rows into a store, which other workers can read"
         )
+
+
+def _held_again(client: Client, key: str, again_s: float) -> bool:
+    """Wait while the value of `key` is computed again, or sent again by the process that sent it.
+
+    Return whether there is one, or the error of its task. The scheduler forgets values that were sent when their
+    workers leave, and knows nothing of the process that may send them again: it has `again_s`.
+    """
+    forgotten = time.monotonic() + again_s
+    deadline = time.monotonic() + _AGAIN_S
+    while time.monotonic() < min(forgotten, deadline):
+        state = ask_scheduler(client, "get_task_status", keys=[key])[key]
+        if state in ("memory", "erred"):
+            return True
+        if state not in (None, "released", "forgotten"):
+            forgotten = time.monotonic() + again_s
+        time.sleep(_LOOK_S)
+    return False
 
 
 def wait_for(client: Client, key: str) -> None:
@@ -98,8 +126,8 @@ def wait_for(client: Client, key: str) -> None:
     )
 
 
-def remote_values(futures: Sequence[Future[Any]]) -> tuple[RemoteValue, ...]:
-    return tuple(RemoteValue(str(future.key)) for future in futures)
+def remote_values(keys: Iterable[Any]) -> tuple[RemoteValue, ...]:
+    return tuple(RemoteValue(str(key)) for key in keys)
 
 
 Triple = tuple[FeatureRows, HostArray | None, HostArray | None]
@@ -122,12 +150,24 @@ class BlockSource(RowSource):
     has_weight: bool
     info: SourceInfo
 
+    @classmethod
+    def sent(
+        cls,
+        client: Client,
+        blocks: Sequence[Callable[[], "Triple"]],
+        sizes: Sequence[int],
+        has_weight: bool,
+        info: SourceInfo,
+        workers: Sequence[str] | None,
+    ) -> tuple["BlockSource", tuple[Kept, ...]]:
+        """Send blocks of this process to `workers`, or all; return them as a source, and what keeps them there."""
+        sent = SentRows(client, {task_name("rows"): block for block in blocks}, workers)
+        return cls(remote_values(sent.keys), tuple(sizes), has_weight, info), (sent,)
+
     def open(self, dtype: str) -> Rows:
         return BlockRows(self, dtype)
 
-    def for_cluster(
-        self, client: Client, workers: Sequence[str] | None = None
-    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
         del workers  # Dask places the blocks, like all tasks of a fit
         futures = client.compute([block.delayed() for block in self.blocks])
         with current(client):
@@ -135,7 +175,8 @@ class BlockSource(RowSource):
         for future in futures:
             if future.status == "error":
                 raise DataError(f"a block of the dask arrays cannot be computed: {future.exception()}")
-        return BlockSource(remote_values(futures), self.sizes, self.has_weight, self.info), tuple(futures)
+        keys = [future.key for future in futures]
+        return BlockSource(remote_values(keys), self.sizes, self.has_weight, self.info), tuple(futures)
 
     def digest(self) -> dict[str, Any]:
         return {"blocks": tokenize([getattr(block, "parts", block) for block in self.blocks])}

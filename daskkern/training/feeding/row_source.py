@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distributed import Client, Future
+from distributed import Client
 
 from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.schema import ClassLabel, Scaling
+from daskkern.training.feeding.sent_rows import Kept
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,8 @@ class RowSource(ABC):
         """Return the rows, which are read in `dtype`."""
 
     @abstractmethod
-    def for_cluster(
-        self, client: Client, workers: Sequence[str] | None = None
-    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
-        """Return a source that workers can open, and the futures to keep while they read it.
+    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> "tuple[RowSource, tuple[Kept, ...]]":
+        """Return a source that workers can open, and what keeps it there, to be released afterwards.
 
         Data of this process is scattered block by block, to `workers`, or by default to all; Dask schedules the blocks
         of dask arrays.

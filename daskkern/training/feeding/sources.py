@@ -3,13 +3,13 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import zarr
-from distributed import Client, Future
+from distributed import Client
 
 from daskkern.arrays import HostArray
-from daskkern.backend.task_names import task_name
 from daskkern.data.remote.stores import is_url, name_of_place, public
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batch_plan import fair_chunk_rows
@@ -20,8 +20,9 @@ from daskkern.data.storage.checksums import checksum_of
 from daskkern.data.storage.store import Store, StoreLocation, open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import SpecError
-from daskkern.training.feeding.cluster_blocks import BlockSource, Triple, remote_values
+from daskkern.training.feeding.cluster_blocks import BlockSource, Triple
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.feeding.sent_rows import Kept
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,7 @@ class StoreSource(RowSource):
     def open(self, dtype: str) -> Rows:
         return StoreRows(self.store(), dtype, self.info.scaling)
 
-    def for_cluster(
-        self, client: Client, workers: Sequence[str] | None = None
-    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
         del client, workers
         store = getattr(getattr(self.location, "store", None), "__class__", None)
         if store is not None and store.__name__ == "MemoryStore":
@@ -123,15 +122,12 @@ class ArraySource(RowSource):
             scaling=info.scaling,
         )
 
-    def for_cluster(
-        self, client: Client, workers: Sequence[str] | None = None
-    ) -> "tuple[RowSource, tuple[Future[Any], ...]]":
+    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
         step = self._block_rows()
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
-        named = {task_name("rows"): _triple(self, part) for part in parts}
-        futures = list(client.scatter(named, workers=workers, hash=False).values())
-        sizes = tuple(part.stop - part.start for part in parts)
-        return BlockSource(remote_values(futures), sizes, self.weight is not None, self.info), tuple(futures)
+        blocks = [partial(_triple, self, part) for part in parts]
+        sizes = [part.stop - part.start for part in parts]
+        return BlockSource.sent(client, blocks, sizes, self.weight is not None, self.info, workers)
 
     def digest(self) -> dict[str, Any]:
         return {"checksums": {name: checksum_of(getattr(self, name)) for name in ("X", "y", "weight")}}

@@ -1,7 +1,7 @@
 """Encoding of targets and scaling of weights to mean 1, learnt in one streaming pass over y."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,8 @@ class Targets:
     constant : (c,) float64 or None
         Classification, of one or several labels: the constant scores of least loss, which are added to those of the
         columns.
+    offset : (c,) float64 or None
+        Regression: what a solver adds to the scores of the columns; encoded targets are less by it.
     """
 
     loss: Loss
@@ -47,6 +49,7 @@ class Targets:
     n_targets: int
     dtype: str
     constant: FloatArray | None = None
+    offset: FloatArray | None = None
 
     @property
     def n_outputs(self) -> int:
@@ -63,7 +66,8 @@ class Targets:
         values = ((y - self.shift) / self.scale).astype(self.dtype)
         if self._moves_targets:
             return self._less(values)
-        return values if self.loss.heads == 1 else np.repeat(values, self.loss.heads, axis=1)
+        values = values if self.loss.heads == 1 else np.repeat(values, self.loss.heads, axis=1)
+        return values if self.offset is None else (values - self.offset).astype(self.dtype)
 
     def of_outputs(self, values: FloatArray | None) -> FloatArray | None:
         """Return what each output (c,) has of values of the targets (t,)."""
@@ -87,6 +91,20 @@ class Targets:
     def scores(self, f: HostArray) -> HostArray:
         """Return the scores (m, c) of sums (m, c) of the columns."""
         return f if self.constant is None else f + self.constant
+
+    @property
+    def model_shift(self) -> FloatArray | None:
+        """What the predictions of a regression (c,) are shifted by: that of the targets, and the offset."""
+        shift, scale = self.of_outputs(self.shift), self.of_outputs(self.scale)
+        if self.offset is None or shift is None or scale is None:
+            return shift
+        return shift + scale * self.offset
+
+    def with_offset(self, offset: FloatArray, *, labelled: bool) -> "Targets":
+        """Return the encoding for a model to whose scores a solver adds `offset` (c,)."""
+        if not labelled:
+            return replace(self, offset=offset)
+        return replace(self, constant=offset if self.constant is None else self.constant + offset)
 
     def weight(self, block: RowBlock) -> HostArray | None:
         """Return weights (m, 1) of mean 1 over the training rows, or None when all are the same."""

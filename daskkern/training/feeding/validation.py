@@ -5,7 +5,7 @@ from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.timed import TimedCommunicator
@@ -51,10 +51,17 @@ class Validation:
             return None
         return cls(held_out(source, prepared.validation, settings.dtype), prepared.targets)
 
-    def score(self, problem: AnyProblem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> ValidationResult:
+    def score(
+        self,
+        problem: AnyProblem,
+        coef: Array,
+        comm: TimedCommunicator,
+        xp: ModuleType,
+        offset: FloatArray | None = None,
+    ) -> ValidationResult:
         """Return mean loss and score of the model with these coefficients; one allreduce for each block of rows.
 
-        Groups of ranks divide each block. All ranks get the same bits.
+        `offset` (c,) is added to the scores. Groups of ranks divide each block. All ranks get the same bits.
         """
         loss, right, weights = 0.0, 0.0, 0.0
         errors, first, second = 0.0, np.zeros(self.targets.n_outputs), np.zeros(self.targets.n_outputs)
@@ -67,6 +74,7 @@ class Validation:
             assert block.y is not None
             f = to_host(comm.allreduce(problem.part.scores(to_device(block.X, xp), coef)))
             f = best_of(f, f.shape[1] // self.targets.n_outputs)
+            f = f if offset is None else f + offset
             y = self.targets.encode(block.y)
             weight = self.targets.weight(block)
             w = np.ones(len(y)) if weight is None else weight[:, 0].astype(np.float64)

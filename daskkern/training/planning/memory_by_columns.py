@@ -39,8 +39,11 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
     device: dict[str, int] = {} if z.device == "gpu" else host
     steps = _steps(z, own)
-    host["own columns"] = z.own * (_UNIT if z.units else z.d * z.itemsize)
-    device["precomputed column data"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.within)
+    numbered = z.units or z.tables > 0
+    host["own columns"] = z.own * (_UNIT if numbered else z.d * z.itemsize)
+    device["precomputed column data"] = z.own * _UNIT if numbered else points_bytes(z.own, z.d, z.within)
+    if z.tables:
+        host["count sketches"] = z.tables
     device["precomputed column data"] += z.own * z.operand_bytes
     if z.mapped:  # of all on every rank's host, and its own twice more
         host["eigenvectors M"] = (z.p + 2 * z.own) * z.p * z.itemsize
@@ -60,7 +63,7 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     device["models of earlier epochs"] = KEPT_MODELS * z.own * z.c * z.itemsize
     device["coefficients"] += own.coefficients
     device.update(steps)
-    points = 0 if z.all_rows or z.units else z.p * z.d * z.itemsize
+    points = 0 if z.all_rows or numbered else z.p * z.d * z.itemsize
     kept = sum(size for _, size in own.host)
     before = max(own.before_host, z.choosing + points * (z.choosing > 0), z.penalty + (points + kept) * (z.penalty > 0))
     passing = sum(steps[name] for name in _PASSING) + (host["rows read ahead"] if device is host else 0)

@@ -83,6 +83,7 @@ def sizes_of(
         leaf_rows=settings.basis.leaf_size or 0,
         reading="each" if summary.stored or settings.virtual_shards is not None else settings.reading,
         operand_bytes=_operand_bytes(source, settings) if on_device else 0,
+        tables=settings.basis.table_bytes(settings.kernel, source.info.n_features, settings.seed),
         sent_row_bytes=_sent_row_bytes(source, settings),
     )
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse, to_device
 from daskkern.solvers import AnyProblem
 
@@ -96,3 +96,9 @@ def dense(points: Any) -> HostArray:
     """Return points (p, d), dense or CSR, as a dense array."""
     found: HostArray = points.toarray() if is_sparse(points) else points
     return found
+
+
+def used_columns(coef: HostArray) -> IntArray:
+    """Return the columns with a coefficient other than 0 among those of `coef` (p, c), or the first one."""
+    used = np.flatnonzero(coef.any(axis=1))
+    return used if used.size else np.zeros(1, np.int64)

@@ -98,14 +98,18 @@ class Reference:
             return self
         return replace(self, at=replace(found, deviation=self.at.deviation), what="the model that it continues from")
 
-    def measure(self, problem: AnyProblem, coef: Array) -> Sampled:
-        """Return the measurements of the model with these coefficients on the sample. A collective."""
+    def measure(self, problem: AnyProblem, coef: Array, offset: FloatArray | None = None) -> Sampled:
+        """Return the measurements of the model with these coefficients on the sample. A collective.
+
+        `offset` (c,) is added to the scores.
+        """
         right, losses, scores, sample = 0.0, list[FloatArray](), list[FloatArray](), self.sample
         placed = self.xp.asarray(coef)  # a direct solution is on the host
         with np.errstate(all="ignore"):  # infinity and NaN are results here
             for part in slices(len(sample.y), _BLOCK):
                 shares = problem.part.scores(to_device(sample.X[part], self.xp), placed)
                 f = to_host(self.comm.allreduce(shares)).astype(np.float64)
+                f = f if offset is None else f + offset
                 scores.append(f)
                 f, y, weight = best_of(f, f.shape[1] // problem.n_outputs), sample.y[part], sample.weight[part]
                 losses.append(weight * problem.loss.value(f, y))
@@ -171,7 +175,7 @@ def judge(
     """
     if reference is None:
         return Judged(ended)
-    found = reference.measure(with_points(reference.problem, ended.points, reference.xp), ended.coef)
+    found = reference.measure(with_points(reference.problem, ended.points, reference.xp), ended.coef, ended.offset)
     ended, found, note = _best_of(reference, ended, found, penalty)
     if note:
         context.emit(StageFinished("best epoch", 0.0, note))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
@@ -46,6 +46,8 @@ class Ended:
     """The points of its columns, where the solver learns them."""
     best_epoch: int = 0
     """The epoch of the coefficients, where it was chosen; else 0."""
+    offset: FloatArray | None = None
+    """The constants (c,) that are added to the scores, where the solver finds them."""
     earlier: BestEpoch | None = None
     """The model of least training loss among those that an epoch began with, where it is kept."""
 
@@ -104,12 +106,12 @@ class Epochs:
         stopped = _LATE if self._signals.late else _INTERRUPTED
         reason = stopped if self._signals.stop else position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
-        best = self._best
+        best, offset = self._best, self._solver.offset(self.problem, state)
         if isinstance(best, Patience) and best.best is not None:
             coef, points = best.best
-            return Ended(coef, begun, reason, position.epochs, points, best.best_epoch)
+            return Ended(coef, begun, reason, position.epochs, points, best.best_epoch, offset)
         coef, points = self._model(state)
-        return Ended(coef, begun, reason, position.epochs, points, earlier=best)
+        return Ended(coef, begun, reason, position.epochs, points, offset=offset, earlier=best)
 
     @property
     def _solver(self) -> Solver[Any]:
@@ -142,7 +144,8 @@ class Epochs:
         watched = ValidationResult(float("nan"), float("nan"))
         if self.validation is not None and not self._signals.stop:
             coef, points = self._model(state)
-            watched = self.validation.score(with_points(self.problem, points, self.xp), coef, self.comm, self.xp)
+            moved, offset = with_points(self.problem, points, self.xp), self._solver.offset(self.problem, state)
+            watched = self.validation.score(moved, coef, self.comm, self.xp, offset)
         epoch = EpochFinished(
             position.epoch,
             position.loss / max(position.seen, 1),

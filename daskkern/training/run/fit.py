@@ -41,6 +41,7 @@ from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import available_memory, device_memory, device_size
 from daskkern.training.planning.planner import check_before, plan_for, summarise
 from daskkern.training.planning.resources import WorkerResources
+from daskkern.training.run.best_epoch import used_columns
 from daskkern.training.run.calibrating import calibrated
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.on_cluster import fit_on
@@ -148,6 +149,8 @@ def fit_job(
     history.complete(first.history, first.reason, first.epochs, first.best_epoch, first.note)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
+    if first.offset is not None:
+        prepared = prepared.with_offset(first.offset, labelled=job.settings.multilabel)
     kept = history.history(sum(stage.seconds for stage in prepared.stages))
     model = calibrated(_model(job, results, prepared, kept), prepared, job.scaled(prepared.scaling))
     if metadata is not None and connected is not None:
@@ -160,7 +163,15 @@ def fit_job(
         points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
         onwards = PartialFitState(_onwards(prepared, job.before, points), saved.data, job.source.info, requested)
     return FitResult(
-        model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept, job.policy.claim
+        model,
+        _row_numbers(job, results, prepared),
+        epochs,
+        history.finished,
+        saved,
+        times,
+        onwards,
+        kept,
+        job.policy.claim,
     )
 
 
@@ -237,6 +248,14 @@ def _points(results: Sequence[FitRankResult]) -> Any:
     return gather([result.points for result in results], [result.ids for result in results])
 
 
+def _row_numbers(job: FitJob, results: Sequence[FitRankResult], prepared: Prepared) -> IntArray | None:
+    """Return the numbers in the source of the rows that the model's points are, or None."""
+    numbers = prepared.row_numbers()
+    if numbers is None or not job.settings.solver.drops_zeros:
+        return numbers
+    return numbers[used_columns(gather([result.coef for result in results], [result.ids for result in results]))]
+
+
 def _onwards(prepared: Prepared, before: Prepared | None, points: Any) -> Prepared:
     """Return the set-up for other rows: points in place of row numbers, and the first plan, whose batches are full."""
     return replace(prepared, plan=(before or prepared).plan, points=points, indices=None, stages=(), held=None)
@@ -249,6 +268,9 @@ def _model(job: FitJob, results: Sequence[FitRankResult], prepared: Prepared, hi
     coef = np.empty((p, targets.n_outputs * settings.solver.scores_each), settings.dtype)
     for result in results:
         coef[result.ids] = result.coef
+    if settings.solver.drops_zeros:
+        used = used_columns(coef)
+        points, coef = points[used], coef[used]
     kernel = prepared.basis.kernel
     if isinstance(kernel, Mapped):
         points, coef, kernel = kernel.centres, points.T @ coef, kernel.kernel
@@ -260,7 +282,7 @@ def _model(job: FitJob, results: Sequence[FitRankResult], prepared: Prepared, hi
         task="multilabel" if settings.multilabel else "classification" if targets.n_classes else "regression",
         classes=info.classes,
         scaling=prepared.scaling,
-        target_shift=targets.constant if is_labelled else targets.of_outputs(targets.shift),
+        target_shift=targets.constant if is_labelled else targets.model_shift,
         target_scale=None if is_labelled else targets.of_outputs(targets.scale),
         feature_names=info.feature_names,
         target_names=info.target_names,

@@ -1,6 +1,6 @@
 """A sample of training rows, kept in memory to measure the final model on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,6 +48,11 @@ class HeldSample:
         weight = targets.weight(block)
         counts = np.ones(len(positions)) if weight is None else weight[:, 0].astype(np.float64)
         return cls(X, targets.encode(block.y), counts, targets.n_classes > 0, positions, rows.n_rows, targets)
+
+    def with_offset(self, targets: Targets) -> "HeldSample":
+        """Return the sample in the encoding of `targets`, which are those of it with an offset."""
+        y = self.y if targets.offset is None else (self.y - targets.offset).astype(self.y.dtype)
+        return replace(self, y=y, targets=targets)
 
     @property
     def n_random(self) -> int:

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from distributed import Client, Future
+from distributed import Client
 
 from daskkern.cluster.scheduler.metadata import FitMetadata, new_metadata
 from daskkern.data.schema.schema import Scaling
@@ -13,6 +12,7 @@ from daskkern.solvers import check_fit
 from daskkern.solvers.declarations import check_declarations
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sent_rows import Kept
 from daskkern.training.feeding.targets import check_loss, check_multilabel
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.jobs.in_words import method_in_words
@@ -86,10 +86,17 @@ class FitJob:
         watched = None if self.validation is None else with_scaling(self.validation, scaling)
         return replace(self, source=with_scaling(self.source, scaling), validation=watched)
 
-    def for_cluster(self, client: Client, workers: Sequence[str]) -> "tuple[FitJob, tuple[Future[Any], ...]]":
-        """Return the job on sources that `workers` can open, and the futures to keep meanwhile."""
+    def for_cluster(self, client: Client, workers: Sequence[str]) -> "tuple[FitJob, tuple[Kept, ...]]":
+        """Return the job on sources that `workers` can open, and what to release after it."""
         source, keep = self.source.for_cluster(client, workers)
-        watched, keep_too = (None, ()) if self.validation is None else self.validation.for_cluster(client, workers)
+        if self.validation is None:
+            return replace(self, source=source), keep
+        try:
+            watched, keep_too = self.validation.for_cluster(client, workers)
+        except BaseException:
+            for one in keep:
+                one.release()
+            raise
         return replace(self, source=source, validation=watched), (*keep, *keep_too)
 
 

@@ -1,7 +1,7 @@
 """A fit on the workers of a cluster: checks, set-up, plan and gang, and new plans when workers change."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -112,8 +112,18 @@ def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[
 def _fit_admitted(
     client: Client, job: FitJob, listener: Listener, gang: GangSettings, lease: Lease
 ) -> tuple[FitJob, list[FitRankResult], Prepared]:
-    begun = job
-    job, keep = job.for_cluster(client, lease.addresses)
+    remote, keep = job.for_cluster(client, lease.addresses)
+    try:
+        return _fit_sent(client, job, remote, listener, gang, lease)
+    finally:
+        for one in keep:
+            one.release()
+
+
+def _fit_sent(
+    client: Client, begun: FitJob, job: FitJob, listener: Listener, gang: GangSettings, lease: Lease
+) -> tuple[FitJob, list[FitRankResult], Prepared]:
+    """Fit a job whose rows the workers can open; `begun` is the job as this process has it."""
     settings = job.settings
 
     def look(lease: Lease) -> list[WorkerResources]:
@@ -128,7 +138,7 @@ def _fit_admitted(
     begun = with_settings(begun, settings)
     job = replace(job, settings=settings, policy=begun.policy)
     home = lease.addresses[roomiest(resources)] if is_mixed(resources) else None
-    with _set_up(client, job, listener, gang, lease, keep, home) as (lease, ticket, prepared):
+    with _set_up(client, job, listener, gang, lease, home) as (lease, ticket, prepared):
         scaled = job.scaled(prepared.scaling)
         summary = summarise(prepared, settings)
 
@@ -165,16 +175,15 @@ def _set_up(
     listener: Listener,
     gang: GangSettings,
     lease: Lease,
-    keep: Sequence[Future[Any]],
     home: str | None,
 ) -> Iterator[tuple[Lease, Future[Any], Prepared]]:
     """Yield the lease, the set-up as a future, by which workers get it, and the set-up.
 
-    The future and those of `keep` are kept meanwhile, and released in the end. It runs on the worker `home` while that
+    The future is kept meanwhile, and released in the end. It runs on the worker `home` while that
     is there, if it is given: the memory plans of other workers do not count the set-up then.
     """
     source, settings, held_out = job.source, job.settings, job.holds_out
-    kept: list[Future[Any]] = [*keep]
+    kept: list[Future[Any]] = []
 
     def release() -> None:
         for future in kept:

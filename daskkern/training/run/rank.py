@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
@@ -63,6 +63,8 @@ class FitRankResult:
     """The epoch whose coefficients these are, where it is not the last one; else 0."""
     note: str = ""
     """What the user should know of how it ended."""
+    offset: FloatArray | None = None
+    """Constants (c,) that the solver adds to the scores of the model; the same from every rank."""
 
 
 def run_rank(comm: Communicator, task: RankTask, context: RankContext) -> FitRankResult | Regroup:
@@ -169,9 +171,8 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     points = points if ended.points is None else ended.points
     own = slice(0, 0) if comm.across.rank else slice(None)  # all groups have the same model: the first gives it
     ids, coef = problem.part.columns.ids[own], to_host(ended.coef)[own]
-    return FitRankResult(
-        ids, points[own], coef, ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch, note
-    )
+    end = (ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch, note, ended.offset)
+    return FitRankResult(ids, points[own], coef, *end)
 
 
 def _problem(

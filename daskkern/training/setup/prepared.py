@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.basis import KernelBasis
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
@@ -77,6 +77,16 @@ class Prepared:
     scaling: Scaling = field(default_factory=Scaling)
     sizes: RowSizes | None = None
     calibration: HeldSample | None = None
+
+    def with_offset(self, offset: FloatArray, *, labelled: bool) -> "Prepared":
+        """Return the set-up for a model to whose scores a solver adds `offset` (c,), with the encoding of its samples.
+
+        `labelled` says whether targets are several labels a row.
+        """
+        labelled = labelled or self.targets.n_classes > 0
+        targets = self.targets.with_offset(offset, labelled=labelled)
+        samples = [None if each is None else each.with_offset(targets) for each in (self.held, self.calibration)]
+        return replace(self, targets=targets, held=samples[0], calibration=samples[1])
 
     def row_numbers(self) -> IntArray | None:
         """Return the numbers in the source of the rows that the columns are, or None."""

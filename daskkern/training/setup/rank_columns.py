@@ -56,6 +56,7 @@ def inputs_of(
     xp: ModuleType,
 ) -> RankInputs:
     """Return what the solver makes its set-up on this rank from."""
+    is_labelled = settings.multilabel or prepared.targets.n_classes > 0
     return RankInputs(
         basis=prepared.basis,
         columns=columns,
@@ -78,6 +79,7 @@ def inputs_of(
         threads=threads,
         factor_fits=memory.sizes is None or memory.sizes.exact,
         features_stored=features_stored,
+        with_offset=settings.class_intercept if is_labelled else settings.fit_intercept,
         comm=comm,
         xp=xp,
     )

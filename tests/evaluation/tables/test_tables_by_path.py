@@ -1,12 +1,15 @@
 """Estimators predict and score table files by their path or URL, encoded as the training rows were."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from daskkern import AllRows, KernelClassifier, KernelRegressor
+from daskkern.data.ingest import ingest
+from daskkern.data.remote.stores import RemoteStore
 from daskkern.errors import DaskkernError
 from tests.support.object_server import ObjectServer
 
@@ -66,6 +69,27 @@ def test_behind_a_url(frame: pd.DataFrame, tmp_path: Path, objects: ObjectServer
     assert model.score(lake) == pytest.approx(model.score(features, numbers["price"]), abs=1e-6)
     with pytest.raises(DaskkernError, match="nowhere"):
         model.predict(objects.url("nowhere"))
+
+
+def test_a_store_is_asked_for_its_metadata_once(
+    frame: pd.DataFrame, objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = frame[["x", "price"]]
+    ingest(numbers, objects.url("says-nothing"), target="price")
+    model = KernelRegressor("gaussian:1", "squared", AllRows(), solver="direct", alpha=1e-3, device="cpu")
+    model.fit(objects.url("says-nothing"))
+    asked: list[str] = []
+    get = RemoteStore.get
+
+    async def counted(self: RemoteStore, key: str, *more: Any, **how: Any) -> Any:
+        asked.append(key)
+        return await get(self, key, *more, **how)
+
+    monkeypatch.setattr(RemoteStore, "get", counted)
+    for use in (model.predict, model.score):
+        asked.clear()
+        use(objects.url("says-nothing"))
+        assert asked.count("zarr.json") == 1
 
 
 def test_what_cannot_be_scored_says_so(frame: pd.DataFrame, tmp_path: Path) -> None:

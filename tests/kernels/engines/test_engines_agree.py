@@ -12,6 +12,7 @@ from daskkern.arrays import HostArray
 from daskkern.kernels import KERNELS, Kernel, plain_products
 from tests.support import naive
 from tests.support.covering import pairwise
+from tests.support.kernels.formulas import WITH_FORMULA
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((70, 6)) * (rng.uniform(size=(70, 6)) < 0.6)
@@ -34,7 +35,7 @@ def _kernel(name: str) -> Kernel:
 
 # Each case compiles its own code; test_native_products.py has all dtypes, sorts of rows and products of one formula.
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize(("name", "dtype", "sort", "product"), pairwise(KERNELS, _EPS, _ROWS, PRODUCTS))
+@pytest.mark.parametrize(("name", "dtype", "sort", "product"), pairwise(WITH_FORMULA, _EPS, _ROWS, PRODUCTS))
 def test_both_engines_give_the_product_of_the_formula(name: str, dtype: str, sort: str, product: str) -> None:
     kernel, rows = _kernel(name), _ROWS[sort]
     compute, reference = PRODUCTS[product]
@@ -50,7 +51,7 @@ def test_both_engines_give_the_product_of_the_formula(name: str, dtype: str, sor
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", WITH_FORMULA)
 @settings(max_examples=10, deadline=None)
 @given(m=st.integers(1, 24), d=st.integers(1, 5), scale=st.floats(0.01, 100), seed=st.integers(0, 1 << 30))
 def test_small_gram_matrices_are_symmetric_and_positive_semi_definite(

@@ -199,7 +199,7 @@ def test_a_formula_has_one_sum_of_differences_and_nothing_else() -> None:
 def test_words_name_all_parameters() -> None:
     assert parse_kernel("laplacian_l1:median") == L1Laplacian("median")
     assert parse_kernel("laplacian_pq:median,p=1.5, q=1") == PowerLaplacian("median", 1.5, 1)
-    assert parse_kernel("laplacian_pq:p=0.5,q=0.5") == PowerLaplacian(1.0, 0.5, 0.5)
+    assert parse_kernel("laplacian_pq:p=0.5,q=0.5") == PowerLaplacian("median", 0.5, 0.5)
     assert parse_kernel("2*rational_quadratic:3,alpha=0.5") == from_spec(
         {"name": "scaled", "factor": 2.0, "kernel": {"name": "rational_quadratic", "length_scale": 3.0, "alpha": 0.5}}
     )

@@ -17,7 +17,6 @@ from daskkern.data.schema.rank_tables import RankTable
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import ModelError, SpecError, StoreError
 from daskkern.kernels import (
-    KERNELS,
     CallableKernel,
     Coordinate,
     Drawn,
@@ -31,6 +30,7 @@ from daskkern.kernels import (
 from daskkern.kernels.functions.neuron import ACTIVATIONS, Neuron
 from daskkern.losses import LOSSES, Logistic, parse_loss
 from daskkern.models import KernelModel
+from tests.support.kernels.formulas import WITH_FORMULA
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed; run: pip install 'daskkern[onnx]'")
 runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; run: pip install onnxruntime")
@@ -72,7 +72,7 @@ OTHERS: dict[str, Kernel] = {
 def kernel_of(name: str) -> Kernel:
     if name in OTHERS:
         return OTHERS[name]
-    return parse_kernel(EXAMPLES.get(name, name))
+    return parse_kernel(EXAMPLES[name]) if name in EXAMPLES else daskkern.kernels.KERNELS[name].kernel()
 
 
 def points_of(kernel: Kernel, rows: np.ndarray) -> Any:
@@ -123,7 +123,7 @@ def outputs_of(model: KernelModel, X: np.ndarray, folder: Path) -> dict[str, Any
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", [*KERNELS, *OTHERS])
+@pytest.mark.parametrize("name", [*WITH_FORMULA, *OTHERS])
 def test_every_kernel_has_the_values_of_the_model(name: str, tmp_path: Path) -> None:
     model = model_of(kernel_of(name), 2)
     X = np.vstack([rows_of(30, 5), rows_of(3)])  # the last rows are points: distances of 0

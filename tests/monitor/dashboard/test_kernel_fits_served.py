@@ -239,6 +239,15 @@ def _tell(client: Client, fit: str, n_epochs: int) -> None:
         client.log_event(f"{TOPIC}{fit}", {key: value for key, value in message.items() if key != "time"})
 
 
+CUT = """const below = node => node ? [...node.querySelectorAll('*')] : [];
+    const walk = node => [node, ...below(node.shadowRoot).flatMap(walk)];
+    const row = below(document).flatMap(walk).find(node => node.dataset && node.dataset.fit === 'FIT');
+    const owner = row.querySelector('[data-label=Owner]'), edge = row.getBoundingClientRect().right;
+    const wide = [...row.children].filter(cell => cell.getBoundingClientRect().right > edge + 1);
+    return [getComputedStyle(row).display, getComputedStyle(owner).display, wide.length]"""
+"""How a fit is shown on a phone: the layout of its row, of its owner, and how many cells it cuts."""
+
+
 @pytest.mark.skipif(bool(missing()), reason=f"no headless Chromium; {missing()}")
 def test_the_page_in_a_browser(client: Client, address: str) -> None:
     for fit, n_epochs in zip(NAMES, (3, 8), strict=True):
@@ -268,5 +277,27 @@ def test_the_page_in_a_browser(client: Client, address: str) -> None:
         driver.execute_script(CLICK)
         wait_for(driver, f"{page.format('stop')}.label", lambda label: label == "Stopping …")
         assert not [line for line in driver.get_log("browser") if line["level"] == "SEVERE"]
+        size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        cut = CUT.replace("FIT", NAMES[0])
+        assert wait_for(driver, cut, lambda found: found is not None) == ["grid", "none", 0]
+        assert driver.execute_script("return document.documentElement.scrollWidth") == 390
     stopped = {status["card"]["fit"]: status["stop"] for status in ask_fits(client, "fits")}
     assert {fit: stopped[fit] for fit in NAMES} == {NAMES[0]: "stop", NAMES[1]: ""}
+
+
+@pytest.mark.repeated
+@pytest.mark.skipif(bool(missing()), reason=f"no headless Chromium; {missing()}")
+def test_while_it_connects_the_page_is_one_sentence(client: Client, address: str) -> None:
+    ask_fits(client, "fits")
+    shown = """return [...document.querySelectorAll('main > *')]
+        .filter(node => getComputedStyle(node).visibility === 'visible' && getComputedStyle(node).display !== 'none')
+        .map(node => node.className)"""
+    with browser(900, 900) as driver:
+        driver.execute_cdp_cmd("Network.enable", {})
+        driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*bokeh*.js"]})
+        driver.get(f"{address}/kernel-fits")
+        assert wait_for(driver, shown, lambda found: len(found) > 0) == ["connecting"]
+        top = "return document.querySelector('.connecting').getBoundingClientRect().top"
+        menu = "return document.querySelector('.navbar').getBoundingClientRect().bottom"
+        assert driver.execute_script(top) >= driver.execute_script(menu)

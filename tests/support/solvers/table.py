@@ -7,7 +7,7 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.kernels import Laplacian
-from daskkern.losses import Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge
+from daskkern.losses import EpsilonInsensitive, Hinge, Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge
 from daskkern.solvers import (
     MISO,
     NYTRO,
@@ -17,6 +17,7 @@ from daskkern.solvers import (
     SARAH,
     SDCA,
     SGD,
+    SVM,
     SVRG,
     AdaGrad,
     ASkotch,
@@ -27,6 +28,7 @@ from daskkern.solvers import (
     Norma,
     NystromSGD,
     Pegasos,
+    PreconditionedSVRG,
     Solver,
 )
 from daskkern.training.run.settings import FitSettings
@@ -91,6 +93,10 @@ TABLE = {
     "sdca, random features": Row(SDCA(tol=0), SquaredHinge(), RandomFeatures(60), 60, 1e-6, 30, stochastic=True),
     "sdca, nystrom features": Row(SDCA(tol=0), Logistic(), NystromFeatures(40), 40, 1e-7, 30, stochastic=True),
     "sdca, linear": Row(SDCA(tol=0), MultinomialLogistic(), Linear(), 20, 2e-4, batch_size=65, stochastic=True),
+    "svm, hinge": Row(SVM(tol=1e-6), Hinge(), AllRows(), 1, 3e-3, batch_size=50, ranks=(1,)),
+    "svm, regression": Row(
+        SVM(tol=1e-6), EpsilonInsensitive(0.1), AllRows(), 1, 3e-3, batch_size=50, regression=True, ranks=(1,)
+    ),
     "miso, all rows": Row(MISO(tol=0), Squared(), AllRows(), 60, 1e-9, regression=True, stochastic=True),
     "miso, random features": Row(MISO(tol=0), SquaredHinge(), RandomFeatures(60), 60, 1e-6, 30, stochastic=True),
     "miso, linear": Row(MISO(tol=0), MultinomialLogistic(), Linear(), 30, 1e-3, batch_size=65, stochastic=True),
@@ -121,6 +127,12 @@ TABLE = {
         SVRG(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 25, 1e-10, 30, stochastic=True
     ),
     "svrg, linear": Row(SVRG(theta=1.0, tol=0), SquaredHinge(), Linear(), 25, 1e-9, batch_size=30, stochastic=True),
+    "preconditioned svrg, random features": Row(
+        PreconditionedSVRG(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 25, 1e-10, 30, stochastic=True
+    ),
+    "preconditioned svrg, linear": Row(
+        PreconditionedSVRG(theta=1.0, tol=0, n_directions=2), SquaredHinge(), Linear(), 25, 1e-9, 30, stochastic=True
+    ),
     "s2gd, random features": Row(S2GD(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 30, 1e-8, 30, stochastic=True),
     "sarah, all rows": Row(
         SARAH(theta=1.0, tol=0), Squared(), AllRows(), 30, 1e-5, 30, regression=True, stochastic=True

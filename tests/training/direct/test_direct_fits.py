@@ -11,7 +11,7 @@ import xarray as xr
 import zarr
 from distributed import Client
 
-from daskkern import KernelClassifier, KernelRegressor, load
+from daskkern import AutoKernelRegressor, KernelClassifier, KernelRegressor, TableFiles, load
 from daskkern.basis import AllRows, Landmarks
 from daskkern.cli.main import main
 from daskkern.data.ingest import ingest
@@ -235,3 +235,11 @@ def test_what_ingesting_would_save_is_arithmetic() -> None:
     assert "would save about 56 s of reading in 10 epochs" in gain.in_words(10)
     assert "it pays after 3 epochs; this fit has 2" in gain.in_words(2)
     assert "it never pays" in IngestGain(1.0, 2.0, 3.0, 10).in_words(5)
+
+
+def test_a_search_reads_a_lake_where_it_lies(lake: Path) -> None:
+    found = AutoKernelRegressor(max_seconds=20.0).fit(TableFiles(lake, where="a < 3"), target="y")
+    assert found.model_.feature_names == ("a", "b", "c=blue", "c=red")
+    assert found.score(lake) > 0.5
+    with pytest.raises(DataError, match="with X of type ndarray; it names parts"):
+        AutoKernelRegressor().fit(np.ones((3, 2)), [1, 2, 3], target="y")

@@ -20,4 +20,4 @@ def test_they_are_fetched_from_another_worker_and_lost_when_the_scheduler_has_fo
 
 
 def _fetch(key: str) -> Any:
-    return RemoteValue(key).fetch()
+    return RemoteValue(key, again_s=0.5).fetch()

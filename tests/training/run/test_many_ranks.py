@@ -103,7 +103,7 @@ PHASES: dict[str, Callable[[Event], bool]] = {
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_one_of_many_ranks_is_lost(phase: str, tmp_path: Path) -> None:
-    source = toy_store(tmp_path)  # arrays are lost with the worker that holds them
+    source = toy_store(tmp_path)  # not sent: the test is of ranks
     with one_process_cluster(24) as client:
         loss = _Loss(client, PHASES[phase], (20, 5))
         found = _coef(_settings(32), client, loss, source)

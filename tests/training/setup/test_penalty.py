@@ -23,7 +23,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import Gaussian, Laplacian
-from daskkern.losses import Logistic, Squared, SquaredHinge, parse_loss
+from daskkern.losses import Hinge, Logistic, Squared, SquaredHinge, parse_loss
 from daskkern.solvers import SOLVERS, Direct, EigenPro
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
@@ -166,7 +166,7 @@ BASES: dict[str, BasisSpec] = {
 def test_every_solver_takes_it(name: str) -> None:
     solver = SOLVERS[name]()
     source = toy_source()
-    loss = AMM_LOSS if name == "amm" else Squared() if name in SQUARED else SquaredHinge()
+    loss = Squared() if name in SQUARED else {"amm": AMM_LOSS, "svm": Hinge()}.get(name, SquaredHinge())
     settings = FitSettings(
         Laplacian(3.0), loss, BASES[solver.bases[0]], solver, "auto", max_epochs=2, batch_size=32, device="cpu"
     )

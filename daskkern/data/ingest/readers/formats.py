@@ -15,6 +15,7 @@ from daskkern.data.ingest.readers.svm_tables import open_svm
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.zarr_files import open_zarr
 from daskkern.data.lake.listing import SUFFIXES, listed, natural_key
+from daskkern.data.remote.kept_blocks import UrlBlocks
 from daskkern.data.remote.stores import is_url, public
 from daskkern.data.remote.url_files import SourceFile, UrlFile
 from daskkern.errors import DataError
@@ -138,7 +139,8 @@ def _behind_url(url: str) -> list[SourceFile]:
             f"got {public(url)}, but only {', '.join(others)} and {last} are read from URLs, not {known.name}; copy "
             "the file to this machine"
         )
-    return [UrlFile(file.found) for file in listed(url, known.suffixes)]
+    cache = UrlBlocks()
+    return [UrlFile(file.found, cache) for file in listed(url, known.suffixes)]
 
 
 def is_zarr(path: Path) -> bool:

@@ -1,6 +1,9 @@
 """Table files behind URLs are read as those on this machine: CSV, compressed or not, Arrow and SVMLight."""
 
 import gzip
+import io
+import pickle
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,9 @@ import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from daskkern.data.ingest import ingest
+from daskkern.data.remote import kept_blocks
+from daskkern.data.remote.files import RemoteFile, file_at
+from daskkern.data.remote.kept_blocks import KeptFile, UrlBlocks
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DaskkernError, DataError
 from tests.support.object_server import ObjectServer
@@ -85,3 +91,45 @@ def test_what_cannot_be_read_says_so(tmp_path: Path, objects: ObjectServer, put:
     with pytest.raises(DaskkernError, match=r"s3://.*bad\.csv"):
         ingest(objects.url("bad/bad.csv"), tmp_path / "s", target="y", task="regression")
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_a_file_is_requested_once_for_all_passes(
+    tmp_path: Path, objects: ObjectServer, put: Any, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    write(0, tmp_path / f"once.{ending}", ending)
+    put(tmp_path / f"once.{ending}", f"once-{ending}")
+    asked: list[tuple[str, int]] = []
+    read = RemoteFile.read
+
+    def counted(self: RemoteFile, size: int | None = -1) -> bytes:
+        asked.append((self.url, self.tell()))
+        return read(self, size)
+
+    monkeypatch.setattr(RemoteFile, "read", counted)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ingest(objects.url(f"once-{ending}/once.{ending}"), tmp_path / "store", target="y", task="regression")
+    assert asked == [(objects.url(f"once-{ending}/once.{ending}"), 0)]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("daskkern-")] == []
+
+
+def test_blocks_without_room_are_requested_again(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from obstore.fsspec import FsspecStore
+
+    monkeypatch.setattr(kept_blocks, "BLOCK_BYTES", 1000)
+    content = np.random.default_rng(0).bytes(3500)
+    FsspecStore("s3", client_options={"allow_http": True}).pipe_file(f"{objects.bucket}/blocks.bin", content)  # type: ignore[call-overload]
+    found = file_at(objects.url("blocks.bin"))
+    assert found is not None
+    for most, asks_again in ((10_000, False), (2500, True), (0, True)):
+        cache = UrlBlocks(most)
+        assert KeptFile(found, cache).read() == content
+        objects.faults.counts.clear()
+        again = io.BufferedReader(KeptFile(found, cache), 700)
+        again.seek(1500)
+        assert again.read(700) == content[1500:2200]
+        again.seek(0)
+        assert again.read() == content
+        assert (objects.faults.counts.get("GET", 0) > 0) == asks_again
+        copied = pickle.loads(pickle.dumps(cache))
+        assert copied.get(found.place, 0) is None

@@ -24,6 +24,7 @@ from daskkern.kernels.engines.cuda.source import (
     value_function,
 )
 from daskkern.kernels.formula import PAIR, arccos, exp, log, maximum, program, sqrt
+from tests.support.kernels.formulas import WITH_FORMULA
 
 ROWS = np.random.default_rng(0).standard_normal((30, 4))
 FOLDER = Path(daskkern.kernels.engines.cuda.__file__).parent
@@ -48,7 +49,7 @@ def _compile(text: str, folder: Path, *options: str) -> str:
 @pytest.mark.one_in(23)
 @needs_nvcc
 @pytest.mark.parametrize("itemsize", [4, 8])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", WITH_FORMULA)
 def test_every_kernel_of_the_table_compiles(name: str, itemsize: int, tmp_path: Path) -> None:
     instructions = _kernel(name).program.instructions
     texts = []

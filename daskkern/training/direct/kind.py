@@ -1,0 +1,82 @@
+"""The contract of a kind of rows that are read where they lie, and what a user gives of them."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from distributed import Client
+
+from daskkern.data.schema.schema import ClassLabel
+from daskkern.errors import DataError
+from daskkern.training.direct.roles import RowRoles
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
+
+OF_TABLES = ("categorical", "missing", "columns", "where")
+"""The roles that only tables have."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """What a user gives.
+
+    Attributes
+    ----------
+    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, TableFiles, path or URL
+    roles : RowRoles
+    y, weight : DataArray, Zarr array or None
+    like : SourceInfo or None
+        Training rows, whose classes and columns these rows get.
+    client : Client or None
+        A cluster that surveys a Dataset.
+    """
+
+    X: Any
+    roles: RowRoles
+    y: Any = None
+    weight: Any = None
+    like: SourceInfo | None = None
+    client: Client | None = None
+
+    @property
+    def classes(self) -> tuple[ClassLabel, ...] | None:
+        """The classes of the training rows."""
+        return None if self.like is None else self.like.classes
+
+
+class DirectKind(ABC):
+    """A kind of rows that are read where they lie.
+
+    Attributes
+    ----------
+    words : str
+        What messages call it.
+    without : tuple of str
+        The roles that it does not have.
+    separate_targets : bool
+        Whether targets and weights are objects of their own, and not parts of `X`.
+    """
+
+    words: ClassVar[str]
+    without: ClassVar[tuple[str, ...]]
+    separate_targets: ClassVar[bool] = False
+
+    @abstractmethod
+    def takes(self, given: GivenRows) -> bool:
+        """Return whether the rows are of this kind, and of none that is asked before it."""
+
+    @abstractmethod
+    def source(self, given: GivenRows) -> tuple[RowSource, tuple[str, ...]]:
+        """Return the rows as a source, and notes for the user. Raises DataError, SpecError for names or values that do
+        not suit."""
+
+    def check(self, given: GivenRows) -> None:
+        """Raise DataError for roles that it does not have, and for targets that it does not take."""
+        if not self.separate_targets and (given.y is not None or given.weight is not None):
+            raise DataError(
+                f"got y or sample_weight with {self.words}; name columns of it, with target= and sample_weight="
+            )
+        for name in self.without:
+            if name in given.roles.given:
+                raise DataError(
+                    f"got {name}={given.roles.given[name]!r} with {self.words}, which has no such choice; leave it out"
+                )
