@@ -38,10 +38,8 @@ def check_pair(
 
 
 def _remedy(solver: Solver[Any], known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> str:
-    taken = _takers(known, loss, basis)
-    if taken:
-        return f"choose another loss, or one of the solvers {', '.join(taken)}"
-    return f"choose the loss {_losses_of(type(solver))}"
+    taken, loss_words = _takers(known, loss, basis), f"choose the loss {_losses_of(type(solver))}"
+    return f"{loss_words}, or one of the solvers {', '.join(taken)}" if taken else loss_words
 
 
 def _those(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> str:

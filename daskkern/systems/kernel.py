@@ -6,6 +6,7 @@ from daskkern.solvers import (
     BSGD,
     PCG,
     SDCA,
+    SVM,
     ASkotch,
     BlockCD,
     Direct,
@@ -85,6 +86,11 @@ KERNEL = (
     System(
         "k_sdca", "dual coordinate ascent on all rows: a support vector machine with a certificate",
         "Shalev-Shwartz and Zhang, JMLR 2013", _KERNEL, SDCA(), AllRows(), "hinge", "squared", alpha=1e-6,
+    ),
+    System(
+        "svm", "a support vector machine on all rows to the duality gap, kernel rows in memory",
+        "Joachims, 1999; Fan, Chen and Lin, JMLR 2005; Wen et al., JMLR 2018", _KERNEL,
+        SVM(), AllRows(), "hinge", "epsilon_insensitive", alpha=1e-5, max_epochs=1,
     ),
     System(
         "kernel_pegasos", "Pegasos on all rows, its coefficients counts of margin violations",
