@@ -26,7 +26,9 @@ __all__ = [
 
 _AS_IT_IS = nullcontext()
 _WORTH_THREADS = 16 * SMALL  # a few milliseconds; starting threads takes a third of one
-_LEAST_SIZE = 512  # below it, threads of LAPACK wait for each other more than they compute
+_LEAST_SIZE = 1024
+"""Rows from which threads are worth it: of fewer, two save at most a sixth of 0.2 s, and where other processes use the
+cores, they wait for each other by spinning: decompositions of 700 rows then took 3 s of CPU in place of 0.1."""
 
 
 class SharedThreadLimit:

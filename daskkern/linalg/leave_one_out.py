@@ -5,9 +5,12 @@ are left out are ``w_i^(1/2) (y_i - f_without_i(x_i)) = z_i / D_ii``, ``D = (B +
 (Allen, Technometrics 1974; Wahba, Spline Models for Observational Data, 1990).
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray
+from daskkern.backend.concurrency import decomposition_threads, library_threads
 from daskkern.backend.namespace import namespace_of
 from daskkern.linalg.symmetric import symmetric_eigen
 
@@ -16,7 +19,9 @@ def weighted_spectrum(gram: Array, weight: FloatArray | None) -> tuple[Array, Ar
     """Return l (s,), 0 or more and ascending, U (s, s), and W^(1/2) (s,) of a kernel matrix (s, s) float64."""
     xp = namespace_of(gram)
     root = xp.asarray(np.ones(len(gram)) if weight is None else np.sqrt(weight))
-    values, U = symmetric_eigen((gram + gram.T) * (root[:, None] * (root / 2)))
+    # Larger ones keep the threads of the context: searches decompose several at once.
+    with library_threads(1) if decomposition_threads(len(gram)) == 1 else nullcontext():
+        values, U = symmetric_eigen((gram + gram.T) * (root[:, None] * (root / 2)))
     return xp.maximum(values, 0.0), U, root
 
 

@@ -92,6 +92,8 @@ def test_equal_directions_have_the_value_of_angle_0(kernel: Kernel) -> None:
 def test_half_precise_rows_are_computed_in_single_precision(name: str) -> None:
     kernel = KERNELS[name].kernel().resolve(X)
     half_X, half_Z = X.astype(np.float16), Z.astype(np.float16)
+    if "chi2" in name:  # of histograms
+        half_X, half_Z = np.abs(half_X), np.abs(half_Z)
     K = kernel.block(half_X, half_Z)
     assert K.dtype == np.float32
     np.testing.assert_array_equal(K, kernel.block(half_X.astype(np.float32), half_Z.astype(np.float32)))
