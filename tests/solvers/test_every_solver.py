@@ -14,7 +14,7 @@ from daskkern.arrays import HostArray
 from daskkern.basis import Landmarks
 from daskkern.events import EpochFinished, Event, FitResumed
 from daskkern.linalg import column_blocks
-from daskkern.losses import Squared, encode
+from daskkern.losses import Smooth, Squared, encode
 from daskkern.solvers import (
     Falkon,
 )
@@ -71,7 +71,8 @@ def test_it_reaches_the_optimum(name: str) -> None:
     row = TABLE[name]
     found = _objective(name, coefficients(row_fit(row), 1))
     first = _objective(name, np.zeros((_matrices(name)[1].shape[0], _matrices(name)[2].shape[1])))
-    assert -1e-9 <= (found - _least(name)) / first <= row.gap
+    below = 1e-9 if isinstance(row.loss, Smooth) else row.gap  # at kinks SciPy stops above the optimum
+    assert -below <= (found - _least(name)) / first <= row.gap
 
 
 whole = pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.goes_on])
