@@ -62,9 +62,7 @@ def exact_one_class(source: RowSource, settings: FitSettings, nu: float, tol: fl
     xp = namespace_with(settings.device, 16.0 * X.shape[0] * (X.shape[1] + WORKING_SET))
     placement = kernel.placement_for(X).on(xp)
     placed = to_device(X, xp)
-    rows = KernelRows(
-        kernel, placed, lambda Z: kernel.points(Z, placement), settings.dtype, CACHE_BYTES, WORKING_SET
-    )  # fmt: skip
+    rows = KernelRows(kernel, placed, lambda Z: kernel.points(Z, placement), settings.dtype, CACHE_BYTES, WORKING_SET)
     if not np.isfinite(rows.diagonal).all():
         raise DataError(f"the {kernel.name} kernel is not finite on the rows; scale the features")
     weight: HostArray = np.ones(rows.n_rows) if block.weight is None else np.asarray(block.weight, np.float64)

@@ -1,11 +1,15 @@
 """The contract of a kind of rows that are read where they lie, and what a user gives of them."""
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
+import zarr
 from distributed import Client
 
+from daskkern.data.cubes.cube_stores import plain_arrays
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 from daskkern.training.direct.roles import RowRoles
@@ -41,6 +45,11 @@ class GivenRows:
     def classes(self) -> tuple[ClassLabel, ...] | None:
         """The classes of the training rows."""
         return None if self.like is None else self.like.classes
+
+    @cached_property
+    def arrays(self) -> dict[str, zarr.Array[Any]]:
+        """The arrays of the Zarr group at the path or URL `X`, which is opened once; none where there is no group."""
+        return plain_arrays(self.X) if isinstance(self.X, str | os.PathLike) else {}
 
 
 class DirectKind(ABC):

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import zarr
 
-from daskkern.data.cubes.cube_stores import plain_arrays
 from daskkern.data.direct.arrow_datasets import is_arrow_dataset
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.opening import TableChoice
@@ -40,12 +39,10 @@ class StoredArrays(DirectKind):
 
     def takes(self, given: GivenRows) -> bool:
         target = given.roles.target
-        if len(target) != 1 or not isinstance(given.X, str | os.PathLike):
-            return False
-        return {"X", *target} <= plain_arrays(given.X).keys()
+        return len(target) == 1 and {"X", *target} <= given.arrays.keys()
 
     def source(self, given: GivenRows) -> tuple[RowSource, tuple[str, ...]]:
-        arrays, weight, place = plain_arrays(given.X), given.roles.weight, os.fspath(given.X)
+        arrays, weight, place = given.arrays, given.roles.weight, os.fspath(given.X)
         if weight is not None and weight not in arrays:
             raise DataError(f"{place!r} has no array {weight!r}; it has {', '.join(arrays)}")
         y = arrays[given.roles.target[0]]

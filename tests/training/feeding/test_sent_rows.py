@@ -48,7 +48,7 @@ def _held_table(client: Client) -> dict[str, Any]:
 
 
 class _Kill:
-    """Kills every worker that holds rows, once, in the third epoch."""
+    """Kills workers that hold rows, two of three at most, once, in the third epoch."""
 
     def __init__(self, client: Client) -> None:
         self.client, self.events, self.killed = client, list[Event](), set[int]()
