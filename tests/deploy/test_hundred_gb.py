@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.support.cluster import child_processes
 from tests.support.deploy.hundred_gb import CHECKED, ENTRY, INGESTED, PARQUET_ROW, rows_of_page
 from tests.support.object_server import ObjectServer, object_server
 from tests.support.processes import ROOT, ended, started
@@ -123,8 +123,8 @@ def test_the_commands_of_the_page_run_on_a_small_lake(tmp_path: Path, monkeypatc
         assert "1,200 rows" in ran["info"]
         assert "600 rows: RMSE" in ran["score"]
         check_results(server, 300)
-    children = [child for child in psutil.Process().children(recursive=True) if "dask" in " ".join(child.cmdline())]
-    assert children == []
+    children = [" ".join(child.cmdline()) for child in child_processes()]
+    assert not any("distributed.cli" in line for line in children), children
 
 
 def test_the_manifests_without_a_volume(tmp_path: Path) -> None:

@@ -9,7 +9,11 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-_RESTART_S = 60.0
+_KILL_S = 0.5
+"""How long a nanny waits for a worker that hangs to stop by itself."""
+_KILLED_S = 2.0
+"""How long the removal waits for the nanny; one on a host that is cut off has :data:`_REACH_S` more."""
+_REACH_S = 60.0
 TICK_MS = 500
 _HELD_UP_S = 1.0
 """Shortest delay of this loop that counts; a shorter one does not explain the silence of a worker."""
@@ -21,7 +25,7 @@ class SilentWorkers:
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
-        self._restarts: set[asyncio.Task[None]] = set()
+        self._kills: set[asyncio.Task[None]] = set()
         self.ticked = time.time()
         self.hold_ups: deque[tuple[float, float]] = deque(maxlen=_HOLD_UPS)  # end and length in seconds of each delay
 
@@ -36,11 +40,12 @@ class SilentWorkers:
         cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
         if cut_off or self.was_held_up(now, silence_s) or now - worker.last_seen < silence_s:
             return False
-        nanny = worker.nanny
+        if worker.nanny:
+            # Killed first: a worker that wakes up and finds itself removed would close its nanny too.
+            self._kills.add(kill := asyncio.create_task(self._kill(worker.nanny)))
+            kill.add_done_callback(self._kills.discard)
+            await asyncio.wait([kill], timeout=_KILLED_S)
         await self._scheduler.remove_worker(address, stimulus_id=f"daskkern-hung-{now}")
-        if nanny:
-            self._restarts.add(restart := asyncio.create_task(self._restart(nanny)))
-            restart.add_done_callback(self._restarts.discard)
         return True
 
     def tick(self) -> None:
@@ -57,6 +62,8 @@ class SilentWorkers:
         since_then = (now, now - self.ticked)  # the tick may be the last callback to run once the loop continues
         return any(now - ended < silence_s and took > long_s for ended, took in (since_then, *self.hold_ups))
 
-    async def _restart(self, nanny: str) -> None:
+    async def _kill(self, nanny: str) -> None:
+        """Have a nanny kill its worker, upon which it starts another."""
         with suppress(OSError, TimeoutError):  # its host may be cut off; Dask logs it
-            await asyncio.wait_for(self._scheduler.rpc(nanny).restart(reason="daskkern-hung"), _RESTART_S)
+            call = self._scheduler.rpc(nanny).kill(timeout=_KILL_S, reason="daskkern-hung")
+            await asyncio.wait_for(call, _REACH_S)

