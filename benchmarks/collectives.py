@@ -37,7 +37,7 @@ WAYS: dict[int, list[Way]] = {2: ["mutual", "star"], 4: _MANY, 8: _MANY}
 PATIENT = GangSettings(collective_timeout_s=300.0, silence_s=120.0)
 
 
-def measure(comm: DaskCommunicator, order: tuple[Way, int, int], context: RankContext) -> list[float]:
+def measure(comm: DaskCommunicator, order: tuple[Way | None, int, int], context: RankContext) -> list[float]:
     """Return the seconds of each allreduce, after a few warm-up calls."""
     comm.way, nbytes, repeats = order
     array = np.ones(nbytes // 4, np.float32)

@@ -63,14 +63,18 @@ def wires(run: Run) -> list[str]:
         for size, found in by_size.items()
     ]
     saved = [
-        [row["step"], row["size"], f"{row['sockets_save_share']:.1%}", f"{row['shared_memory_saves_share']:.1%}"]
+        [
+            row["step"],
+            row["size"],
+            *(f"{row[f'{name}_share']:.1%}" for name in ("sockets_save", "shared_memory_saves", "fits_save")),
+        ]
         for row in run.tables["gains"]
     ]
     load = f"Other processes used {text(whole['others_load_cores'])} cores meanwhile."
     return [
         f"{_origin(run)} {load}", "",
         *table(["bytes", *(f"{name}: least / median, ms" for name in names)], lines), "",
-        *table(["step", "bytes of each of two sums", "sockets would save", "shared memory would save"], saved),
+        *table(["step", "bytes of each of two sums", "sockets", "shared memory at most", "as it is built"], saved),
     ]  # fmt: skip
 
 

@@ -116,6 +116,16 @@ def one_process_cluster(n_workers: int, protocol: str = "tcp") -> Iterator[Clien
         yield client
 
 
+@contextmanager
+def by_messages(client: Client) -> Iterator[None]:
+    """Let the ranks of the workers send each other messages for all sums, as those of several hosts do."""
+    client.run(dask.config.set, {"daskkern.shared-memory": False})
+    try:
+        yield
+    finally:
+        client.run(dask.config.set, {"daskkern.shared-memory": True})
+
+
 def fork_workers() -> None:
     """Let Dask fork its workers from a process that has imported what they need, instead of 3 s of imports for each."""
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})

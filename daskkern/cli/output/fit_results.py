@@ -16,6 +16,7 @@ _WAYS = {
     "segments": "each rank adds one part",
     "halving": "pairs add halves, then quarters",
     "nccl": "NCCL",
+    "shared memory": "in memory that the ranks share",
 }
 """How ranks add their sums, in words."""
 

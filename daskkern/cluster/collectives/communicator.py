@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from distributed.comm.addressing import get_address_host
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Channel, Communicator, SerialCommunicator
 from daskkern.backend.concurrency import cpu_count
 from daskkern.backend.namespace import namespace_of, to_host
@@ -19,6 +19,7 @@ from daskkern.cluster.collectives.allgather import gather_at, gather_parts
 from daskkern.cluster.collectives.allreduce import WAYS, Way
 from daskkern.cluster.collectives.binomial_tree import children, parent
 from daskkern.cluster.collectives.channel import PeerChannel
+from daskkern.cluster.collectives.shared_memory import SHARED, HostMemory, SharedSums, no_token
 from daskkern.cluster.collectives.sum_costs import way_of_sum
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
@@ -35,16 +36,17 @@ class DaskCommunicator(Communicator):
     crossings of an event loop, and no handler anywhere waits for a peer.
 
     A sum uses one of the algorithms of :mod:`daskkern.cluster.collectives.allreduce`, chosen by the numbers of ranks
-    and hosts and the size of the array; all give the same bits. The choice is logged to ``daskkern.collectives``
-    (debug) when it is first made, and reported in the timing breakdown of a fit. ``benchmarks/collectives.py``
-    measures them.
+    and hosts and the size of the array; all give the same bits. Where all ranks run on one host, sums of small arrays
+    are taken in memory that they share: :mod:`daskkern.cluster.collectives.shared_memory`. The choice is logged to
+    ``daskkern.collectives`` (debug) when it is first made, and reported in the timing breakdown of a fit.
+    ``benchmarks/collectives.py`` measures them.
 
     Parameters
     ----------
     transport : PeerTransport
         That of the rank, used by nobody else.
     way
-        The algorithm for all sums, the same on all ranks; None chooses one for each sum.
+        The algorithm for all sums, by messages, the same on all ranks; None chooses one for each sum.
     """
 
     sends_ahead = True
@@ -59,6 +61,8 @@ class DaskCommunicator(Communicator):
         self._ways: Counter[str] = Counter()
         self._channels: list[PeerTransport] = []
         self._n_parts = 0
+        self._memory: HostMemory | None = None
+        self._shared: SharedSums | None = None
 
     @property
     def bytes_sent(self) -> int:
@@ -76,6 +80,8 @@ class DaskCommunicator(Communicator):
             return SerialCommunicator()
         part = DaskCommunicator(self._transport.of_ranks(-self._n_parts, ranks), self.way)
         part._cores = max(1, self._cores * part.size // self.size)
+        if self._memory is not None:
+            part._shared = self._memory.sums(self._n_parts, part._transport, ranks)
         return part
 
     @property
@@ -96,11 +102,13 @@ class DaskCommunicator(Communicator):
     def begin_allreduce(self, array: Array) -> Callable[[], Array]:
         self._mailbox.check()
         host = to_host(array)
-        way = self.way or way_of_sum(self.size, host.nbytes, self._n_hosts, self._cores)
-        if way not in self._ways:
-            _LOG.debug("rank %d of %d: sums of %d bytes go by %s", self.rank, self.size, host.nbytes, way)
-        self._ways[way] += 1
-        finish = WAYS[way](self._transport, host)
+        if self.way is None and self._shared is not None and self._shared.holds(host):
+            self._count(SHARED, host)
+            finish = self._shared.begin(host)
+        else:
+            way = self.way or way_of_sum(self.size, host.nbytes, self._n_hosts, self._cores)
+            self._count(way, host)
+            finish = WAYS[way](self._transport, host)
         return lambda: namespace_of(array).asarray(finish())
 
     def allgather(self, array: Array) -> Sequence[Array]:
@@ -153,17 +161,35 @@ class DaskCommunicator(Communicator):
         Ranks of one host share its cores, of which rank 0 tells the number: all choose by the same.
         """
         self._mailbox.check()
-        transport, shared = self._transport, self.size
-        transport.begin()
-        if self.rank == 0:
-            transport.take(transport.peers, "start", 0.0, timeout_s, "start_timeout_s")
-            shared = cpu_count()
-            transport.push(transport.peers, "start", np.array([shared], np.int64))
-        else:
-            transport.push([0], "start", np.empty(0))
-            (received,) = transport.take([0], "start", 1.0, timeout_s, "start_timeout_s")
-            shared = int(received[0])
-        self._cores = min(self.size, shared) if self._n_hosts == 1 else self.size
+        transport, on_one_host = self._transport, self._n_hosts == 1 and self.size > 1
+        token = no_token()
+        try:
+            transport.begin()
+            if self.rank == 0:
+                transport.take(transport.peers, "start", 0.0, timeout_s, "start_timeout_s")
+                token = HostMemory.create() if on_one_host and self.way is None else token
+                started = np.array([cpu_count(), *token], np.int64)
+                transport.push(transport.peers, "start", started)
+            else:
+                transport.push([0], "start", np.empty(0))
+                (started,) = transport.take([0], "start", 1.0, timeout_s, "start_timeout_s")
+            self._cores = min(self.size, int(started[0])) if on_one_host else self.size
+            if started[1:].any():
+                self._share(HostMemory.open(started[1:], self.size))
+        finally:
+            HostMemory.unlink(token)
+
+    def _share(self, memory: HostMemory | None) -> None:
+        """Take sums of small arrays through memory from now on, if all ranks have it. A collective."""
+        everyone = self.allgather(np.array([memory is not None], np.int64))
+        if memory is not None and all(int(part[0]) for part in everyone):
+            self._memory = memory
+            self._shared = memory.sums(0, self._transport, range(self.size))
+
+    def _count(self, way: str, host: HostArray) -> None:
+        if way not in self._ways:
+            _LOG.debug("rank %d of %d: sums of %d bytes go by %s", self.rank, self.size, host.nbytes, way)
+        self._ways[way] += 1
 
     def abort(self, reason: str) -> None:
         self._transport.abort(reason)

@@ -4,7 +4,8 @@
 # distributed is annotated in part.
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from distributed import Worker
@@ -118,6 +119,24 @@ class PeerTransport:
         patient = self.still_at_work if setting == _COLLECTIVE else None  # the supervisor watches the start
         senders = [self._ranks[rank] for rank in sources]
         return self.mailbox.take(self._sequence, operation, senders, wait, setting, patient, self.channel)
+
+    def await_others(self, late: Callable[[], Iterable[int]], pause: Callable[[float], None], operation: str) -> None:
+        """Wait until `late()` returns no rank, in a round whose arrays are not sent; the rest is as in :meth:`take`.
+
+        Between two looks `pause` is called with the seconds so far.
+        """
+
+        def wait(seconds: float) -> tuple[int, ...]:
+            begun = time.monotonic()
+            while missing := tuple(self._ranks[int(rank)] for rank in late()):
+                self.mailbox.look_for(self._sequence, operation, missing, self.channel)
+                waited = time.monotonic() - begun
+                if waited >= seconds:
+                    return missing
+                pause(waited)
+            return ()
+
+        self.mailbox.await_ranks(wait, operation, self.timeout_s, _COLLECTIVE, self.still_at_work, self.channel)
 
     def exchange(self, operation: str, host: HostArray) -> list[HostArray]:
         """Push `host` to every peer and return the arrays of all ranks, in rank order, in a round of its own."""

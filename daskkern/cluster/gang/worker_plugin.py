@@ -16,7 +16,8 @@ from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 from tornado.ioloop import PeriodicCallback
 
-from daskkern.cluster.collectives.mailbox import MailboxRegistry, Membership
+from daskkern.cluster.collectives.mailbox import Membership
+from daskkern.cluster.collectives.mailbox_registry import MailboxRegistry
 from daskkern.cluster.connect.plugin_loading import loaded_where_installed
 from daskkern.cluster.connect.protocol import PROTOCOL, handler
 from daskkern.cluster.gang.departure import LOST_STATES, Departure

@@ -13,7 +13,8 @@ from daskkern.backend.communicator import SerialCommunicator
 from daskkern.backend.summation import add_in_order
 from daskkern.cluster.collectives.channel import PeerChannel, framed
 from daskkern.cluster.collectives.communicator import DaskCommunicator
-from daskkern.cluster.collectives.mailbox import Mailbox, MailboxRegistry, Membership, Parcel
+from daskkern.cluster.collectives.mailbox import Mailbox, Membership, Parcel
+from daskkern.cluster.collectives.mailbox_registry import MailboxRegistry
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import BYTES, pack, unpack

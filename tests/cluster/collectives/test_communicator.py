@@ -1,6 +1,6 @@
 """Collectives between real worker processes give what NumPy gives, and never hang."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import distributed.protocol.pickle
 import numpy as np
@@ -10,19 +10,23 @@ from distributed.protocol import dumps, loads
 
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.summation import add_in_order
-from daskkern.cluster.collectives.mailbox import Mailbox, MailboxRegistry, Membership, Parcel
+from daskkern.cluster.collectives.mailbox import Mailbox, Membership, Parcel
+from daskkern.cluster.collectives.mailbox_registry import MailboxRegistry
 from daskkern.cluster.collectives.wire import pack, unpack
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import CommunicatorClosedError, SpecError
 from tests.support import ranks
+from tests.support.cluster import by_messages
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(params=[2, 3])
-def client(request: pytest.FixtureRequest) -> Client:
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    """Workers whose ranks send messages also for small sums, as those of several hosts do."""
     fixture: Client = request.getfixturevalue(f"client{request.param}")
-    return fixture
+    with by_messages(fixture):
+        yield fixture
 
 
 @pytest.mark.long

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from daskkern.cluster.collectives.mailbox import OPENED, RUNNING, WAITING, MailboxRegistry, Membership
+from daskkern.cluster.collectives.mailbox import OPENED, RUNNING, WAITING, Membership
+from daskkern.cluster.collectives.mailbox_registry import MailboxRegistry
 from daskkern.cluster.gang.calls import Answers
 from daskkern.cluster.gang.rank_slots import RankSlots
 from daskkern.cluster.gang.starting import EARLIER_RANK_S, StartWatch

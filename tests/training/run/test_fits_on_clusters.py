@@ -235,8 +235,8 @@ def test_the_time_of_the_ranks_is_told_apart(store, client2):
         assert min(times.computing, times.exchanging) > 0
         assert times.longest_wait >= times.waiting >= 0
         assert times.collectives >= 2
-        assert times.ways == "mutual"
+        assert times.ways == "shared memory"
     said = where_time_went(result.times)
     assert re.fullmatch(
-        r"time of the epochs: [\d.]+% computing, .*[\d.]+% exchanging sums .both ranks send and add.", said
+        r"time of the epochs: [\d.]+% computing, .*[\d.]+% exchanging sums .in memory that the ranks share.", said
     )
