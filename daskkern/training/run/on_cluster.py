@@ -17,6 +17,7 @@ from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
+from daskkern.cluster.connect.task_results import TaskResult
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.hanging_workers import usable_workers
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
@@ -263,10 +264,11 @@ def _is_pending(draft: Draft) -> bool:
 def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) -> Any:
     """Return the result of the set-up, unless the fit is cancelled before."""
     there, workers = time.monotonic(), WorkerList(client)
+    result = TaskResult(client, future, f"the set-up of fit '{metadata.name}'")
     try:
         while True:
             try:
-                return future.result(timeout=_LOOK_S)
+                return result.within(_LOOK_S)
             except KilledWorker as error:
                 raise ClusterError(
                     f"the set-up of fit '{metadata.name}' lost its worker repeatedly; see the workers' logs: the usual "

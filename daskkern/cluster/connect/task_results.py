@@ -1,0 +1,68 @@
+"""Waiting for the result of a task of a client whose messages may have been lost.
+
+A client learns of a task's end by a message of the scheduler, and the scheduler of the task by one of the client. If
+either is lost, the future of Dask waits for ever, while the scheduler answers every question.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import time
+from typing import Any
+
+from distributed import Client, Future
+
+from daskkern.cluster.connect.membership import BrokenOffError
+
+DOUBT_S = 30.0
+_ENDED = ("memory", "erred", "forgotten")
+
+
+class TaskResult:
+    """The result of the task of a future.
+
+    Parameters
+    ----------
+    client : Client
+    future : Future
+    what : str
+        Names the task in an error.
+    doubt_s : float
+        Seconds between two questions to the scheduler about a task that has not ended. Messages may be on their way,
+        so that it takes two answers of the same kind to believe one.
+    """
+
+    def __init__(self, client: Client, future: "Future[Any]", what: str, doubt_s: float = DOUBT_S) -> None:
+        self._client, self._future, self._what, self._doubt_s = client, future, what, doubt_s
+        self._asked, self._doubt = time.monotonic(), ""
+
+    def within(self, timeout_s: float) -> Any:
+        """Return the result, or raise the task's error.
+
+        Raises
+        ------
+        TimeoutError
+            When it is not there after `timeout_s`.
+        BrokenOffError
+            When the scheduler does not know the task, or says that it has ended, which this client has not heard.
+        """
+        try:
+            return self._future.result(timeout=timeout_s)
+        except TimeoutError:
+            if time.monotonic() - self._asked >= self._doubt_s:
+                self._ask()
+            raise
+
+    def _ask(self) -> None:
+        """Ask the scheduler for the state of the task."""
+        answer: Any = self._client.sync(self._client.scheduler.get_task_status, keys=[self._future.key])
+        state = answer[self._future.key]
+        before, self._doubt, self._asked = self._doubt, "", time.monotonic()
+        if self._future.done() or not (state is None or state in _ENDED):
+            return
+        self._doubt = "does not know it" if state is None else "says that it has ended"
+        if self._doubt == before:
+            raise BrokenOffError(
+                f"a message between this process and the scheduler was lost: this process waits for {self._what}, and "
+                f"the scheduler {self._doubt}; fit again"
+            )
