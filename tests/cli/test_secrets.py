@@ -196,11 +196,6 @@ def test_errors_keep_no_secret_on_their_way() -> None:
         (f"of s3://bucket/part-?.csv?sig={SECRET}", "of s3://bucket/part-?.csv"),
         (f"of https://h/part-?{SECRET}.csv", "of https://h/part-"),
         (f"zip://a::https://h/x?{SECRET}", "zip://a::https://h/x"),
-        ("of s3://bucket/day=?/part-?.csv; check", "of s3://bucket/day=?/part-?.csv; check"),
-        (f"of s3://bucket/x.parquet?X-Amz-Signature={SECRET}; check", "of s3://bucket/x.parquet; check"),
-        (f"of s3://bucket/part-?.csv?sig={SECRET}", "of s3://bucket/part-?.csv"),
-        (f"of https://h/part-?{SECRET}.csv", "of https://h/part-"),
-        (f"zip://a::https://h/x?{SECRET}", "zip://a::https://h/x"),
         (f"two: sftp://me:{SECRET}@a/b sftp://me:{SECRET}@c/d", "two: sftp://a/b sftp://c/d"),
     ],
 )
@@ -215,4 +210,3 @@ def test_places_without_secrets() -> None:
     assert public("s3://bucket/a day/day=?/part 1?.csv") == "s3://bucket/a day/day=?/part 1?.csv"
     assert public(f"s3://bucket/x.csv?{SECRET}") == "s3://bucket/x.csv"
     assert public("s3://bucket/a day/day=?/part 1?.csv") == "s3://bucket/a day/day=?/part 1?.csv"
-    assert public(f"s3://bucket/x.csv?{SECRET}") == "s3://bucket/x.csv"
