@@ -94,9 +94,9 @@ def command(
 ) -> dict[str, object]:
     """Convert files to a store, in bounded memory.
 
-    Reads .npz, a pair of .npy, .csv, Parquet, Arrow, HDF5, AnnData, Zarr and SVMLight files; Parquet also from folders
-    with partitions (day=1/) and as Delta Lake or Iceberg tables. Tables may be behind URLs such as s3://bucket/lake.
-    After a kill, the same command continues where it stopped.
+    Reads .npz, a pair of .npy, .csv, Parquet, Arrow, ORC, JSON lines, HDF5, AnnData, Zarr and SVMLight files; Parquet
+    also from folders with partitions (day=1/) and as Delta Lake or Iceberg tables. Tables may be behind URLs such as
+    s3://bucket/lake. After a kill, the same command continues where it stopped.
     """
     with running.requested() as client, rows_progress("ingesting") as progress:
         report = ingest(

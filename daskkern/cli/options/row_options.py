@@ -31,8 +31,9 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @column_list(
         "--target",
-        text="Fit without ingestion: STORE is a table with row groups (Parquet, Arrow; also a folder), a Zarr store "
-        "of xarray, or a Zarr group with an array X; this names the columns, variables or array to predict.",
+        text="Fit without ingestion: STORE is a table with row groups (Parquet, Arrow, ORC, JSON lines; also a "
+        "folder), a Zarr store of xarray, or a Zarr group with an array X; this names the columns, variables or array "
+        "to predict.",
     )
     @click.option("--weight", metavar="NAME", help="With --target: the column or variable with weights of rows.")
     @column_list("--drop", text="With --target: columns or variables to leave out.")

@@ -189,7 +189,7 @@ def _set_up(
         """Send a value that a task fetches: as an argument of its own it would be lost, and the task with it."""
         sending = SentRows(client, {task_name("earlier"): lambda: value}, lease.addresses)
         until.callback(sending.release)
-        return RemoteValue(*sending.keys)
+        return RemoteValue(sending.keys[0])
 
     def submitted(work: Callable[..., Any], *arguments: Any, name: str) -> Future[Any]:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # a metric may be some MB

@@ -87,7 +87,9 @@ def test_what_cannot_be_read_says_so(tmp_path: Path, objects: ObjectServer, put:
         ingest(objects.url("nowhere/*.csv"), tmp_path / "s", target="y")
     with pytest.raises(DataError, match=r"no file matches s3://.*/no\?here/\*\.csv; check the pattern"):
         ingest(objects.url("no?here/*.csv"), tmp_path / "s", target="y")
-    with pytest.raises(DataError, match="Iceberg, csv, arrow and svmlight are read from URLs, not hdf5"):
+    with pytest.raises(
+        DataError, match="Iceberg, csv, arrow, orc, json lines and svmlight are read from URLs, not hdf5"
+    ):
         ingest(objects.url("nowhere.h5"), tmp_path / "s", target="y")
     (tmp_path / "bad.csv").write_text("x,y\n1,2\n1,two\n3,4\n" * 2)
     put(tmp_path / "bad.csv", "bad")
