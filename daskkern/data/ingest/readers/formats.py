@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from daskkern.data.ingest.readers.array_tables import open_npy, open_npz
-from daskkern.data.ingest.readers.arrow_files import open_arrow
+from daskkern.data.ingest.readers.arrow_files import open_arrow, open_orc
 from daskkern.data.ingest.readers.csv_tables import open_csv
 from daskkern.data.ingest.readers.hdf5_files import open_hdf5
 from daskkern.data.ingest.readers.json_lines_tables import open_json_lines
-from daskkern.data.ingest.readers.orc_files import open_orc
 from daskkern.data.ingest.readers.svm_tables import open_svm
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.zarr_files import open_zarr
