@@ -5,6 +5,9 @@ import re
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _URL = re.compile(rf"(?P<scheme>{_SCHEME})(?P<rest>(?:(?!::{_SCHEME})[^\s'\"<>`])*)")
 _PUNCTUATION = re.compile(r"[).,:;\]}]*$")
+_WEB = re.compile(r"(^|::)https?://")
+_SETTING = re.compile(r"[^/?*\[]+=")
+_ENDING = re.compile(r"\.[A-Za-z]\w*$")
 
 
 def without_secrets(text: str) -> str:
@@ -12,11 +15,22 @@ def without_secrets(text: str) -> str:
     return _URL.sub(_public, text) if "://" in text else text
 
 
+def split_query(url: str) -> tuple[str, str]:
+    """Return a URL up to its query or fragment, and that with its mark; it may be a secret.
+
+    A ``?`` begins a query in a web address, before a setting (``?name=value``), and after the ending of a file
+    (``.csv?``). Elsewhere it is a wildcard, as in ``s3://bucket/day=?/part-?.csv``.
+    """
+    for mark in re.finditer(r"[?#]", url):
+        before, after = url[: mark.start()], url[mark.end() :]
+        if mark[0] == "#" or _WEB.search(before) or _SETTING.match(after) or _ENDING.search(before):
+            return before, url[mark.start() :]
+    return url, ""
+
+
 def _public(url: re.Match[str]) -> str:
-    kept, mark, hidden = url["rest"], "", ""
-    cut = re.search(r"[?#]", kept)
-    if cut is not None:
-        kept, mark, hidden = kept[: cut.start()], cut[0], kept[cut.end() :]
+    before, query = split_query(url[0])
+    kept, mark, hidden = before.removeprefix(url["scheme"]), query[:1], query[1:]
     host, slash, path = kept.partition("/")
     if ":" in host and "@" in path and "@" not in host and not host.rpartition(":")[2].isdigit():
         host, slash, path = kept.rpartition("@")[2].partition("/")  # a password with a slash

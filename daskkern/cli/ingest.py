@@ -6,6 +6,7 @@ import click
 
 from daskkern.cli.console import say, show_notes
 from daskkern.cli.options.cluster_options import ClusterRequest, worker_options
+from daskkern.cli.options.column_lists import column_list
 from daskkern.cli.options.json_option import json_option
 from daskkern.cli.output.rows_progress import rows_progress
 from daskkern.data.ingest import IngestReport, ingest
@@ -14,9 +15,9 @@ from daskkern.data.ingest import IngestReport, ingest
 @click.command("ingest")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--out", required=True, metavar="STORE", help="The store to write.")
-@click.option("--target", multiple=True, metavar="NAME", help="Target column(s) of a table, or entry of an npz.")
+@column_list("--target", text="Target column(s) of a table, or entry of an npz.")
 @click.option("--task", default="auto", show_default=True, help="auto, classification or regression.")
-@click.option("--drop", multiple=True, metavar="NAME", help="Column to leave out; may be repeated.")
+@column_list("--drop", text="Columns to leave out.")
 @click.option("--weight", metavar="NAME", help="Column with sample weights.")
 @click.option(
     "--scale",
@@ -55,7 +56,7 @@ from daskkern.data.ingest import IngestReport, ingest
     show_default=True,
     help="Missing feature values: refuse, mean, most_frequent or constant (0); auto is mean in tables with gaps.",
 )
-@click.option("--columns", metavar="A,B", help="Columns of a table to use as features; others are not read.")
+@column_list("--columns", text="Columns of a table to use as features; others are not read.")
 @click.option(
     "--where",
     metavar="EXPR",
@@ -85,7 +86,7 @@ def command(
     index_base: int | None,
     categorical: str,
     missing: str,
-    columns: str | None,
+    columns: tuple[str, ...],
     where: str | None,
     like: str | None,
     overwrite: bool,
@@ -93,9 +94,9 @@ def command(
 ) -> dict[str, object]:
     """Convert files to a store, in bounded memory.
 
-    Reads .npz, a pair of .npy, .csv, Parquet, Arrow, HDF5, AnnData, Zarr and SVMLight files; Parquet also from folders
-    with partitions (day=1/) and as Delta Lake or Iceberg tables. Tables may be behind URLs such as s3://bucket/lake.
-    After a kill, the same command continues where it stopped.
+    Reads .npz, a pair of .npy, .csv, Parquet, Arrow, ORC, JSON lines, HDF5, AnnData, Zarr and SVMLight files; Parquet
+    also from folders with partitions (day=1/) and as Delta Lake or Iceberg tables. Tables may be behind URLs such as
+    s3://bucket/lake. After a kill, the same command continues where it stopped.
     """
     with running.requested() as client, rows_progress("ingesting") as progress:
         report = ingest(
@@ -122,7 +123,7 @@ def command(
             missing=missing,
             like=like,
             client=client,
-            columns=None if columns is None else [name.strip() for name in columns.split(",") if name.strip()],
+            columns=columns or None,
             where=where,
         )
     print_report(report)

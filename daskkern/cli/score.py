@@ -9,12 +9,13 @@ import click
 
 from daskkern.cli.console import InterruptedJobError, aside, progress_bar, say, say_json, show_notes, table
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
+from daskkern.cli.options.column_lists import column_list
 from daskkern.cli.options.json_option import json_option
-from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.errors import SpecError
 from daskkern.evaluation.cubes import predict_cube
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.predict import report_notes, write_predictions
+from daskkern.evaluation.raw_tables import kind_of_place
 from daskkern.evaluation.tables.formats import TableFormat, format_of
 from daskkern.evaluation.tables.scoring import score_rows
 from daskkern.evaluation.tables.tasks import ScoringPlace
@@ -69,8 +70,8 @@ def score_command(
     "--out", required=True, metavar="PLACE",
     help="Where to write: a path or URL that ends in .parquet, .csv, .csv.gz, .arrow or .zarr (also without ending).",
 )  # fmt: skip
-@click.option("--keep", metavar="NAMES", help="Columns to carry through, such as id,day.")
-@click.option("--partition-by", metavar="NAMES", help="Make PLACE a folder, with a folder for each value of columns.")
+@column_list("--keep", text="Columns to carry through, such as id,day.")
+@column_list("--partition-by", text="Make PLACE a folder, with a folder for each value of columns.")
 @click.option("--rows-per-file", type=click.IntRange(1), metavar="N", help="Make PLACE a folder of files of N rows.")
 @click.option("--scores", is_flag=True, help="Add the scores.")
 @click.option("--std", is_flag=True, help="Add standard deviations, of a calibrated regression.")
@@ -87,8 +88,8 @@ def predict_command(
     model: str,
     store: str,
     out: str,
-    keep: str | None,
-    partition_by: str | None,
+    keep: tuple[str, ...],
+    partition_by: tuple[str, ...],
     rows_per_file: int | None,
     scores: bool,
     std: bool,
@@ -106,7 +107,8 @@ def predict_command(
     """
     fitted = load_model(model)
     known = format_of(out)
-    if is_cube_store(store):
+    rows = kind_of_place(store)
+    if rows is None:
         given = {
             "--keep": keep, "--partition-by": partition_by, "--rows-per-file": rows_per_file, "--scores": scores,
             "--std": std, "--confidence": confidence,
@@ -119,10 +121,10 @@ def predict_command(
         try:
             report = write_predictions(
                 placed,
-                store,
+                rows,
                 out,
-                keep=_names(keep),
-                partition_by=_names(partition_by),
+                keep=keep,
+                partition_by=partition_by,
                 rows_per_file=rows_per_file,
                 scores=scores,
                 std=std,
@@ -134,7 +136,7 @@ def predict_command(
                 threads=threads,
             )
         except KeyboardInterrupt:
-            if partition_by is None and rows_per_file is None:
+            if not partition_by and rows_per_file is None:
                 raise
             raise InterruptedJobError(f"interrupted; the same command continues the predictions in {out}") from None
     say(f"{report.n_rows:,} predictions are in {out} ({report.what})")
@@ -166,10 +168,6 @@ def _placed(
         raise SpecError("got --threads with a cluster, whose tasks use one thread each; give one of them")
     with where.client() as client:
         yield model, ScoringPlace(client, device)
-
-
-def _names(option: str | None) -> tuple[str, ...]:
-    return () if option is None else tuple(name.strip() for name in option.split(",") if name.strip())
 
 
 def describe(score: Score, n_labels: int = 0) -> str:

@@ -8,11 +8,13 @@ import glob
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import zarr
 
+from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.data.ingest import ingest
 from daskkern.data.ingest.readers.formats import TABLE_SUFFIXES, is_source
 from daskkern.data.remote.objects import get_object
@@ -22,6 +24,13 @@ from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.work_folder import work_folder
 from daskkern.errors import DataError, StoreError
 from daskkern.models import KernelModel
+
+
+@dataclass(frozen=True)
+class TablePlace:
+    """A path or URL that is known to be that of a table, so that it is not asked again whether it is a store."""
+
+    place: str
 
 
 @contextmanager
@@ -75,16 +84,32 @@ def trained_schema(model: KernelModel) -> TableSchema:
 def store_at(place: str) -> Store | None:
     """Return the open store at `place`, or None where :func:`is_table` holds. Raises what opening a store raises.
 
-    The metadata of a store whose URL does not tell what it is are read once, by opening it.
+    The metadata of a store whose URL does not tell what it is are asked for once, by opening it.
     """
-    if not is_url(place) or _tells(place) is not None:
+    if not is_url(place):
         return None if is_table(place) else open_store(place)
+    by_name = _tells(place)
+    if by_name:
+        return None
     try:
         return open_store(place)
-    except StoreError:
-        if is_table(place):
+    except StoreError as error:
+        if by_name is None and isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
+
+
+def kind_of_place(place: str) -> Store | TablePlace | None:
+    """Return the open store at `place`, or that it is a table, or None for a Zarr store of xarray."""
+    try:
+        found = store_at(place)
+    except StoreError:
+        if is_cube_store(place):
+            return None
+        raise
+    if found is None and not is_url(place) and is_cube_store(place):
+        return None
+    return TablePlace(place) if found is None else found
 
 
 def is_table(place: str) -> bool:

@@ -191,6 +191,11 @@ def test_errors_keep_no_secret_on_their_way() -> None:
         ("http://127.0.0.1:8787/status", "http://127.0.0.1:8787/status"),
         ("tcp://127.0.0.1:8786/a@b", "tcp://127.0.0.1:8786/a@b"),
         ("me@host: no URL? #1", "me@host: no URL? #1"),
+        ("of s3://bucket/day=?/part-?.csv; check", "of s3://bucket/day=?/part-?.csv; check"),
+        (f"of s3://bucket/x.parquet?X-Amz-Signature={SECRET}; check", "of s3://bucket/x.parquet; check"),
+        (f"of s3://bucket/part-?.csv?sig={SECRET}", "of s3://bucket/part-?.csv"),
+        (f"of https://h/part-?{SECRET}.csv", "of https://h/part-"),
+        (f"zip://a::https://h/x?{SECRET}", "zip://a::https://h/x"),
         (f"two: sftp://me:{SECRET}@a/b sftp://me:{SECRET}@c/d", "two: sftp://a/b sftp://c/d"),
     ],
 )
@@ -202,3 +207,6 @@ def test_texts_without_secrets(text: str, shown: str) -> None:
 def test_places_without_secrets() -> None:
     assert public(f"s3://key:{SECRET}@bucket/part 1?x y={SECRET} z") == "s3://bucket/part 1"
     assert public("a folder/with?marks#of all kinds") == "a folder/with?marks#of all kinds"
+    assert public("s3://bucket/a day/day=?/part 1?.csv") == "s3://bucket/a day/day=?/part 1?.csv"
+    assert public(f"s3://bucket/x.csv?{SECRET}") == "s3://bucket/x.csv"
+    assert public("s3://bucket/a day/day=?/part 1?.csv") == "s3://bucket/a day/day=?/part 1?.csv"

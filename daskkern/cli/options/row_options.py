@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from daskkern.cli.console import remark, show_notes
+from daskkern.cli.options.column_lists import column_list
 from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.data.ingest.columns.targets import TASKS
 from daskkern.data.ingest.readers.formats import TEXT_SUFFIXES
@@ -28,15 +29,14 @@ ROW_OPTIONS = tuple(item.name for item in fields(RowRoles))
 def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name parts of tables and Datasets to a command, which receives them as one `roles`."""
 
-    @click.option(
+    @column_list(
         "--target",
-        multiple=True,
-        metavar="A,B",
-        help="Fit without ingestion: STORE is a table with row groups (Parquet, Arrow; also a folder), a Zarr store "
-        "of xarray, or a Zarr group with an array X; this names the columns, variables or array to predict.",
+        text="Fit without ingestion: STORE is a table with row groups (Parquet, Arrow, ORC, JSON lines; also a "
+        "folder), a Zarr store of xarray, or a Zarr group with an array X; this names the columns, variables or array "
+        "to predict.",
     )
     @click.option("--weight", metavar="NAME", help="With --target: the column or variable with weights of rows.")
-    @click.option("--drop", multiple=True, metavar="A,B", help="With --target: columns or variables to leave out.")
+    @column_list("--drop", text="With --target: columns or variables to leave out.")
     @click.option("--task", type=click.Choice(TASKS), default="auto", help="With --target.  [default: auto]")
     @click.option(
         "--categorical",
@@ -50,19 +50,15 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default="auto",
         help="With --target: what missing values of a table become, as for 'daskkern ingest'.  [default: auto]",
     )
-    @click.option(
-        "--columns", "only_columns", metavar="A,B", help="With --target: columns of a table to use as features."
-    )
+    @column_list("--columns", "only_columns", text="With --target: columns of a table to use as features.")
     @click.option(
         "--where",
         "row_filter",
         metavar="FILTER",
         help="With --target: only rows of a Parquet table that pass, as for 'daskkern ingest'.",
     )
-    @click.option(
-        "--sample-dims", metavar="A,B", help="Of xarray: the dims whose cells are rows.  [default: the target's]"
-    )
-    @click.option("--coords", metavar="A,B", help="Of xarray: coordinates that are features too, such as lat,lon,time.")
+    @column_list("--sample-dims", text="Of xarray: the dims whose cells are rows.  [default: the target's]")
+    @column_list("--coords", text="Of xarray: coordinates that are features too, such as lat,lon,time.")
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -72,22 +68,22 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
         task: str,
         categorical: str,
         missing: str,
-        only_columns: str | None,
+        only_columns: tuple[str, ...],
         row_filter: str | None,
-        sample_dims: str | None,
-        coords: str | None,
+        sample_dims: tuple[str, ...],
+        coords: tuple[str, ...],
         **others: Any,
     ) -> Any:
         roles = RowRoles(
-            _names("--target", *target),
-            _names("--sample-dims", sample_dims),
-            _names("--coords", coords),
-            _names("--drop", *drop),
+            target,
+            sample_dims,
+            coords,
+            drop,
             weight,
             task,
             categorical,
             missing,
-            _names("--columns", only_columns),
+            only_columns,
             row_filter,
         )
         return command(*args, roles=roles, **others)
@@ -144,11 +140,3 @@ def _store(place: str) -> StoreSource:
 
 def _is_ours(place: str) -> bool:
     return not is_url(place) and os.path.isdir(place) and not is_cube_store(place) and not is_table(place)
-
-
-def _names(option: str, *texts: str | None) -> tuple[str, ...]:
-    given = [text for text in texts if text is not None]
-    names = tuple(name.strip() for text in given for name in text.split(","))
-    if not all(names) or len(set(names)) < len(names):
-        raise DataError(f"got {option} {','.join(given)!r}; write different names with commas between them")
-    return names

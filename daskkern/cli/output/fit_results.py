@@ -58,7 +58,7 @@ def finish(result: FitResult, out: str) -> None:
         "converged": "converged: the model",
     }
     rest = sum(seconds) / max(len(seconds), 1)
-    say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
+    say(f"1 epoch, {rest:.2g} s" if len(seconds) == 1 else f"{len(seconds)} epochs, {rest:.2g} s each on average")
     if result.times:
         say(where_time_went(result.times))
     if result.finished.note:

@@ -26,6 +26,7 @@ class SilentWorkers:
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         self._kills: set[asyncio.Task[None]] = set()
+        self._drops: dict[str, asyncio.Task[None]] = {}
         self.ticked = time.time()
         self.hold_ups: deque[tuple[float, float]] = deque(maxlen=_HOLD_UPS)  # end and length in seconds of each delay
 
@@ -40,12 +41,11 @@ class SilentWorkers:
         cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
         if cut_off or self.was_held_up(now, silence_s) or now - worker.last_seen < silence_s:
             return False
-        if worker.nanny:
-            # Killed first: a worker that wakes up and finds itself removed would close its nanny too.
-            self._kills.add(kill := asyncio.create_task(self._kill(worker.nanny)))
-            kill.add_done_callback(self._kills.discard)
-            await asyncio.wait([kill], timeout=_KILLED_S)
-        await self._scheduler.remove_worker(address, stimulus_id=f"daskkern-hung-{now}")
+        drop = self._drops.get(address)
+        if drop is None:  # else a second kill would hit the worker that the nanny starts after the first
+            drop = self._drops[address] = asyncio.create_task(self._removed(address, worker))
+            drop.add_done_callback(lambda _: self._drops.pop(address, None))
+        await asyncio.shield(drop)
         return True
 
     def tick(self) -> None:
@@ -61,6 +61,16 @@ class SilentWorkers:
         long_s = max(_HELD_UP_S, silence_s / 5)
         since_then = (now, now - self.ticked)  # the tick may be the last callback to run once the loop continues
         return any(now - ended < silence_s and took > long_s for ended, took in (since_then, *self.hold_ups))
+
+    async def _removed(self, address: str, worker: Any) -> None:
+        """Remove a worker, and not another one that has come to its address meanwhile."""
+        if worker.nanny:
+            # Killed first: a worker that wakes up and finds itself removed would close its nanny too.
+            self._kills.add(kill := asyncio.create_task(self._kill(worker.nanny)))
+            kill.add_done_callback(self._kills.discard)
+            await asyncio.wait([kill], timeout=_KILLED_S)
+        if self._scheduler.workers.get(address) is worker:
+            await self._scheduler.remove_worker(address, stimulus_id=f"daskkern-hung-{time.time()}")
 
     async def _kill(self, nanny: str) -> None:
         """Have a nanny kill its worker, upon which it starts another."""

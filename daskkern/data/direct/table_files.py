@@ -19,7 +19,7 @@ class TableFiles:
     Parameters
     ----------
     place : path or URL
-        Parquet or Arrow: a file, a folder, a pattern; Delta Lake, Iceberg. See ``docs/sources.md``.
+        Parquet, Arrow, ORC or JSON lines: a file, a folder, a pattern; Delta Lake, Iceberg. See ``docs/sources.md``.
     columns : sequence of str
         The columns that are features; all others than target and weight if empty. Others are not read.
     where : str or None

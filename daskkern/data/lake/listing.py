@@ -18,6 +18,10 @@ SUFFIXES = (".parquet", ".pq")
 _HIDDEN = (".", "_")
 
 
+class NoParquetError(DataError):
+    """A folder without Parquet files, which may have tables of another format."""
+
+
 @dataclass(frozen=True)
 class LakeFile:
     """A file of a lake, and the folder `base` below which the names of folders may hold partition values.
@@ -53,7 +57,7 @@ def listed(place: str, suffixes: Sequence[str] = SUFFIXES) -> list[LakeFile]:
     Raises
     ------
     DataError
-        When there is no file.
+        When there is no file; NoParquetError for a folder that has others.
     StoreError
         When the server cannot be reached.
     """
@@ -66,10 +70,17 @@ def listed(place: str, suffixes: Sequence[str] = SUFFIXES) -> list[LakeFile]:
     root = _root(place)
     below = files_below(root)
     matched = below if root == place else [file for file in below if _matches(file.place, place)]
-    kept = [file for file in matched if _is_data(file.place, root, suffixes)]
+    kept = [file for file in matched if is_data(file.place, root, suffixes)]
     if not kept:
-        raise DataError(_nothing(place, root, len(below), suffixes))
+        raise _nothing(place, root, len(below))
     return sorted((LakeFile(file, root) for file in kept), key=lambda file: natural_key(file.place))
+
+
+def is_data(place: str, root: str, suffixes: Sequence[str] = SUFFIXES) -> bool:
+    """Return whether a file is data: by its ending, and because nothing below the root hides it."""
+    parts = place.removeprefix(root).strip("/").split("/")
+    hidden = any(part.startswith(_HIDDEN) and "=" not in part for part in parts)
+    return not hidden and parts[-1].lower().endswith(tuple(suffixes))
 
 
 def _words(part: str) -> list[object]:
@@ -103,16 +114,9 @@ def _matches(place: str, pattern: str) -> bool:
     return any(known.match("/".join(parts[:stop])) for stop in range(len(parts), 1, -1))
 
 
-def _is_data(place: str, root: str, suffixes: Sequence[str]) -> bool:
-    """Return whether a file is data: by its ending, and because nothing below the root hides it."""
-    parts = place.removeprefix(root).strip("/").split("/")
-    hidden = any(part.startswith(_HIDDEN) and "=" not in part for part in parts)
-    return not hidden and parts[-1].lower().endswith(tuple(suffixes))
-
-
-def _nothing(place: str, root: str, n_found: int, suffixes: Sequence[str]) -> str:
+def _nothing(place: str, root: str, n_found: int) -> DataError:
     if _has_magic(place):
-        return f"no file matches {place}; check the pattern"
+        return DataError(f"no file matches {place}; check the pattern")
     if n_found or (not is_url(place) and os.path.isdir(root)):
-        return f"{place} is a folder without Parquet files; name the files in it, for example '{place}/*.csv'"
-    return f"there is no file {place}; check the name"
+        return NoParquetError(f"{place} is a folder without tables; name files, for example '{place}/*.npz'")
+    return DataError(f"there is no file {place}; check the name")

@@ -5,6 +5,8 @@ obstore has few error types; the status and the code of the server are in the me
 
 import re
 
+from daskkern.errors import split_query
+
 INSTALL = "install daskkern[remote]"
 
 _VARIABLES = {
@@ -64,7 +66,7 @@ def _without(text: str, url: str) -> str:
     """Return a text of a library without the user, the password, the query and the fragment of `url`."""
     rest = url.partition("://")[2]
     user, mark, _ = rest.partition("/")[0].rpartition("@")
-    secrets = [user] * bool(mark) + user.split(":")[1:] + re.split(r"[?#]", rest)[1:]
+    secrets = [user] * bool(mark) + user.split(":")[1:] + re.split(r"[?#]", split_query(url)[1])[1:]
     for secret in filter(None, secrets):
         text = text.replace(secret, "...")
     return text

@@ -8,7 +8,6 @@ each time, to 10 s.
 
 import asyncio
 import os
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +21,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, ObjectStore, WrapperStore
 
 from daskkern.data.remote.errors import INSTALL, is_cut_short, sentence
-from daskkern.errors import SpecError, StoreError, without_secrets
+from daskkern.errors import SpecError, StoreError, split_query, without_secrets
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -32,7 +31,6 @@ RETRIES, TIMEOUT = "DASKKERN_REMOTE_RETRIES", "DASKKERN_REMOTE_TIMEOUT"
 
 WEB = ("http", "https")
 OBJECTS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", *WEB)
-_AFTER = re.compile(r"[?#]")
 _CONNECT_S = 5
 PAUSES = (0.2, 1.0, 5.0)
 """Seconds before retrying requests that broke off and that obstore does not retry: listings and error responses."""
@@ -50,7 +48,7 @@ def absolute(place: str) -> str:
 
 def public(place: str) -> str:
     """Return a local path unchanged, and a URL without possible secrets: user, password, query and fragment."""
-    return without_secrets(_AFTER.split(place, maxsplit=1)[0]) if is_url(place) else place
+    return without_secrets(split_query(place)[0]) if is_url(place) else place
 
 
 def name_of_place(place: str) -> str:

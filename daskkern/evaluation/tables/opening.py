@@ -20,7 +20,7 @@ from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DataError
-from daskkern.evaluation.raw_tables import store_at, trained_schema
+from daskkern.evaluation.raw_tables import TablePlace, store_at, trained_schema
 from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.evaluation.tables.rows import BLOCK_ROWS, InputRows, StoreInput, TableInput
 from daskkern.models import KernelModel
@@ -34,21 +34,17 @@ class OpenedRows:
     key: str | None
 
 
-def open_rows(
-    model: KernelModel, source: Any, *, keep: Sequence[str] = (), targets: bool = False, is_file: bool = False
-) -> OpenedRows:
+def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targets: bool = False) -> OpenedRows:
     """Return the rows of `source`, with its targets if `targets`.
 
     Parameters
     ----------
     model : KernelModel
-    source : path, URL, Store, sequence of paths, data frame, or dask dataframe
+    source : path, URL, Store, TablePlace, sequence of paths, data frame, or dask dataframe
         A store, or files and frames as :func:`daskkern.data.ingest.ingest` takes them.
     keep : sequence of str
         Columns to carry through.
     targets : bool
-    is_file : bool
-        The path or URL is known to be that of a table.
 
     Raises
     ------
@@ -56,7 +52,9 @@ def open_rows(
         When the rows do not match the model, or targets or columns to keep are missing.
     """
     store = source if isinstance(source, Store) else None
-    if isinstance(source, str | os.PathLike) and not is_file:
+    if isinstance(source, TablePlace):
+        source = source.place
+    elif isinstance(source, str | os.PathLike):
         store = store_at(os.fspath(source))
     if store is not None:
         check_store(model, store, targets=targets)
@@ -91,7 +89,7 @@ def feature_blocks(model: KernelModel, source: Any) -> tuple[Iterator[FeatureRow
     if store is not None:
         check_store(model, store, targets=False)
         return raw_blocks(store), store.info.n_rows
-    rows = open_rows(model, source, is_file=True).rows
+    rows = open_rows(model, TablePlace(os.fspath(source))).rows
     return (block.X for block in rows.blocks((BLOCK_ROWS,))), rows.n_rows
 
 

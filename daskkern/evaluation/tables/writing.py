@@ -10,11 +10,13 @@ from typing import TypeAlias
 import numpy as np
 
 from daskkern.arrays import IntArray
-from daskkern.data.remote.stores import is_url, public
+from daskkern.data.remote.stores import absolute, is_url, public
+from daskkern.data.storage.store import Store
 from daskkern.data.transactions.atomic import atomic_group, check_destination
 from daskkern.data.transactions.output_files import check_new_file, output_folder, split_place, sweep_file
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DaskkernError, DataError, SpecError, StoreError
+from daskkern.evaluation.raw_tables import TablePlace
 from daskkern.evaluation.tables.blocks import BlockResult, PredictBlock, coded_columns, model_digest
 from daskkern.evaluation.tables.columns import Wanted
 from daskkern.evaluation.tables.folder import KIND, MANIFEST, FolderLayout, PartWriter, check_partition
@@ -291,4 +293,7 @@ def _listed(names: list[str]) -> str:
 
 def same_file(out: str, source: object) -> bool:
     """Return whether predictions would replace the rows that they are of."""
-    return isinstance(source, str | Path) and not is_url(out) and os.path.abspath(out) == os.path.abspath(source)
+    known = source.path if isinstance(source, Store) else source.place if isinstance(source, TablePlace) else source
+    if not isinstance(known, str | Path):
+        return False
+    return absolute(out).rstrip("/") == absolute(str(known)).rstrip("/")

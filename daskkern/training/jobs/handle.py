@@ -4,7 +4,7 @@
 # distributed is annotated in part.
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -51,9 +51,9 @@ def list_fits(client: Client) -> tuple[FitStatus, ...]:
 
 
 def find_fit(client: Client, fit: str | None) -> FitStatus:
-    """Return the fit with the identifier `fit`, or with a unique prefix of it.
+    """Return the fit with the identifier `fit`, or with a unique prefix of it, or with the name `fit`.
 
-    None means the only one that has not ended, else the last one.
+    Of several with the name, the only one that has not ended is meant, else the last one; so does None of all fits.
 
     Raises
     ------
@@ -62,12 +62,13 @@ def find_fit(client: Client, fit: str | None) -> FitStatus:
     """
     known = list_fits(client)
     if fit is None:
-        found = [status for status in known if status.active] or list(known[-1:])
+        found = _current(known)
     else:
         found = [status for status in known if status.metadata.fit.startswith(fit)]
+        found = found or _current([status for status in known if status.metadata.name == fit])
     if len(found) == 1:
         return found[0]
-    names = ", ".join(status.metadata.fit for status in (found or known))
+    names = ", ".join(f"{status.metadata.fit} ({status.metadata.name})" for status in (found or known))
     if not found:
         address = client.scheduler_info(n_workers=0)["address"]
         raise ClusterError(
@@ -75,6 +76,10 @@ def find_fit(client: Client, fit: str | None) -> FitStatus:
             + (f"; known are {names}" if names else "; a scheduler that was restarted forgets what ran before")
         )
     raise ClusterError(f"several fits match: {names}; name one")
+
+
+def _current(known: Sequence[FitStatus]) -> list[FitStatus]:
+    return [status for status in known if status.active] or list(known[-1:])
 
 
 def attach(client: Client, fit: str | None = None) -> "FitHandle":

@@ -31,6 +31,7 @@ from daskkern.events import Listener
 from daskkern.training.checkpoints.resuming import with_settings
 from daskkern.training.feeding.block_cache_policy import can_keep
 from daskkern.training.feeding.cluster_blocks import RemoteValue
+from daskkern.training.feeding.sent_rows import SentRows
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.install_dashboard import show_fits
 from daskkern.training.planning.cluster_planner import ClusterPlanner
@@ -184,11 +185,12 @@ def _set_up(
     is there, if it is given: the memory plans of other workers do not count the set-up then.
     """
     source, settings, held_out = job.source, job.settings, job.holds_out
-    kept: list[Future[Any]] = []
 
-    def release() -> None:
-        for future in kept:
-            future.release()
+    def sent(value: Any) -> RemoteValue:
+        """Send a value that a task fetches: as an argument of its own it would be lost, and the task with it."""
+        sending = SentRows(client, {task_name("earlier"): lambda: value}, lease.addresses)
+        until.callback(sending.release)
+        return RemoteValue(sending.keys[0])
 
     def submitted(work: Callable[..., Any], *arguments: Any, name: str) -> Future[Any]:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # a metric may be some MB
@@ -204,7 +206,7 @@ def _set_up(
                 pure=False,
                 retries=0,
             )
-        kept.append(found)
+        until.callback(found.release)
         return found
 
     def outcome(future: Future[Any], part: Callable[[Any], Any]) -> Any:
@@ -212,10 +214,8 @@ def _set_up(
         return _outcome(client, seen, lease.metadata, gang.idle_s)
 
     with ExitStack() as until:
-        until.callback(release)
         if settings.learn_features is None or not settings.learn_features.of_all_rows or job.before is not None:
-            before = None if job.before is None else client.scatter(job.before, workers=lease.addresses, hash=False)
-            kept += [] if before is None else [before]
+            before = None if job.before is None else sent(job.before)
             ticket = submitted(prepare, source, settings, held_out, before, name="prepare")
         else:
             draft = submitted(begin, source, settings, held_out, name="begin")
@@ -242,7 +242,7 @@ def _on_worker(fit: str, here: bool, work: Callable[..., Any], *arguments: Any) 
     place = annotate(workers=[get_worker().address], allow_other_workers=True) if here else nullcontext()
     with quiet, current(client), tasks_of(fit), place:
         try:
-            return work(*arguments)
+            return work(*(one.fetch() if isinstance(one, RemoteValue) else one for one in arguments))
         except DaskkernError as error:
             return error  # raised, it would come with the traceback of a task
 

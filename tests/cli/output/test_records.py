@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from daskkern.cli.main import main
+from daskkern.cli.output.fit_results import finish
 
 
 def _run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -55,3 +57,12 @@ def test_quiet_may_stand_anywhere(
     np.savez("d.npz", X=np.eye(4), y=np.arange(4.0))
     assert _run(capfd, "ingest", "d.npz", flag, "--out", "d.zarr") == (0, "", "")
     assert _run(capfd, "ingest", "d.npz", "--out", "e.zarr", "--", flag)[0] == 1, "a source of that name"
+
+
+@pytest.mark.parametrize(("n_epochs", "words"), [(1, "1 epoch, 2 s\n"), (3, "3 epochs, 2 s each on average\n")])
+def test_epochs_are_counted_in_words(n_epochs: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    model = SimpleNamespace(nbytes=10, calibration=None)
+    epochs = [SimpleNamespace(seconds=2.0)] * n_epochs
+    finished = SimpleNamespace(note="", reason="max_epochs", best_epoch=0)
+    finish(SimpleNamespace(model=model, epochs=epochs, times=(), finished=finished), "m.zarr")  # type: ignore[arg-type]
+    assert capsys.readouterr().out.startswith(words)

@@ -11,6 +11,7 @@ from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.sharing.admission import WorkerRequest
+from daskkern.cluster.scheduler.silent_workers import SilentWorkers
 
 
 class _Scheduler:
@@ -115,3 +116,46 @@ def test_a_paused_worker_is_assigned_to_no_fit_and_keeps_its_rank() -> None:
     assert not plugin._supervisors.handlers()["take"]("before", ("lively",))
     plugin._scheduler.workers["lively"].status.name = "running"
     assert admission.ask(WorkerRequest("after", 1.0, n_ranks=1), plugin._workers.places()).members == ("lively",)
+
+
+class _Hanging:
+    """A scheduler with a worker that hangs; with `comes_back`, its nanny puts another at the same address."""
+
+    def __init__(self, *, comes_back: bool = False) -> None:
+        self.workers: dict[str, Any] = {"tcp://w": SimpleNamespace(last_seen=0.0, nanny="tcp://n")}
+        self.kills, self.removals, self._comes_back = 0, 0, comes_back
+
+    def rpc(self, nanny: str) -> Any:
+        assert nanny == "tcp://n"
+        return self
+
+    async def kill(self, timeout: float, reason: str) -> None:
+        del timeout, reason
+        self.kills += 1
+        await asyncio.sleep(0.05)
+        if self._comes_back:
+            self.workers["tcp://w"] = SimpleNamespace(last_seen=0.0, nanny="tcp://n")
+
+    async def remove_worker(self, address: str, stimulus_id: str) -> None:
+        del stimulus_id
+        self.removals += 1
+        del self.workers[address]
+
+
+async def _asked_twice(scheduler: _Hanging) -> list[bool]:
+    silent = SilentWorkers(scheduler)
+    first = asyncio.create_task(silent.drop("tcp://w", 5.0))
+    await asyncio.sleep(0.02)
+    return [await silent.drop("tcp://w", 5.0), await first]
+
+
+def test_a_worker_that_two_ask_to_drop_is_killed_and_removed_once() -> None:
+    scheduler = _Hanging()
+    assert asyncio.run(_asked_twice(scheduler)) == [True, True]
+    assert (scheduler.kills, scheduler.removals, scheduler.workers) == (1, 1, {})
+
+
+def test_the_worker_that_takes_its_address_stays() -> None:
+    scheduler = _Hanging(comes_back=True)
+    assert asyncio.run(_asked_twice(scheduler)) == [True, True]
+    assert (scheduler.kills, scheduler.removals, len(scheduler.workers)) == (1, 0, 1)

@@ -171,6 +171,8 @@ def test_a_lake_on_an_object_server_through_faults(objects: ObjectServer, lake_f
     assert objects.faults.counts["broken"] > 1
     chosen = open_lake(objects.url("sea/day=1*/**/*.parquet"))
     assert [piece.partition[0][1] for piece in chosen.pieces[::3]] == [1, 10, 11]
+    chosen = open_lake(objects.url("sea/day=?/**/part-?.parquet"), where="day < 3")
+    assert [piece.partition[0][1] for piece in chosen.pieces[::3]] == [0, 1, 2]
     with pytest.raises(DataError, match=r"there is no file s3://.*/nowhere"):
         open_lake(objects.url("nowhere"))
 

@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from daskkern import AllRows, KernelClassifier, KernelRegressor
+from daskkern.cli.score import predict_command
 from daskkern.data.ingest import ingest
 from daskkern.data.remote.stores import RemoteStore
-from daskkern.errors import DaskkernError
+from daskkern.errors import DaskkernError, SpecError
+from daskkern.evaluation.predict import write_predictions
 from tests.support.object_server import ObjectServer
 
 N = 150
@@ -71,9 +73,11 @@ def test_behind_a_url(frame: pd.DataFrame, tmp_path: Path, objects: ObjectServer
         model.predict(objects.url("nowhere"))
 
 
-def test_a_store_is_asked_for_its_metadata_once(
-    frame: pd.DataFrame, objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
+def test_a_place_is_asked_for_its_metadata_once(
+    frame: pd.DataFrame, tmp_path: Path, objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from obstore.fsspec import FsspecStore
+
     numbers = frame[["x", "price"]]
     ingest(numbers, objects.url("says-nothing"), target="price")
     model = KernelRegressor("gaussian:1", "squared", AllRows(), solver="direct", alpha=1e-3, device="cpu")
@@ -90,6 +94,20 @@ def test_a_store_is_asked_for_its_metadata_once(
         asked.clear()
         use(objects.url("says-nothing"))
         assert asked.count("zarr.json") == 1
+    model.save(tmp_path / "model")
+    out = str(tmp_path / "p.csv")
+    table = objects.url("says-nothing-of-a-table")
+    FsspecStore("s3", client_options={"allow_http": True}).pipe_file(  # type: ignore[call-overload]
+        f"{table.removeprefix('s3://')}/part.parquet", written(numbers, tmp_path, "parquet").read_bytes()
+    )
+    for place in (objects.url("says-nothing"), table):
+        asked.clear()
+        words = [str(tmp_path / "model"), place, "--out", out, "--overwrite", "--device", "cpu"]
+        predict_command.main(words, standalone_mode=False)
+        assert asked.count("zarr.json") == 1, place
+        np.testing.assert_allclose(pd.read_csv(out)["prediction"], model.predict(numbers[["x"]]), atol=1e-5)
+    with pytest.raises(SpecError, match="both for the rows and for their predictions"):
+        write_predictions(model.model_, objects.url("says-nothing/"), objects.url("says-nothing"), overwrite=True)
 
 
 def test_what_cannot_be_scored_says_so(frame: pd.DataFrame, tmp_path: Path) -> None:

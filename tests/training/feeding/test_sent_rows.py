@@ -87,3 +87,34 @@ def test_a_fit_survives_the_workers_that_hold_its_rows(given: Callable[[Client],
         assert len(kill.kinds(FitStarted)) + len(kill.kinds(FitResumed)) > 1
         wait_until(lambda: not client.run_on_scheduler(_holders), what="the end of what was sent")
     assert np.abs(found - want).max() <= 1e-4 * np.abs(want).max()
+
+
+def test_a_fit_that_goes_on_survives_the_worker_that_holds_its_earlier_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {
+        "basis": Landmarks(60), "solver": EigenPro(averaging=0.0), "kernel": "gaussian:8", "batch_size": 250,
+        "device": "cpu", "scale": None,
+    }  # fmt: skip
+    X, y = _rows()
+    want = KernelRegressor(**settings).partial_fit(X, y).partial_fit(X, y).predict(X)
+    lost: list[str] = []
+    submit = Client.submit
+
+    def after_a_loss(self: Client, work: Any, *arguments: Any, **how: Any) -> Any:
+        earlier = getattr(arguments[-1], "key", None) if arguments and "prepare-" in str(how.get("key")) else None
+        if earlier is not None and not lost:
+            (address,) = self.run_on_scheduler(_holders_of, str(earlier))
+            lost.append(address)
+            os.kill(worker_pids(self)[address], signal.SIGKILL)
+            wait_until(lambda: address not in self.scheduler_info(n_workers=-1)["workers"])
+        return submit(self, work, *arguments, **how)
+
+    with local_cluster(2) as client:
+        model = KernelRegressor(**settings, client=client).partial_fit(X, y)
+        monkeypatch.setattr(Client, "submit", after_a_loss)
+        found = model.partial_fit(X, y).predict(X)
+    assert lost
+    assert np.abs(found - want).max() <= 1e-4 * np.abs(want).max()
+
+
+def _holders_of(key: str, dask_scheduler: Any) -> list[str]:
+    return [worker.address for worker in dask_scheduler.tasks[key].who_has or ()]

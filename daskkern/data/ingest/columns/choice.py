@@ -45,7 +45,7 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
         raise DataError(f"{source} has more than one column named {twice[0]!r}; give every column a name of its own")
     for name in request.keep:
         if name not in names:
-            raise DataError(f"{source} has no column {name!r} to keep{_meant(name, names)}")
+            raise DataError(f"{source} has no column {name!r} to keep{_meant(name, names, source)}")
     if request.like is not None:
         return _choose_like(names, request, request.like, source)
     if request.columns is not None:
@@ -55,7 +55,7 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     roles = [*request.target, *request.drop, *([request.weight] if request.weight else [])]
     for name in roles:
         if name not in names:
-            raise DataError(f"{source} has no column {name!r}{_meant(name, names)}")
+            raise DataError(f"{source} has no column {name!r}{_meant(name, names, source)}")
         if roles.count(name) > 1:
             raise DataError(
                 f"column {name!r} was named more than once among --target, --weight and --drop; name it once"
@@ -70,7 +70,7 @@ def _named(names: Sequence[str], request: Request, columns: Sequence[str], sourc
     """Return the columns that were named as features, with the targets and the weight."""
     for name in columns:
         if name not in names:
-            raise DataError(f"{source} has no column {name!r}{_meant(name, names)}")
+            raise DataError(f"{source} has no column {name!r}{_meant(name, names, source)}")
     return [name for name in names if name in (*columns, *(request.target or ()), request.weight, *request.drop)]
 
 
@@ -95,7 +95,9 @@ def _choose_like(names: Sequence[str], request: Request, like: TableSchema, sour
         target = known if set(known) <= set(names) else ()
     for name in (*features, *target, *([request.weight] if request.weight else [])):
         if name not in names:
-            raise DataError(f"{source} has no column {name!r}, which the training rows had{_meant(name, names)}")
+            raise DataError(
+                f"{source} has no column {name!r}, which the training rows had{_meant(name, names, source)}"
+            )
     return ColumnRoles(features, target, request.weight, request.keep)
 
 
@@ -115,7 +117,11 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names[:_SHOWN]) + more
 
 
-def _meant(name: str, names: Sequence[str]) -> str:
+def _meant(name: str, names: Sequence[str], source: str) -> str:
+    if f"/{name}=" in f"/{source}":
+        return (
+            f"; the folders in this path have it in their names: give the folder above '{name}=...', or a pattern of it"
+        )
     by_lower = {known.lower().strip(): known for known in names}
     close = [by_lower[key] for key in difflib.get_close_matches(name.lower().strip(), by_lower, n=3)]
     if close:

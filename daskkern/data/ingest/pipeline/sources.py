@@ -13,11 +13,14 @@ from daskkern.data.ingest.columns.choice import choose_columns
 from daskkern.data.ingest.columns.imputing import filled_as, imputed
 from daskkern.data.ingest.pipeline.resume import key_of
 from daskkern.data.ingest.readers.dask_tables import DaskArrays, open_arrays, open_frame
-from daskkern.data.ingest.readers.formats import find_files, is_lake
+from daskkern.data.ingest.readers.formats import Format, find_files, find_in_folders, is_lake
 from daskkern.data.ingest.readers.frames import is_frame, open_table
 from daskkern.data.ingest.readers.lake_tables import open_lake_table
 from daskkern.data.ingest.readers.tables import Parts, Request, Table
+from daskkern.data.lake import Lake
+from daskkern.data.lake.listing import NoParquetError
 from daskkern.data.lake.opening import TaskRunner, open_lake, run_here
+from daskkern.data.remote.url_files import SourceFile
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DataError, SpecError
 
@@ -25,7 +28,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 Sources: TypeAlias = PathLike | Sequence[PathLike] | DaskArrays | Any
 """Files or patterns, dask arrays, or a dataframe, which has no type here because its package is optional."""
 
-_TABLES = ("csv", "parquet", "arrow", "dask", "frame")
+_TABLES = ("csv", "parquet", "arrow", "orc", "json lines", "dask", "frame")
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,12 @@ def open_source(
     places = _places(sources)
     named = tuple(map(str, places))
     covered = {"request": repr(request), "settings": settings}
-    if is_lake(places):
+    opened = _lake(places, request, run) if is_lake(places) else find_files(places)
+    if isinstance(opened, Lake):
         _check_options(request, "parquet")
-        lake = open_lake(places, columns=partial(_needed, request, places[0]), where=request.where, run=run)
-        parts = open_lake_table(lake, request, run, every_float=every_float)
-        return IngestSource("parquet", len(lake.stamps), parts, work_key([*lake.stamps, covered]), named)
-    found, files = find_files(places)
+        parts = open_lake_table(opened, request, run, every_float=every_float)
+        return IngestSource("parquet", len(opened.stamps), parts, work_key([*opened.stamps, covered]), named)
+    found, files = opened
     if request.count:  # workers may run in another current folder
         files = [Path(os.path.abspath(file)) if isinstance(file, Path) else file for file in files]
     _check_options(request, found.name)
@@ -98,6 +101,17 @@ def _places(sources: Any) -> list[str]:
             "DaskArrays(X, y) from daskkern.data.ingest; NumPy arrays need no store: fit them, or save them with "
             "numpy.savez"
         ) from None
+
+
+def _lake(places: Sequence[str], request: Request, run: TaskRunner) -> Lake | tuple[Format, list[SourceFile]]:
+    """Return Parquet files as a lake, or the files of another format that are in folders without Parquet files."""
+    try:
+        return open_lake(places, columns=partial(_needed, request, places[0]), where=request.where, run=run)
+    except NoParquetError:
+        found = find_in_folders(places)
+        if found is None:
+            raise
+        return found
 
 
 def _needed(request: Request, place: str, names: Sequence[str]) -> Sequence[str]:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from daskkern.data.ingest.readers.array_tables import open_npy, open_npz
-from daskkern.data.ingest.readers.arrow_files import open_arrow
+from daskkern.data.ingest.readers.arrow_files import open_arrow, open_orc
 from daskkern.data.ingest.readers.csv_tables import open_csv
 from daskkern.data.ingest.readers.hdf5_files import open_hdf5
+from daskkern.data.ingest.readers.json_lines_tables import open_json_lines
 from daskkern.data.ingest.readers.svm_tables import open_svm
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.zarr_files import open_zarr
-from daskkern.data.lake.listing import SUFFIXES, listed, natural_key
+from daskkern.data.lake.listing import SUFFIXES, is_data, listed, natural_key
+from daskkern.data.remote.files import files_below
 from daskkern.data.remote.kept_blocks import UrlBlocks
 from daskkern.data.remote.stores import is_url, public
 from daskkern.data.remote.url_files import SourceFile, UrlFile
@@ -41,6 +43,8 @@ FORMATS = (
     Format("hdf5", (".h5", ".hdf5", ".h5ad"), open_hdf5),
     Format("zarr", (".zarr",), open_zarr),
     Format("arrow", (".arrow", ".feather", ".arrows", ".ipc"), open_arrow, streams=True),
+    Format("orc", (".orc",), open_orc, streams=True),
+    Format("json lines", (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), open_json_lines, streams=True),
     Format(
         "svmlight",
         tuple(f"{name}{gz}" for gz in ("", ".gz") for name in (".svm", ".libsvm", ".svmlight")),
@@ -97,13 +101,30 @@ def find_files(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
     files = [path for name in names for path in _expand(os.fspath(name))]
     if not files:
         raise DataError("got no source; name at least one file")
-    formats = [_format_of(path) for path in files]
-    if len(set(formats)) > 1:
-        raise DataError(
-            f"{files[0]} and {files[[f is formats[0] for f in formats].index(False)]} are of different formats; "
-            "ingest files of one format at a time"
-        )
-    return formats[0], files
+    return _common_format(files), files
+
+
+def find_in_folders(places: Sequence[str]) -> tuple[Format, list[SourceFile]] | None:
+    """Return the files in folders without Parquet files, in natural order, and their format; None where there are none.
+
+    Raises
+    ------
+    DataError
+        For files of several formats, and for columns in the names of folders.
+    """
+    suffixes = tuple(suffix for known in FORMATS if known.streams for suffix in known.suffixes)
+    cache, files = UrlBlocks(), list[SourceFile]()
+    for place in places:
+        root = place.rstrip("/") if is_url(place) else os.path.abspath(place)
+        inside = [file for file in files_below(root) if is_data(file.place, root, suffixes)]
+        for file in sorted(inside, key=lambda file: natural_key(file.place)):
+            if "=" in os.path.dirname(file.place.removeprefix(root)):
+                raise DataError(
+                    f"{file.place}: the names of folders such as day=1 become columns for Parquet files only; write "
+                    "Parquet, or name the files by a pattern to read them without these columns"
+                )
+            files.append(UrlFile(file, cache) if is_url(place) else Path(file.place))
+    return (_common_format(files), files) if files else None
 
 
 def is_source(name: str) -> bool:
@@ -112,7 +133,9 @@ def is_source(name: str) -> bool:
         return True
     path = Path(name)
     if path.is_dir():
-        return is_zarr(path) or any(path.rglob("*.parquet"))
+        return is_zarr(path) or any(
+            file.lower().endswith(TABLE_SUFFIXES) for _, _, names in os.walk(path) for file in names
+        )
     suffixes = (*SUFFIXES, *(suffix for known in FORMATS for suffix in known.suffixes))
     return path.is_file() and path.name.lower().endswith(suffixes)
 
@@ -146,6 +169,16 @@ def _behind_url(url: str) -> list[SourceFile]:
 def is_zarr(path: Path) -> bool:
     """Return whether a folder is a Zarr array or group, of version 2 or 3."""
     return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray"))
+
+
+def _common_format(files: Sequence[SourceFile]) -> Format:
+    formats = [_format_of(path) for path in files]
+    if len(set(formats)) > 1:
+        raise DataError(
+            f"{files[0]} and {files[[f is formats[0] for f in formats].index(False)]} are of different formats; "
+            "ingest files of one format at a time"
+        )
+    return formats[0]
 
 
 def _format_of(path: SourceFile) -> Format:

@@ -196,6 +196,8 @@ def target_kind(name: str, kind: pa.DataType, source: str) -> TargetKind:
 
 def unusable_type(name: str, source: str, kind: pa.DataType, values: pa.Array | None) -> DataError:
     """Return the error for a column that cannot be a feature; `values` are its first ones, where there are some."""
+    if pa.types.is_null(kind):
+        return DataError(f"column {name!r} of {source} has no values at all; leave it out with --drop {name}")
     found = f", {values[0].as_py()!r:.60} in row 0 (counted from 0)," if values is not None and len(values) else ""
     remedy = "write it as numbers"
     if is_text(kind):

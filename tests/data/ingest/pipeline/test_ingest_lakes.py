@@ -236,6 +236,11 @@ def test_refusals(lake_folder: Path, tmp_path: Path) -> None:
         ingest(lake_folder, tmp_path / "s", target="y", where="day > 100")
     with pytest.raises(DataError, match="has no column 'gap'; did you mean 'gaps'"):
         ingest(lake_folder, tmp_path / "s", target="y", columns=["gap"])
+    with pytest.raises(DataError, match=r"has no column 'day'; .* give the folder above 'day=\.\.\.'"):
+        ingest(lake_folder / "day=1" / "part-0.parquet", tmp_path / "s", target="y", columns=["day"])
+    pq.write_table(table_of(0).append_column("none", pa.nulls(ROWS)), tmp_path / "nulls.parquet")
+    with pytest.raises(DataError, match=r"column 'none' of .* has no values at all; leave it out with --drop none"):
+        ingest(tmp_path / "nulls.parquet", tmp_path / "s", target="y")
 
 
 def test_progress_tells_the_rate_and_the_time_left(

@@ -310,7 +310,7 @@ def test_sources_that_cannot_be(tmp_path: Path) -> None:
         ([], "no source"),
         ("nowhere.npz", "there is no file nowhere.npz"),
         (str(tmp_path / "*.npz"), "no file matches"),
-        (str(tmp_path), "is a folder without Parquet files; name the files in it"),
+        (str(tmp_path), "is a folder without tables; name files"),
     ):
         with pytest.raises(DataError, match=words):
             ingest(sources, out)
