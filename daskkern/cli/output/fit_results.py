@@ -57,7 +57,7 @@ def finish(result: FitResult, out: str) -> None:
         "converged": "converged: the model",
     }
     rest = sum(seconds) / max(len(seconds), 1)
-    say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
+    say("1 epoch" if len(seconds) == 1 else f"{len(seconds)} epochs, {rest:.2g} s each on average")
     if result.times:
         say(where_time_went(result.times))
     if result.finished.note:
@@ -70,7 +70,8 @@ def finish(result: FitResult, out: str) -> None:
 
 def in_options(note: str) -> str:
     """Return a note of a fit with the options of the command line in place of the parameters of Python."""
-    return note.replace("max_epochs", "--epochs").replace("max_seconds", "--max-seconds")
+    solver = note.replace("its max_rounds", "--set solver.max_rounds")
+    return solver.replace("max_epochs", "--epochs").replace("max_seconds", "--max-seconds")
 
 
 def where_time_went(times: Sequence[EpochTimed]) -> str:
