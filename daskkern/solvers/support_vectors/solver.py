@@ -81,6 +81,7 @@ class SVM(Solver[SVMRun]):
 
     name: ClassVar[str] = "svm"
     preparation: ClassVar[str] = "nothing"
+    suits_smooth_kernels: ClassVar[bool] = True
     parallelism: ClassVar[str] = "nothing"
     bases: ClassVar[tuple[str, ...]] = ("all rows",)
     ability: ClassVar[tuple[type[Any], str] | None] = (BoxDual, "a dual in boxes, without curvature")
