@@ -264,7 +264,7 @@ def _show_shares(plans: RankPlans | None, settings: FitSettings) -> None:
 
 def _show_time(time: TimePlan, epochs: int) -> None:
     rows: list[tuple[str, ...]] = [(stage.name, _seconds(stage.seconds), _made_of(stage)) for stage in time.stages]
-    rows.append((f"the fit of {epochs} epochs", _seconds(time.total), ""))
+    rows.append((f"the fit of {epochs} epoch{'s' * (epochs != 1)}", _seconds(time.total), ""))
     table("time, estimated", ("stage", "seconds", "made of"), rows)
 
 

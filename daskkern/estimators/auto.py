@@ -1,26 +1,17 @@
 """Estimators that search for the model themselves, within a time budget."""
 
-import warnings
-from pathlib import Path
 from typing import Any
 
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin, clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from daskkern.cluster.connect.clients import client_of
 from daskkern.errors import DataError
+from daskkern.estimators.auto_base import AutoKernelEstimator
 from daskkern.estimators.class_inputs import class_source
 from daskkern.estimators.classifier import KernelClassifier
 from daskkern.estimators.direct_inputs import named_roles
-from daskkern.estimators.parameters import active_client
 from daskkern.estimators.regressor import KernelRegressor
-from daskkern.model_selection import Budget
-from daskkern.model_selection.searched_fit import search_on, with_trials
-from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.run.fit import fit
-from daskkern.training.run.settings import FitSettings
 
 
 def _offers(name: str) -> Any:
@@ -32,76 +23,6 @@ def _offers(name: str) -> Any:
         return True
 
     return check
-
-
-class AutoKernelEstimator(BaseEstimator):
-    """Base class of the estimators that search; it is not used by itself."""
-
-    best_estimator_: KernelClassifier | KernelRegressor
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def __sklearn_clone__(self) -> "AutoKernelEstimator":
-        """Return an unfitted copy that shares the client, which cannot be copied."""
-        parameters = self.get_params(deep=False)
-        client = parameters.pop("client")
-        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
-        return copy.set_params(client=client)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "client": None}
-
-    def _search(self, plain: KernelClassifier | KernelRegressor, source: RowSource) -> None:
-        """Search, fit to all rows of `source`, and set the attributes of the fit. `plain` has the defaults."""
-        source = plain._named(source)
-        settings = plain.fit_settings(source.info.n_rows)
-        budget = Budget(self.max_seconds)
-        with plain._listening(settings.max_epochs) as listener, client_of(active_client(self.client)) as client:
-            found = search_on(source, settings, client, budget=budget, scoring=self.scoring, listener=listener)
-            result = with_trials(fit(source, found.settings, client=client, listener=listener), found.trials)
-        if result.finished.note:
-            warnings.warn(result.finished.note, ConvergenceWarning, stacklevel=3)
-        self.trials_ = found.trials
-        self.best_params_ = parameters_of(found.settings)
-        best = plain.set_params(**self.best_params_)
-        best._take(result)
-        best._basis = found.settings.basis
-        self.best_estimator_, self.model_ = best, result.model
-        self.n_features_in_ = best.n_features_in_
-        self.__dict__.pop("feature_names_in_", None)
-        if hasattr(best, "feature_names_in_"):
-            self.feature_names_in_ = best.feature_names_in_
-
-    def predict(self, X: Any) -> Any:
-        """Return predictions: NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict(X)
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a Zarr group at `path`, with the table of the trials."""
-        check_is_fitted(self, "best_estimator_")
-        self.best_estimator_.save(path)
-
-    def to_onnx(self, path: str | Path, inputs: str = "auto", *, overwrite: bool = False) -> None:
-        """Write the fitted model to an ONNX file; see :func:`daskkern.models.onnx_graph.write_onnx`."""
-        check_is_fitted(self, "best_estimator_")
-        self.model_.to_onnx(path, inputs, overwrite=overwrite)
-
-
-def parameters_of(settings: FitSettings) -> dict[str, Any]:
-    """Return the parameters of an ordinary estimator that a search has chosen."""
-    return {
-        "kernel": settings.kernel,
-        "loss": settings.loss.spec(),
-        "basis": settings.basis,
-        "solver": settings.solver,
-        "alpha": settings.alpha,
-        "scale": settings.scale,
-        "learn_features": settings.learn_features,
-    }
 
 
 class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
@@ -219,6 +140,11 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         """Return class probabilities (n, n_classes); see :meth:`daskkern.KernelClassifier.predict_proba`."""
         return self.best_estimator_.predict_proba(X)
 
+    def predict_set(self, X: Any, confidence: float = 0.9) -> Any:
+        """Return which labels may be the true one; see :meth:`daskkern.KernelClassifier.predict_set`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict_set(X, confidence)
+
 
 class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator):
     """A kernel regressor that chooses scaling, kernel, length scale, metric, penalty and solver itself.
@@ -287,3 +213,17 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
         """Return R2 on arrays with targets `y`, or on a store, in one streaming pass."""
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.score(X, y, sample_weight)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return predictions, or a pair of them and standard deviations; see :meth:`daskkern.KernelRegressor.predict`.
+
+        NumPy in, NumPy out; dask in, lazy dask out; a store is streamed.
+        """
+        check_is_fitted(self, "best_estimator_")
+        best: KernelRegressor = self.best_estimator_
+        return best.predict(X, return_std=return_std)
+
+    def predict_interval(self, X: Any, confidence: float = 0.9) -> Any:
+        """Return lower and upper bounds of the targets; see :meth:`daskkern.KernelRegressor.predict_interval`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict_interval(X, confidence)

@@ -78,6 +78,25 @@ class Quantile(Loss):
         q = np.broadcast_to(self._q(y), y.shape).astype(np.float64)
         return (DualBox(q - 1, q, -y),)
 
+    def least_alpha(self, error: float, variance: float, n: int) -> float:
+        """Return the penalty below which quantiles follow single rows: ``error * variance / n``.
+
+        It is that of a Gaussian process of variance 1 whose noise has the density of the asymmetric Laplace
+        distribution, proportional to ``exp(-loss / error)`` (Yu and Moyeed, "Bayesian quantile regression", Statistics
+        and Probability Letters 2001, section 2). The penalty of the least squared error may be far less where rows lie
+        far apart: then all quantiles are near the row, if it is alone.
+
+        Parameters
+        ----------
+        error : float
+            Root mean square error of the mean, in units of targets of variance 1.
+        variance : float
+            Mean of ``k(x, x)``.
+        n : int
+            Training rows.
+        """
+        return error * variance / n
+
     def _q(self, f: Array) -> Any:
         """Return the quantile, or those of the outputs (c,)."""
         return namespace_of(f).asarray(self.q, f.dtype) if isinstance(self.q, tuple) else self.q

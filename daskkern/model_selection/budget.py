@@ -58,5 +58,12 @@ class Budget:
         return _MARGIN * seconds <= self.left() and self.left() > 0
 
     def for_fit(self) -> float | None:
-        """Return the seconds after which the final fit has to end, or None: at least a tenth of the limit."""
-        return None if self.seconds is None else max(self.seconds - self.spent, 0.1 * self.seconds)
+        """Return the seconds after which the final fit has to end, or None.
+
+        At least a tenth of the limit, and up to half of it if the fit probably takes so long: where the start of the
+        search alone has used up the time, a fit of no epoch would be worth nothing.
+        """
+        if self.seconds is None:
+            return None
+        least = max(0.1 * self.seconds, min(_MARGIN * self.fit_seconds, 0.5 * self.seconds))
+        return max(self.seconds - self.spent, least)

@@ -4,13 +4,12 @@ A solver uses arrays and a communicator only, neither Dask nor Zarr nor files: t
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from types import ModuleType
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from daskkern.arrays import Array, FloatArray, HostArray, IntArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.nested_parameters import NestedParameters
@@ -23,7 +22,7 @@ from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Certificate, Problem
 from daskkern.solvers.setup import ColumnSetup, RankInputs, RankSetup
-from daskkern.solvers.snapshot import Shard, Snapshot
+from daskkern.solvers.snapshot import Snapshot
 
 State = TypeVar("State")
 
@@ -64,6 +63,13 @@ class Solver(NestedParameters, ABC, Generic[State]):
     """Whether columns whose coefficients are all 0 are left out of the model."""
     descends: ClassVar[bool] = True
     """Whether the training loss falls from the first epoch on; False where first iterates are far too large."""
+    own_limit: ClassVar[str] = ""
+    """The setting that may end a solver of one epoch before its certificate is within the tolerance."""
+
+    @property
+    def takes_alpha(self) -> bool:
+        """Whether `alpha` is the penalty of what is minimised; False where another setting is, and "auto" is 0."""
+        return True
 
     @property
     def state_per_row(self) -> int:
@@ -259,42 +265,3 @@ def smoothness_of(loss: Loss) -> float:
 def decay(loss: Loss, step: int, batches_per_epoch: int) -> float:
     """Return 1 for a smooth loss and ``(1 + step / batches_per_epoch)^(-1/2)`` for one with kinks."""
     return 1.0 if hasattr(loss, "smoothness") else float((1.0 + step / batches_per_epoch) ** -0.5)
-
-
-@dataclass(frozen=True)
-class TailAverage:
-    """The running mean of the iterates from step `start` on; before that step, the iterate itself.
-
-    Averaging the last part of a run removes most of the noise of stochastic gradients (Ruppert; Polyak and
-    Juditsky, SIAM J. Control Optim. 1992).
-    """
-
-    start: int
-    count: int = 0
-    mean: Array | None = None
-
-    def add(self, step: int, iterate: Array) -> "TailAverage":
-        """Return the average with `iterate`, the one after step number `step`."""
-        if step < self.start:
-            return self
-        if self.mean is None:
-            return TailAverage(self.start, 1, iterate)
-        count = self.count + 1
-        return TailAverage(self.start, count, self.mean + (iterate - self.mean) * (1.0 / count))
-
-    def value(self, iterate: Array) -> Array:
-        """Return the mean, or `iterate` when averaging has not begun."""
-        return iterate if self.mean is None else self.mean
-
-    def shards(self, ids: IntArray) -> dict[str, Shard]:
-        """Return the mean, whose rows are numbered by `ids`, for a snapshot; nothing before averaging has begun."""
-        return {} if self.mean is None else {"mean": Shard(ids, self.mean)}
-
-    def numbers(self) -> dict[str, float]:
-        """Return the counters of the mean, for a snapshot."""
-        return {"averaged": self.count, "averaged_from": self.start}
-
-    def restored(self, saved: Snapshot, ids: IntArray, xp: ModuleType) -> "TailAverage":
-        """Return the average of a snapshot, or an empty one if the snapshot's began at another step than this run's."""
-        count = int(saved.numbers["averaged"]) if saved.numbers["averaged_from"] == self.start else 0
-        return replace(self, count=count, mean=xp.asarray(saved.rows("mean", ids)) if count else None)

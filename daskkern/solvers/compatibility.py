@@ -38,7 +38,7 @@ def check_pair(
 
 
 def _remedy(solver: Solver[Any], known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> str:
-    taken, loss_words = _takers(known, loss, basis), f"choose the loss {_losses_of(type(solver))}"
+    taken, loss_words = _takers(known, loss, basis), f"choose the loss {_losses_of(type(solver), loss)}"
     return f"{loss_words}, or one of the solvers {', '.join(taken)}" if taken else loss_words
 
 
@@ -47,7 +47,9 @@ def _those(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> st
     taken = _takers(known, loss, basis)
     if taken:
         return ", ".join(taken)
-    return ", ".join(f"{name}, with the loss {_losses_of(one)}" for name, one in known.items() if basis in one.bases)
+    return ", ".join(
+        f"{name}, with the loss {_losses_of(one, loss)}" for name, one in known.items() if basis in one.bases
+    )
 
 
 def _takers(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> list[str]:
@@ -55,7 +57,10 @@ def _takers(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> l
     return [name for name, solver in over.items() if solver.ability is None or isinstance(loss, solver.ability[0])]
 
 
-def _losses_of(solver: type[Solver[Any]]) -> str:
+def _losses_of(solver: type[Solver[Any]], instead_of: Loss) -> str:
+    """Return the losses that a solver takes: those for a task of `instead_of`, or all where there are none."""
     ability = solver.ability
     assert ability is not None
-    return " or ".join(repr(name) for name in LOSSES.working() if isinstance(parse_loss(name), ability[0]))
+    taken = [name for name in LOSSES.working() if isinstance(parse_loss(name), ability[0])]
+    alike = [name for name in taken if parse_loss(name).tasks & instead_of.tasks]
+    return " or ".join(repr(name) for name in alike or taken)

@@ -107,6 +107,23 @@ def test_without_a_fit_nothing_is_predicted() -> None:
     assert clone(AutoKernelClassifier(client="tcp://127.0.0.1:1")).client == "tcp://127.0.0.1:1"
 
 
+def test_it_says_how_sure_it_is_as_the_estimator_it_found() -> None:
+    X, y = classes_by_one_feature(60)
+    classes = AutoKernelClassifier(max_seconds=1e-9, device="cpu").fit(X, y)
+    numbers = AutoKernelRegressor(max_seconds=1e-9, device="cpu").fit(X, X[:, 0])
+    sets = classes.predict_set(X, 0.8)
+    assert sets.shape == (60, 3)
+    np.testing.assert_array_equal(sets, classes.best_estimator_.predict_set(X, 0.8))
+    mean, std = numbers.predict(X, return_std=True)
+    np.testing.assert_array_equal(mean, numbers.predict(X))
+    assert std.shape == (60,)
+    assert (std > 0).all()
+    low, high = numbers.predict_interval(X, confidence=0.8).T
+    assert (low < high).all()
+    numbers.best_estimator_ = KernelRegressor("gaussian:1", max_epochs=2, device="cpu").fit(X, X[:, 0])
+    assert numbers.plot().get_xlabel() == "epoch"
+
+
 def _regression(n: int = 120) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, 3))

@@ -22,7 +22,7 @@ def test_without_time_the_defaults_are_fitted() -> None:
     assert found.name == DEFAULT
     assert runner.ran == [DEFAULT]  # the one that measures
     assert "too short" in found.trials.note
-    assert found.settings.max_seconds == pytest.approx(1.0)  # a tenth, in any case
+    assert found.settings.max_seconds == pytest.approx(5.0)  # half of it, in any case
     source = class_source(120)
     assert found.settings.kernel == usual(source).kernel
 
@@ -60,6 +60,18 @@ def test_fits_of_the_whole_space_leave_time_for_leaves() -> None:
 def test_more_time_tries_more() -> None:
     runs = [len(_search(seconds, lambda name: 1.0)[1].ran) for seconds in (4.0, 20.0, 1000.0)]
     assert runs[0] < runs[1] < runs[2]
+
+
+def test_a_late_start_leaves_the_final_fit_what_it_needs() -> None:
+    clock = FakeClock()
+    budget = Budget(12.0, clock)
+    budget.fit_seconds = 2.0
+    clock.now = 5.0
+    assert budget.for_fit() == 7.0
+    clock.now = 20.0
+    assert budget.for_fit() == 3.0
+    budget.fit_seconds = 100.0
+    assert budget.for_fit() == 6.0
 
 
 def test_without_a_limit_a_search_takes_as_long_as_a_long_fit() -> None:

@@ -98,6 +98,8 @@ def _parameter(item: ParameterRecord) -> click.Parameter:
     if item.kind == "flag":
         shown = item.shows_default
         return click.Option(flags, is_flag=True, default=item.default, help=item.help, show_default=shown)
+    if item.bare:
+        return click.Option(flags, type=kind, is_flag=False, flag_value=item.bare, metavar=item.metavar, help=item.help)
     return click.Option(
         flags,
         type=kind,

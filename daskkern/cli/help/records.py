@@ -35,6 +35,8 @@ class ParameterRecord:
         All values of a choice. For text, values that shells complete; others are taken, too.
     least, most : int or None
         Bounds of an int, both included.
+    bare : str
+        The value of an option that is given without one; "" where it needs one.
     nargs : int
         Number of values of an argument; -1 for any number.
     """
@@ -46,6 +48,7 @@ class ParameterRecord:
     choices: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None
+    bare: str = ""
     nargs: int = 1
     required: bool = False
     multiple: bool = False
@@ -83,6 +86,7 @@ def _parameter(item: click.Parameter, completed: Mapping[str, tuple[str, ...]]) 
         choices=tuple(map(str, kind.choices)) if isinstance(kind, click.Choice) else known,
         least=bounds[0],
         most=bounds[1],
+        bare=_bare(option),
         nargs=item.nargs,
         required=item.required,
         multiple=item.multiple,
@@ -91,6 +95,11 @@ def _parameter(item: click.Parameter, completed: Mapping[str, tuple[str, ...]]) 
         default=default,
         shows_default=option is not None and bool(option.show_default),
     )
+
+
+def _bare(option: click.Option | None) -> str:
+    is_bare = option is not None and not option.is_flag and isinstance(option.flag_value, str)
+    return str(option.flag_value) if option is not None and is_bare else ""
 
 
 def _kind(item: click.Parameter) -> str:

@@ -92,8 +92,10 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--learn-features",
+            is_flag=False,
+            flag_value="auto",
             metavar="|".join([*METRICS, "none"]),
-            help="Learn the metric of the kernel on sampled rows.  [default: none]",
+            help="Learn the metric of the kernel on sampled rows: auto without a value.  [default: none]",
         ),
         click.option(
             "--calibrate",

@@ -71,7 +71,8 @@ def finish(result: FitResult, out: str) -> None:
 
 def in_options(note: str) -> str:
     """Return a note of a fit with the options of the command line in place of the parameters of Python."""
-    return note.replace("max_epochs", "--epochs").replace("max_seconds", "--max-seconds")
+    solver = note.replace("its max_rounds", "--set solver.max_rounds")
+    return solver.replace("max_epochs", "--epochs").replace("max_seconds", "--max-seconds")
 
 
 def where_time_went(times: Sequence[EpochTimed]) -> str:

@@ -34,7 +34,7 @@ class TaskResult:
 
     def __init__(self, client: Client, future: "Future[Any]", what: str, doubt_s: float = DOUBT_S) -> None:
         self._client, self._future, self._what, self._doubt_s = client, future, what, doubt_s
-        self._asked, self._doubt = time.monotonic(), ""
+        self._checked_at, self._doubt = time.monotonic(), ""
 
     def within(self, timeout_s: float) -> Any:
         """Return the result, or raise the task's error.
@@ -49,15 +49,16 @@ class TaskResult:
         try:
             return self._future.result(timeout=timeout_s)
         except TimeoutError:
-            if time.monotonic() - self._asked >= self._doubt_s:
-                self._ask()
+            if time.monotonic() - self._checked_at >= self._doubt_s:
+                self._check()
             raise
 
-    def _ask(self) -> None:
+    def _check(self) -> None:
         """Ask the scheduler for the state of the task."""
-        answer: Any = self._client.sync(self._client.scheduler.get_task_status, keys=[self._future.key])
+        scheduler: Any = self._client.scheduler
+        answer: Any = self._client.sync(scheduler.get_task_status, keys=[self._future.key])
         state = answer[self._future.key]
-        before, self._doubt, self._asked = self._doubt, "", time.monotonic()
+        before, self._doubt, self._checked_at = self._doubt, "", time.monotonic()
         if self._future.done() or not (state is None or state in _ENDED):
             return
         self._doubt = "does not know it" if state is None else "says that it has ended"

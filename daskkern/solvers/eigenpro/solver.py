@@ -29,7 +29,7 @@ from daskkern.events import SpectrumFound
 from daskkern.linalg import EIGEN_METHODS
 from daskkern.losses import Loss
 from daskkern.preconditioners import CovarianceState, EigenProState, StableSteps
-from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, smoothness_of
+from daskkern.solvers.base import Solver, decay, is_whole, smoothness_of
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup, feature_direction
 from daskkern.solvers.eigenpro.setup import eigenpro_setup, feature_setup
 from daskkern.solvers.eigenpro.spectrum import (
@@ -55,6 +55,7 @@ from daskkern.solvers.problem import Batch, Certificate, Problem
 from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot
 from daskkern.solvers.stored_settings import SINCE_LATER
+from daskkern.solvers.tail_average import TailAverage
 
 
 @dataclass(frozen=True)

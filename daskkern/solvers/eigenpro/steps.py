@@ -14,13 +14,13 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.engines.block_products import add_multiple, multiply, multiply_blocks, multiply_transposed
 from daskkern.preconditioners import EigenProPart, EigenProState
-from daskkern.solvers.base import TailAverage
 from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, Projection
 from daskkern.solvers.eigenpro.temporary import Temporary
 from daskkern.solvers.groups import rows_of_all_groups, sum_over_groups
 from daskkern.solvers.problem import AnyProblem, Batch
 from daskkern.solvers.setup import RankSetup
+from daskkern.solvers.tail_average import TailAverage
 
 
 class Projector(Protocol):

@@ -26,12 +26,13 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.solvers.base import Solver, TailAverage, smoothness_of
+from daskkern.solvers.base import Solver, smoothness_of
 from daskkern.solvers.batch_loss import loss_and_gradient
 from daskkern.solvers.first_order.column_products import partial_scores, pull
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
+from daskkern.solvers.tail_average import TailAverage
 
 _NEVER = 2**53
 

@@ -24,11 +24,12 @@ from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.solvers.base import Solver, TailAverage, is_whole, smoothness_of
+from daskkern.solvers.base import Solver, is_whole, smoothness_of
 from daskkern.solvers.first_order.row_by_row import sequence_of
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
+from daskkern.solvers.tail_average import TailAverage
 
 
 @dataclass(frozen=True)

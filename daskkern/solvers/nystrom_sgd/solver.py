@@ -31,7 +31,7 @@ from daskkern.events import SpectrumFound
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed_blocks
 from daskkern.losses import Loss
 from daskkern.preconditioners import NystromState, StableSteps
-from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, smoothness_of
+from daskkern.solvers.base import Solver, decay, is_whole, smoothness_of
 from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.eigenpro.spectrum import flattened
@@ -42,6 +42,7 @@ from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot
+from daskkern.solvers.tail_average import TailAverage
 
 _SAME_BASIS = 1e-3
 """Share by which rounding may move what an eigenbasis is known by."""

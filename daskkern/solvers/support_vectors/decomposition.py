@@ -199,7 +199,7 @@ def _worst(here: _Here, groups: IntArray, free: HostArray, count: int, coupled: 
         if not here.rising[group] > here.falling[group]:
             continue
         member = free & (groups == group)
-        each = count // (2 * n_groups)
+        each = max(1, count // (2 * n_groups))  # of few variables, too: a pair of one group must be able to move
         up = _largest(np.where(member & here.up, -here.g, -np.inf), each, here.falling[group])
         member[up] = False
         down = _largest(np.where(member & here.down, here.g, -np.inf), each, -here.rising[group])

@@ -6,7 +6,7 @@ With a loss in boxes: ``(1/n) sum_i w_i loss(f_i + beta, y_i) + (alpha/2) |f|^2`
 
 References
 ----------
-Cortes and Vapnik, "Support-vector networks", OneMachine Learning 1995. Schoelkopf, Smola, Williamson and Bartlett, "New
+Cortes and Vapnik, "Support-vector networks", Machine Learning 1995. Schoelkopf, Smola, Williamson and Bartlett, "New
 support vector algorithms", Neural Computation 2000, section 7. Schoelkopf, Platt, Shawe-Taylor, Smola and Williamson,
 "Estimating the support of a high-dimensional distribution", Neural Computation 2001, equations 3.4 and 3.11. Chang and
 Lin, "LIBSVM", 2011, sections 2.2 and 4.2.3.

@@ -71,20 +71,22 @@ class SVM(Solver[SVMRun]):
         gap, which the history reports, is then at most `tol` for each output.
     nu : float or None
         Above 0, at most 1: the most weight of rows within the margin, as a share, and the least of support vectors, in
-        place of `alpha`, which must be 0. For the hinge loss and with an offset: scikit-learn's ``NuSVC``.
+        place of `alpha`, which must be 0 or "auto". For the hinge loss and with an offset: scikit-learn's ``NuSVC``.
     cache_bytes : int
         Memory for kernel rows. Where it does not hold all, rows at the edges of their boxes are left out of them until
         the end.
     max_rounds : int
-        Most working sets of an output. The fit then ends with the gap that it has.
+        Most working sets of an output. The fit then ends with the gap that it has, and a warning.
     """
 
     name: ClassVar[str] = "svm"
     preparation: ClassVar[str] = "nothing"
+    suits_smooth_kernels: ClassVar[bool] = True
     parallelism: ClassVar[str] = "nothing"
     bases: ClassVar[tuple[str, ...]] = ("all rows",)
     ability: ClassVar[tuple[type[Any], str] | None] = (BoxDual, "a dual in boxes, without curvature")
     drops_zeros: ClassVar[bool] = True
+    own_limit: ClassVar[str] = "max_rounds"
 
     tol: float = 1e-3
     nu: float | None = None
@@ -99,6 +101,10 @@ class SVM(Solver[SVMRun]):
         for name in ("cache_bytes", "max_rounds"):
             if not is_whole(getattr(self, name), 1):
                 raise SpecError(f"got {name}={getattr(self, name)!r} for SVM; give a whole number of at least 1")
+
+    @property
+    def takes_alpha(self) -> bool:
+        return self.nu is None
 
     def most_epochs(self, requested: int) -> int:
         return min(requested, 1)

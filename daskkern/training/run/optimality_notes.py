@@ -38,7 +38,12 @@ def closing_note(
     A fit with early stopping is not expected to reach the minimum. `scores` (k, c) are the model's on the held rows,
     where they are known. A collective.
     """
+    solver = settings.solver
+    if solver.own_limit and ended.reason == "max_epochs":
+        return f"the fit has not converged to the tolerance of solver {solver.name}; raise its {solver.own_limit}"
     note = convergence_note(ended.history, ended.reason, settings.ridge)
+    if not solver.takes_alpha:
+        return note  # what is minimised is another objective
     if reference is None or scores is None or settings.early_stopping is not None or ended.reason not in _ENDS:
         return note
     found = measure_optimality(reference, ended, prepared, rows, settings, scores)
@@ -49,7 +54,7 @@ def closing_note(
         return "" if is_near(found, labelled) else note
     if not is_far(found, labelled):
         return ""
-    no_more = settings.solver.most_epochs(settings.max_epochs + 1) <= ended.epochs
+    no_more = solver.most_epochs(settings.max_epochs + 1) <= ended.epochs
     digits = _digits(problem.part.kernel, reference.sample.X, settings)
     return optimality_note(found, "converged" if no_more else ended.reason, digits, settings.dtype)
 

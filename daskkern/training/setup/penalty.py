@@ -27,7 +27,7 @@ from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
 from daskkern.linalg.leave_one_out import leave_one_out_errors, lowest, weighted_spectrum
-from daskkern.losses import Squared, encode
+from daskkern.losses import Quantile, Squared, encode
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
@@ -172,12 +172,17 @@ def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings
             "kernel values of sampled rows are not finite; scale the features, or take another length scale"
         )
     floor = max(float(np.finfo(settings.dtype).eps), _LEAST)
-    found = best_alpha(gram, encoded(targets, block.y), weight, floor)
+    y = encoded(targets, block.y)
+    found = _searched(gram, y, weight, floor)
     if found is None:
         return Penalty(floor, f"errors on {s:,} row{'s' * (s != 1)} do not decide it")
-    alpha, least = found
-    b = 0.0 if s == n else order_of(gram, encoded(targets, block.y), weight, alpha, least)
+    top, exponents, errors = found
+    alpha, least = top * 10.0 ** lowest(exponents, errors), top * floor
+    b = 0.0 if s == n else order_of(gram, y, weight, alpha, least)
     alpha = max(alpha * (s / n) ** b, least) * smoothness_of(settings.loss)
+    if isinstance(settings.loss, Quantile):
+        error = np.sqrt(errors.min() / (y.shape[1] * (s if weight is None else weight.sum())))
+        alpha = max(alpha, settings.loss.least_alpha(float(error), float(gram.diagonal().mean()), n))
     return Penalty(alpha, f"leave-one-out on {s:,} rows")
 
 

@@ -48,6 +48,18 @@ def test_examples_are_right_and_headings_name_options(name: str) -> None:
     assert {parameter for command, parameter in PLACEHOLDERS if command == name} <= known
 
 
+@pytest.mark.parametrize("light", [True, False])
+def test_features_are_learned_as_suits_them_where_no_metric_is_named(light: bool) -> None:
+    whole = whole_command("fit")
+    command = LightCommand(stored_records()["fit"], lambda: whole) if light else whole
+    words = ["train.zarr", "--out", "model.zarr", "--learn-features"]
+    assert command.make_context("fit", [*words]).params["learn_features"] == "auto"
+    assert command.make_context("fit", [*words, "--seed", "3"]).params["learn_features"] == "auto"
+    assert command.make_context("fit", [*words, "full"]).params["learn_features"] == "full"
+    with pytest.raises(click.UsageError, match="requires an argument"):
+        command.make_context("fit", [*words[:3], "--kernel"])
+
+
 def test_help_shows_choices_defaults_and_examples_by_heading() -> None:
     text = _help("fit")
     assert "TEXT" not in text

@@ -12,8 +12,9 @@ from daskkern.backend.communicator import Communicator
 from daskkern.basis import KernelBasis
 from daskkern.losses import Hinge, Logistic, Squared
 from daskkern.solvers import EigenPro
-from daskkern.solvers.base import TailAverage, decay, smoothness_of
+from daskkern.solvers.base import decay, smoothness_of
 from daskkern.solvers.eigenpro.projectors import Projection
+from daskkern.solvers.tail_average import TailAverage
 from tests.support.solvers.steps_bench import Setup, eigenpro, iterative_projector, toy
 from tests.support.threads import run_threads
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR, NuSVC
 
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, load
@@ -27,7 +28,7 @@ def _rows(n: int = 240, seed: int = 0) -> tuple[HostArray, HostArray, HostArray]
     return X, y, rng.uniform(0.5, 2, n)
 
 
-def _classifier(solver: SVM | str, alpha: float, **others: Any) -> KernelClassifier:
+def _classifier(solver: SVM | str, alpha: float | str, **others: Any) -> KernelClassifier:
     given = {"loss": "hinge", "basis": AllRows(), "scale": None, "dtype": "float64"} | others
     return KernelClassifier(KERNEL, solver=solver, alpha=alpha, **given)
 
@@ -50,6 +51,31 @@ def test_nu_is_that_of_nu_svc() -> None:
     theirs = NuSVC(nu=0.6, gamma=GAMMA, tol=1e-7).fit(X, y, sample_weight=weight / weight.mean())
     np.testing.assert_allclose(ours.decision_function(new), theirs.decision_function(new), atol=1e-5)
     np.testing.assert_array_equal(np.sort(ours.landmark_indices_), np.sort(theirs.support_))
+
+
+@pytest.mark.parametrize("n", [3, 6])
+def test_nu_on_very_few_rows_is_that_of_nu_svc(n: int) -> None:
+    X = np.random.default_rng(n).normal(size=(n, 2))
+    y = np.arange(n) % 2
+    ours = _classifier(SVM(tol=1e-6, nu=0.5, max_rounds=200), 0.0).fit(X, y)
+    theirs = NuSVC(nu=0.5, gamma=GAMMA, tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-4)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nu_takes_the_place_of_the_penalty_and_its_own_objective_is_the_goal() -> None:
+    X, _, _ = _rows(150)
+    y = np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.5])
+    ours = _classifier(SVM(tol=1e-6, nu=0.3), "auto").fit(X, y)
+    assert ours.alpha_ == 0
+    scores = [NuSVC(nu=0.3, gamma=GAMMA, tol=1e-7).fit(X, y == c).decision_function(X) for c in range(3)]
+    np.testing.assert_allclose(ours.decision_function(X), np.stack(scores, axis=1), atol=1e-3)
+
+
+def test_a_fit_that_runs_out_of_working_sets_says_so() -> None:
+    X, y, _ = _rows()
+    with pytest.warns(ConvergenceWarning, match="tolerance of solver svm; raise its max_rounds"):
+        _classifier(SVM(tol=1e-6, max_rounds=1), 1e-5).fit(X, y)
 
 
 def test_regression_is_that_of_svr() -> None:
@@ -132,7 +158,7 @@ def test_a_model_is_saved_without_the_other_rows(tmp_path: Any) -> None:
         ("svm", 0.0, {}, "give alpha above 0"),
         (SVM(nu=0.5), 0.1, {}, "give alpha=0 with nu"),
         (SVM(nu=0.5), 0.0, {"fit_intercept": False}, "fit_intercept=True"),
-        ("svm", 0.1, {"loss": "logistic"}, "solver svm"),
+        ("svm", 0.1, {"loss": "logistic"}, "choose the loss 'hinge', or one of"),
         ("svm", 0.1, {"basis": Landmarks(20)}, "svm"),
     ],
 )

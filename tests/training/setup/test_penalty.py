@@ -110,6 +110,16 @@ def test_a_noisy_problem_is_solved_as_well_as_with_the_best_of_a_grid(noise: flo
     assert auto < 0.9 * error(1e-9)
 
 
+def test_quantiles_do_not_follow_single_rows() -> None:
+    """With the penalty of squared errors half of the new rows are below either quantile."""
+    X, y = _waves(200, 0.3)
+    X_new, y_new = _waves(1500, 0.3, seed=5)
+    model = KernelRegressor("laplacian:median", "quantile:0.1,0.9", AllRows(), "svm", calibrate=False).fit(X, y)
+    low, high = (y_new[:, None] < model.predict(X_new)).mean(axis=0)
+    assert 0.05 < low < 0.3
+    assert 0.7 < high < 0.95
+
+
 def test_without_noise_it_is_tiny_and_harms_nothing() -> None:
     X, y = _waves(700, 0.0)
     X_new, y_new = _waves(500, 0.0, seed=5)
