@@ -47,6 +47,7 @@ def fitted(rows: tuple[np.ndarray, np.ndarray]) -> KernelClassifier:
     return KernelClassifier("gaussian:2", basis=Landmarks(20), loss="logistic", max_epochs=2).fit(X, labels)
 
 
+@pytest.mark.long
 def test_a_logged_model_is_loaded_and_served(
     mlflow: ModuleType,
     fitted: KernelClassifier,

@@ -346,6 +346,7 @@ def test_where_blocks_are_kept_is_set_and_told(stores, capfd, tmp_path):
     assert "keep_blocks='tape'" in err
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_plan_measures_on_the_workers_of_a_cluster(stores, capfd, cluster2):
     code, out, err = run(capfd, "plan", stores[0], "--landmarks", 50, "--scheduler", cluster2)

@@ -140,6 +140,7 @@ def test_the_schema_of_the_rows_is_recorded(folder: Path, capsys: pytest.Capture
     assert "one rank" in said
 
 
+@pytest.mark.long
 def test_a_report_names_the_labels(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     code, said = _run(capsys, "report", "m.zarr", "--test", "rows.zarr", "--out", "report.html")

@@ -92,6 +92,7 @@ def test_the_model_keeps_the_trials(fitted: AutoKernelClassifier, tmp_path: Path
     assert "chosen" in fitted.trials_["verdict"]
 
 
+@pytest.mark.long
 def test_it_is_better_than_the_defaults_where_few_features_matter(fitted: AutoKernelClassifier) -> None:
     X, y = classes_by_one_feature(200)
     more, labels = classes_by_one_feature(1000, seed=7)

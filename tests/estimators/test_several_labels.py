@@ -49,6 +49,7 @@ def test_each_label_is_that_of_a_fit_to_it_alone_and_its_probability_is_calibrat
     assert calibration_error(pairs, Y[TEST].ravel(), np.ones(4000)) < 0.06
 
 
+@pytest.mark.long
 def test_a_sparse_table_lists_and_dask_arrays_give_the_same(fitted: KernelClassifier) -> None:
     expected = fitted.decision_function(X[TEST])
     for labels in (scipy.sparse.csr_matrix(Y[TRAIN]), Y[TRAIN].tolist(), Y[TRAIN].astype(bool)):
@@ -63,6 +64,7 @@ def test_a_sparse_table_lists_and_dask_arrays_give_the_same(fitted: KernelClassi
     assert lazily.score(lazy_X, lazy_Y) == pytest.approx(lazily.score(X, Y))
 
 
+@pytest.mark.long
 def test_stores_scores_and_saved_models(fitted: KernelClassifier, tmp_path: Path) -> None:
     ingest(
         DaskArrays(da.from_array(X[TEST], chunks=(500, 12)), da.from_array(1.0 * Y[TEST], chunks=(500, 4))),

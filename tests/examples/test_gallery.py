@@ -34,6 +34,7 @@ def test_every_script_is_shown_with_a_title_and_a_sentence() -> None:
         assert "import" in found.code
 
 
+@pytest.mark.long
 @pytest.mark.one_in(10, first=3)
 @pytest.mark.parametrize("name", GALLERY.ORDER)
 def test_every_script_draws_a_figure(name: str) -> None:

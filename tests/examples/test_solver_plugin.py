@@ -78,6 +78,7 @@ def test_a_fit_on_a_cluster_is_resumed_to_the_same_bits(environment: Environment
     np.testing.assert_array_equal(part.decision_function(X), whole.decision_function(X))
 
 
+@pytest.mark.long
 def test_it_is_as_accurate_as_the_same_method_in_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PROJECT / "src"))
     solver = importlib.import_module("daskkern_landweber").Landweber()

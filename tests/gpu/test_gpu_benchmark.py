@@ -67,6 +67,7 @@ def test_all_parts_with_numpy(gpu_benchmark: ModuleType, tmp_path: Path) -> None
     assert [record["keep_blocks"] for record in run.tables["kept_blocks"]] == ["never", "memory", "disk"]
 
 
+@pytest.mark.long
 def test_a_part_without_its_package_fails_alone(
     gpu_benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def test_intervals_of_quantiles_have_widths_of_their_own_and_cover(fitted: Kerne
     assert (high - low).max() > 2 * (high - low).min()
 
 
+@pytest.mark.long
 def test_they_score_are_lazy_and_are_saved(fitted: KernelRegressor, tmp_path: Path) -> None:
     middle = fitted.predict(X[2000:])[:, 1]
     expected = 1 - np.sum((Y[2000:] - middle) ** 2) / np.sum((Y[2000:] - Y[2000:].mean()) ** 2)

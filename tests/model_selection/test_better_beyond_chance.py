@@ -19,6 +19,7 @@ def _held(losses: list[float], errors: list[float] | None = None) -> HeldOut:
 _LOSSES = st.lists(st.floats(0, 10), min_size=4, max_size=30)
 
 
+@pytest.mark.long
 @given(losses=_LOSSES, seed=st.integers(0, 100))
 def test_no_two_candidates_are_better_than_each_other(losses: list[float], seed: int) -> None:
     others = list(np.random.default_rng(seed).permutation(losses) + 0.01)

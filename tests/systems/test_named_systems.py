@@ -139,6 +139,7 @@ def test_time_is_a_budget(stores: tuple[str, str]) -> None:
     assert curve.points == ()  # the one epoch was cut, and nothing measured in it
 
 
+@pytest.mark.long
 def test_what_was_found_is_written_and_drawn(stores: tuple[str, str], tmp_path: Path) -> None:
     rows = [SYSTEMS[name] for name in ("falkon", "elm", "pegasos")]
     found = compare(stores[0], rows, test=stores[1], columns=50)

@@ -42,6 +42,7 @@ def test_the_graph_has_scikit_learns_eigenvalues_and_labels() -> None:
     assert adjusted_rand_score(near.labels_, theirs) > 0.8
 
 
+@pytest.mark.long
 def test_more_eigenvectors_than_clusters_can_be_used() -> None:
     fitted = SpectralClustering(3, "gaussian:2", n_components=6, scale=None).fit(DIGITS)
     assert fitted.eigenvalues_.shape == (6,)

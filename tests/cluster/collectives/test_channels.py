@@ -151,6 +151,7 @@ def test_messages_carry_their_channel_and_only_channels_carry_bytes() -> None:
         unpack("object", (1,), memoryview(bytes(8)))
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 def test_ranks_talk_by_the_protocol_of_their_cluster() -> None:

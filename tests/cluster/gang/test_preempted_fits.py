@@ -149,6 +149,7 @@ def test_a_fit_on_all_workers_hands_over_one_and_goes_on_with_the_others(tmp_pat
         assert_nothing_left(client)
 
 
+@pytest.mark.long
 def test_fits_of_equal_priority_wait_and_one_that_keeps_no_commit_is_left_alone(client2: Client) -> None:
     low = Running(client2, "no commits", ranks.until_stopped, None, commits=False)
     low.story.wait_for(BatchFinished)

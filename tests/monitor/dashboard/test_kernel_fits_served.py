@@ -248,6 +248,7 @@ CUT = """const below = node => node ? [...node.querySelectorAll('*')] : [];
 """How a fit is shown on a phone: the layout of its row, of its owner, and how many cells it cuts."""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(bool(missing()), reason=f"no headless Chromium; {missing()}")
 def test_the_page_in_a_browser(client: Client, address: str) -> None:
     for fit, n_epochs in zip(NAMES, (3, 8), strict=True):

@@ -237,6 +237,7 @@ def test_what_ingesting_would_save_is_arithmetic() -> None:
     assert "it never pays" in IngestGain(1.0, 2.0, 3.0, 10).in_words(5)
 
 
+@pytest.mark.long
 def test_a_search_reads_a_lake_where_it_lies(lake: Path) -> None:
     found = AutoKernelRegressor(max_seconds=20.0).fit(TableFiles(lake, where="a < 3"), target="y")
     assert found.model_.feature_names == ("a", "b", "c=blue", "c=red")

@@ -70,6 +70,7 @@ def _holders(dask_scheduler: Any) -> list[str]:
     return sorted({worker.address for task in rows for worker in task.who_has or ()})[:2]
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("given", [_arrays, _dask_arrays, _held_table])
 def test_a_fit_survives_the_workers_that_hold_its_rows(given: Callable[[Client], dict[str, Any]]) -> None:

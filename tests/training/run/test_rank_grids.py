@@ -244,6 +244,7 @@ class _Loss:
         worker.loop.add_callback(leave)
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(400)
 def test_a_rank_that_is_lost_forms_another_grid(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_it_is_told_and_the_same_for_the_same_seed() -> None:
     assert all(re.fullmatch(r"[a-z0-9]+:[\d.]{1,6} \(leave-one-out on 300 rows\)", stage) for stage in stages), stages
 
 
+@pytest.mark.long
 @settings(max_examples=6, deadline=None)
 @given(exponents=st.lists(st.integers(-20, 20), min_size=3, max_size=3))
 def test_other_units_choose_the_same_and_predict_the_same(exponents: list[int]) -> None:

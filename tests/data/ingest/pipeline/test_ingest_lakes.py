@@ -139,6 +139,7 @@ def test_tables_in_memory_are_like_files(tmp_path: Path) -> None:
         assert_same(open_store(tmp_path / name), open_store(tmp_path / "file"))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_parts")
 def test_rows_go_straight_to_a_url_and_an_interrupted_run_goes_on(
     sea: str, objects: ObjectServer, lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -186,6 +187,7 @@ def _set_environment(values: dict[str, str]) -> None:
             os.environ.pop(name, None)
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.usefixtures("small_parts")
 def test_workers_write_to_a_folder_or_a_url(

@@ -26,6 +26,7 @@ def test_every_class_gives_its_share_within_one_row(counts: list[int], share: fl
     assert chosen.sum() == round(share * sum(counts))
 
 
+@pytest.mark.long
 @given(counts_of_classes, st.integers(0, 5), st.integers(1, 1500))
 def test_a_split_in_three_is_exact_however_rows_come(counts: list[int], seed: int, step: int) -> None:
     strata = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
