@@ -22,6 +22,7 @@ from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Certificate, Problem
+from daskkern.solvers.sampling import draws_rows
 from daskkern.solvers.setup import ColumnSetup, RankInputs, RankSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
@@ -71,6 +72,11 @@ class Solver(NestedParameters, ABC, Generic[State]):
         return 0
 
     @property
+    def own_sampling(self) -> str:
+        """How rows come to batches, of :data:`daskkern.solvers.sampling.SAMPLING_WAYS`, unless a fit says otherwise."""
+        return "uniform"
+
+    @property
     def scores_each(self) -> int:
         """How many scores each output has, of which the largest is used."""
         return 1
@@ -104,15 +110,15 @@ class Solver(NestedParameters, ABC, Generic[State]):
         """Raise SpecError where the rows of batches cannot be drawn in this way."""
         if sampling == "uniform":
             return
-        if self.each_row_once:
+        if self.each_row_once and draws_rows(sampling):
             raise SpecError(
                 f"got sampling={sampling!r} for solver {self.name}, but a pass of it must meet "
-                "every row once; choose 'uniform'"
+                "every row once; choose 'uniform', 'fresh' or 'fixed'"
             )
-        if self.parallelism != "columns":
+        if self.parallelism != "columns" or self.preparation == "nothing":
             raise SpecError(
                 f"got sampling={sampling!r} for solver {self.name}, but it passes over all rows "
-                "and draws none; choose 'uniform'"
+                "in an order that does not matter; choose 'uniform'"
             )
 
     def check_explicit(self, space: str) -> None:
