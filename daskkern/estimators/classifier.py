@@ -76,8 +76,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         Zarr location for the progress of the fit, which all workers must reach. A fit without `warm_start` replaces it.
     sampling : "uniform", "fresh", "fixed", "independent", "weighted" or "balanced"
         How rows come to batches: once an epoch, with "fresh" in other batches every time and with "fixed" in one order;
-        drawn from all rows independently, in proportion to weights, or every class equally often. Rows drawn more
-        often count less, so that the objective is unchanged. Draws need landmarks or features as the basis.
+        drawn independently, in proportion to weights, or every class equally often. Draws need landmarks or features.
     max_seconds : float or None
         Time after which the fit stops, with the model so far.
     virtual_shards : int or None

@@ -14,7 +14,6 @@ from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.nested_parameters import NestedParameters
-from daskkern.errors import SpecError
 from daskkern.events import SpectrumFound
 from daskkern.losses import Loss
 from daskkern.preconditioners import StableSteps
@@ -22,7 +21,7 @@ from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Certificate, Problem
-from daskkern.solvers.sampling import draws_rows
+from daskkern.solvers.sampling import check_way
 from daskkern.solvers.setup import ColumnSetup, RankInputs, RankSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
@@ -108,18 +107,8 @@ class Solver(NestedParameters, ABC, Generic[State]):
 
     def check_sampling(self, sampling: str) -> None:
         """Raise SpecError where the rows of batches cannot be drawn in this way."""
-        if sampling == "uniform":
-            return
-        if self.each_row_once and draws_rows(sampling):
-            raise SpecError(
-                f"got sampling={sampling!r} for solver {self.name}, but a pass of it must meet "
-                "every row once; choose 'uniform', 'fresh' or 'fixed'"
-            )
-        if self.parallelism != "columns" or self.preparation == "nothing":
-            raise SpecError(
-                f"got sampling={sampling!r} for solver {self.name}, but it passes over all rows "
-                "in an order that does not matter; choose 'uniform'"
-            )
+        ordered = self.parallelism == "columns" and self.preparation != "nothing"
+        check_way(sampling, self.name, each_once=self.each_row_once, ordered=ordered)
 
     def check_explicit(self, space: str) -> None:
         """Raise SpecError for settings that make no sense over explicit features, named by `space`."""
