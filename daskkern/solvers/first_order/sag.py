@@ -48,7 +48,7 @@ from daskkern.solvers.first_order.row_memory import (
     weighted_loss,
     zeros,
 )
-from daskkern.solvers.first_order.sag_sweep import Sweep
+from daskkern.solvers.first_order.sag_sweep import SlopeSweep
 from daskkern.solvers.problem import Batch, Certificate, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -169,7 +169,7 @@ class SAG(Solver[SAGRun]):
         z, zd = numbers.scores
         n, r, e = setup.n_rows, np.zeros_like(z), np.zeros_like(z)
         known = state.seen, state.largest, state.searched
-        sweep = Sweep(numbers, problem.loss, problem.alpha, n, z, zd, r, e, *known)
+        sweep = SlopeSweep(numbers, problem.loss, problem.alpha, n, z, zd, r, e, *known)
         for i in rows:
             sweep.visit(i, kappa[i], self._eta(problem, sweep, i, mean))
         local, here = setup.rows.find(batch.positions)
@@ -206,7 +206,7 @@ class SAG(Solver[SAGRun]):
         unequal = largest > _UNEQUAL * setup.statistics.mean_square
         return self.order == "lipschitz" or (self.order == "auto" and unequal)
 
-    def _eta(self, problem: ColumnProblem, sweep: "Sweep", i: int, mean: float) -> float:
+    def _eta(self, problem: ColumnProblem, sweep: "SlopeSweep", i: int, mean: float) -> float:
         """Return the step for row `i` of a batch; `mean` is that of ``w |x|^2``, of the batch if it has more."""
         setup: ColumnSetup = problem.extra
         if self.steps == "line_search":

@@ -10,7 +10,7 @@ _MOST_DOUBLINGS = 60
 
 
 @dataclass
-class Sweep:
+class SlopeSweep:
     """The rows of a batch, one after the other.
 
     After some of them ``w = scale w_0 - shift D_0 + sum_i r_i x_i`` and ``D = D_0 + sum_i e_i x_i``; `z` and `zd`

@@ -12,6 +12,7 @@ from daskkern.errors import SpecError
 from daskkern.kernels import LinearKernel
 from daskkern.losses import Hinge
 from daskkern.solvers import PCG, SDCA, EigenPro, Pegasos, Solver
+from daskkern.training.checkpoints.partial_fit import why_not
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit, N, toy_settings, toy_source
@@ -79,9 +80,9 @@ def test_what_does_not_go_together_is_refused() -> None:
     with pytest.raises(SpecError, match="an order that does not matter"):
         KernelClassifier(basis=AllRows(), loss="squared", solver=PCG(), sampling="fresh").fit(X, y)
     with pytest.raises(SpecError, match="choose 'never'"):
-        FitSettings(LinearKernel(), Hinge(), Linear(), Pegasos(), sampling="fresh", keep_blocks="memory")
-    with pytest.raises(SpecError, match="orders the rows of several epochs"):
-        KernelClassifier(basis=Landmarks(10), solver="eigenpro", sampling="fixed").partial_fit(X, y, classes=[0, 1])
+        FitSettings(LinearKernel(), Hinge(), AllRows(), Pegasos(), sampling="fresh", keep_blocks="memory")
+    reason = why_not(EigenPro(), Landmarks(10), early=False, weighs_classes=False, sampling="fixed")
+    assert reason == "sampling='fixed' orders the rows of several epochs; leave it out"
 
 
 def test_a_named_order_decides_on_batches_whatever_their_size() -> None:
