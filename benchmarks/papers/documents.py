@@ -97,8 +97,8 @@ def steps_in_words(row: Row) -> str:
 
 def orders_in_words(row: Row) -> str:
     """Return for each order of the rows how far the objective is above the least one, after so many epochs."""
-    each = "; ".join(f"{order} {_gaps(row[f'{order}_gap'])}" for order in ("independent", "fixed", "fresh"))
-    return f"{each}: the objective less the least one, after {', '.join(map(str, row['epochs']))} epochs"
+    each = "; ".join(f"{order} {_gaps(row[f'{order}_gap_loss'])}" for order in ("independent", "fixed", "fresh"))
+    return f"{each}: the objective less the least one, after {', '.join(map(str, row['n_epochs_each']))} epochs"
 
 
 def _gaps(values: list[float]) -> str:
