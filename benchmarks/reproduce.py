@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from contest.data import Data, load, tiny_data
 from figures import Run, read, today, write
+from papers.compared import beside_peer, row_orders
 from papers.form import PaperRow
 from papers.rows import NYSTROM_KERNELS, ROWS
 from products.machine import describe_machine, peak_bytes, sgemm_rate, versions
@@ -32,7 +33,7 @@ Labelled = tuple[Any, Any]
 def run_row(row: PaperRow, data: Data) -> dict[str, Any]:
     """Return the results of the row here."""
     mine = row.of(data)
-    ways = {"epochs": _epochs_needed, "loss": _last_loss, "steps": _steps}
+    ways = {"epochs": _epochs_needed, "loss": _last_loss, "steps": _steps, "orders": row_orders, "peer": beside_peer}
     found = ways.get(row.unit, _fitted)(row, mine)
     paper = {
         "paper_loss": row.paper_loss,
@@ -126,15 +127,20 @@ def held_out(data: Data) -> tuple[Labelled, Labelled]:
 
 def tiny_rows() -> list[PaperRow]:
     """Return rows for generated data, one of each unit, to check that all run."""
-    first = next(row for row in ROWS if row.unit == "error")
-    tiny = replace(first, data="tiny", basis=Landmarks(20), n_epochs=2)
+    tiny = replace(_found("error"), data="tiny", basis=Landmarks(20), n_epochs=2)
     spectral = replace(tiny, basis=AllRows(), solver=EigenPro(subsample=50, n_directions=5))
     return [
         tiny,
         replace(tiny, loss="squared", paper_epochs=1),
         replace(spectral, loss="squared", paper_loss=1.0),
         replace(spectral, compares_steps=True),
+        replace(_found("orders"), data="tiny", n_epochs=2),
+        replace(_found("peer"), data="tiny", most_rows=100),
     ]
+
+
+def _found(unit: str) -> PaperRow:
+    return next(row for row in ROWS if row.unit == unit)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

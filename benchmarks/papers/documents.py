@@ -52,11 +52,13 @@ def _cells(entry: Entry, paper: PaperRow | None, row: Row | None) -> list[str]:
         return [entry.what, entry.ours, "", entry.theirs, "", entry.data, entry.why]
     why = " ".join([*paper.differences, *([entry.why] if entry.why else [])])
     ours = "not measured yet" if row is None else _ours(row)
-    data = f"{paper.paper_data}, {paper.data.replace('_', '-')}"
+    data = ", ".join(name for name in (paper.paper_data, paper.data.replace("_", "-")) if name)
     return [entry.what, entry.ours, f"`--rows {entry.key}`", _theirs(paper), ours, data, why]
 
 
 def _theirs(paper: PaperRow) -> str:
+    if paper.unit in ("orders", "peer"):
+        return "curves without numbers" if paper.unit == "orders" else "no figure"
     if paper.unit in ("loss", "steps"):
         return "no steps are printed" if paper.paper_loss is None else text(paper.paper_loss)
     if paper.unit == "epochs":
@@ -77,6 +79,10 @@ def _ours(row: Row) -> str:
         counted = f"more than {most} epochs" if n is None else "1 epoch" if n == 1 else f"{n} epochs"
         rows = "held-out rows" if "best_test_error" in row else "test rows"
         return f"{counted}, counted on {rows}"
+    if row["unit"] == "orders":
+        return orders_in_words(row)
+    if row["unit"] == "peer":
+        return peer_in_words(row)
     if row["unit"] == "seconds":
         return f"{text(row['our_setup_seconds'])} s, and {text(row['our_epoch_seconds'])} s an epoch"
     return f"{row['our_error']:.2%} in {text(row['our_seconds'])} s"
@@ -87,3 +93,23 @@ def steps_in_words(row: Row) -> str:
     both = zip(row["kernels"], row["squared_step_ratio"], row["squared_hinge_step_ratio"], strict=True)
     each = "; ".join(f"{kernel} {one:.2g} and {other:.2g}" for kernel, one, other in both)
     return f"{each} of the rule's step, squared and squared hinge loss"
+
+
+def orders_in_words(row: Row) -> str:
+    """Return for each order of the rows how far the objective is above the least one, after so many epochs."""
+    each = "; ".join(f"{order} {_gaps(row[f'{order}_gap_loss'])}" for order in ("independent", "fixed", "fresh"))
+    return f"{each}: the objective less the least one, after {', '.join(map(str, row['n_epochs_each']))} epochs"
+
+
+def _gaps(values: list[float]) -> str:
+    return ", ".join(f"{value:.2g}" for value in values)
+
+
+def peer_in_words(row: Row) -> str:
+    """Return the error and the time of both, and their support vectors."""
+    ours, peers = (
+        f"{row[f'{name}_error']:.2%} in {text(row[f'{name}_seconds'])} s with {row[f'n_{name}_support_vectors']:,} "
+        "support vectors"
+        for name in ("our", "peer")
+    )
+    return f"{ours}; {row['peer']} {peers}"

@@ -38,6 +38,11 @@ class PaperRow:
         Their training loss after the last epoch; ours is compared, in place of errors.
     compares_steps : bool
         Compare the steps that daskkern takes with those of the paper, for each of its kernels.
+    compares_orders : bool
+        Compare orders of the rows: :func:`papers.compared.row_orders`.
+    peer : callable from data to an estimator of scikit-learn, or None
+        It is fitted to the same rows, and errors and seconds of processor time are compared, in place of the paper's.
+    peer_name : str
     differences : tuple of str
         Known differences, besides machine and program.
     positive : int or None
@@ -69,6 +74,9 @@ class PaperRow:
     paper_epochs: int | None = None
     paper_loss: float | None = None
     compares_steps: bool = False
+    compares_orders: bool = False
+    peer: Callable[[Data], Any] | None = None
+    peer_name: str = ""
     differences: tuple[str, ...] = ()
     positive: int | None = None
     most_rows: int | None = None
@@ -77,7 +85,9 @@ class PaperRow:
 
     @property
     def unit(self) -> str:
-        """The compared quantity: an error, seconds, epochs, a loss, or steps."""
+        """The compared quantity: an error, seconds, epochs, a loss, steps, orders of rows, or a peer's error."""
+        if self.compares_orders or self.peer is not None:
+            return "orders" if self.compares_orders else "peer"
         if self.compares_steps or self.paper_loss is not None:
             return "steps" if self.compares_steps else "loss"
         return "epochs" if self.paper_epochs else "seconds" if self.paper_setup_seconds else "error"

@@ -1,12 +1,12 @@
 """The page of the reproduction: the papers' figures, ours where measured, and the known differences."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from figures import Row, Run, read
 from pages import origin, table, text
 
-from papers.documents import steps_in_words
+from papers.documents import orders_in_words, peer_in_words, steps_in_words
 from papers.form import PaperRow
 from papers.rows import ROWS, TABLES
 
@@ -54,11 +54,19 @@ def _table(rows: list[PaperRow], found: dict[str, Row]) -> list[str]:
         return table(["row", "their loss", "our loss"], [[row.what, *_losses(row, found.get(row.key))] for row in rows])
     if rows[0].unit == "steps":
         return table(["row", "data", "our steps"], [[row.what, row.data, _steps(found.get(row.key))] for row in rows])
+    if rows[0].unit in ("orders", "peer"):
+        words = orders_in_words if rows[0].unit == "orders" else peer_in_words
+        cells = [[row.what, row.data.replace("_", "-"), _said(words, found.get(row.key))] for row in rows]
+        return table(["row", "data", "ours"], cells)
     if rows[0].unit == "seconds":
         header = ["row", "their set-up, s", "ours, s", "their epoch, s", "ours, s"]
         return table(header, [[row.what, *_seconds(row, found.get(row.key))] for row in rows])
     header = ["row", "data: theirs, ours", "their error", "our error", "their time, s", "our time, s"]
     return table(header, [[row.what, *_errors(row, found.get(row.key))] for row in rows])
+
+
+def _said(words: Callable[[Row], str], row: Row | None) -> str:
+    return "" if row is None else words(row)
 
 
 def _our_epochs(row: Row | None) -> Iterator[str]:

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from contest.data import Data
+from contest.data import Data, median_distance
+from sklearn.metrics.pairwise import chi2_kernel
+from sklearn.svm import SVC
 
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks, NystromFeatures
 from daskkern.basis import Linear as LinearBasis
-from daskkern.kernels import ArcCosine, Cauchy, Gaussian, InversePolynomial, Kernel, Laplacian, LinearKernel
-from daskkern.solvers import SDCA, SGD, DoublySGD, EigenPro, Falkon, Norma, NystromSGD, Pegasos
+from daskkern.kernels import ArcCosine, Cauchy, ChiSquared, Gaussian, InversePolynomial, Kernel, Laplacian, LinearKernel
+from daskkern.solvers import SDCA, SGD, SVM, DoublySGD, EigenPro, Falkon, Norma, NystromSGD, Pegasos
 from papers.form import PaperRow, with_median
 
 TABLES = {
@@ -22,6 +25,8 @@ TABLES = {
     "doubly": "Dai et al., Doubly stochastic gradients, NeurIPS 2014: Adult, one pass",
     "asset": "Lee and Wright, 2013, as shown in the lecture on large scale learning: its table 3",
     "pegasos-kernel": "Shalev-Shwartz et al., Pegasos, 2011, as shown in the lecture on large scale learning: kernels",
+    "pegasos-orders": "Shalev-Shwartz et al., Pegasos, 2011, as shown in the lecture: figure 8, orders of the rows",
+    "exact-svm": "Exact support vectors, and chi-squared kernels, which the lecture names, compared with scikit-learn",
     "pegasos-linear": "Shalev-Shwartz et al., Pegasos, 2011, as shown in the lecture on large scale learning: linear",
 }
 """Sections of the page, in their order."""
@@ -175,6 +180,37 @@ _LINEAR = PaperRow(
                  "Penalty and epochs are not in the text: alpha 1e-4; one epoch of Pegasos, five of SDCA."),
     takes="2 min",
 )  # fmt: skip
+_ORDERS = PaperRow(
+    "orders-adult", "pegasos-orders", "Pegasos, hinge, one row a step: the objective by the order of the rows",
+    "astro-ph", "adult", _linear, "hinge", LinearBasis(), Pegasos(averaging=0.0), 16, alpha=1e-3, compares_orders=True,
+    most_rows=10_000,
+    differences=("10,000 rows of Adult in place of astro-ph, alpha 1e-3, the median of three seeds.",), takes="3 min",
+)  # fmt: skip
+
+
+def _svc(data: Data) -> SVC:
+    return SVC(C=1.0, gamma=0.5 / median_distance(data.X) ** 2, cache_size=1000)
+
+
+def _chi2_svc(data: Data) -> SVC:
+    return SVC(C=1.0, kernel=partial(chi2_kernel, gamma=_CHI2_GAMMA))
+
+
+def _chi2(data: Data) -> Kernel:
+    return ChiSquared(_CHI2_GAMMA)
+
+
+_CHI2_GAMMA = 0.1
+_EXACT = PaperRow(
+    "svm-magic", "exact-svm", "exact support vectors, Gaussian, C = 1", "", "magic", with_median(Gaussian), "hinge",
+    AllRows(), SVM(), 1, alpha=1 / 15_216, peer=_svc, peer_name="SVC",
+    differences=("The median distance as length scale. Seconds of processor time.",),
+)  # fmt: skip
+_HISTOGRAMS = replace(
+    _EXACT, key="chi2-adult", what="exact support vectors, chi-squared kernel, C = 1", data="adult", kernel=_chi2,
+    most_rows=3000, alpha=1 / 3000, unit_range=True, peer=_chi2_svc,
+    differences=("3,000 rows of Adult with features from 0 to 1, gamma 0.1. Seconds of processor time.",),
+)  # fmt: skip
 _DOUBLY = PaperRow(
     "doubly-adult", "doubly", "doubly stochastic gradients, Gaussian, hinge, one pass", "Adult", "adult",
     with_median(Gaussian), "hinge", DoublyStochastic(64), DoublySGD(), 1, alpha=1e-5, batch_size=64, paper_error=0.153,
@@ -233,6 +269,9 @@ ROWS: tuple[PaperRow, ...] = (
     replace(
         _PEGASOS, key="sdca-adult", what="kernel SDCA, Gaussian, hinge", solver=SDCA(), paper_seconds=4.8,
     ),
+    _ORDERS,
+    _EXACT,
+    _HISTOGRAMS,
     _LINEAR,
     replace(_LINEAR, key="sdca-cov1", what="SDCA, hinge", solver=SDCA(), n_epochs=5, paper_error=0.229,
             paper_seconds=0.20),

@@ -23,6 +23,7 @@ from daskkern.models import KernelModel
 from daskkern.monitor.listeners import all_of
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
+from daskkern.solvers.sampling import draws_rows
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.partial_fit import PartialFitState, why_not
 from daskkern.training.feeding.cluster_blocks import BlockSource
@@ -87,7 +88,7 @@ class KernelEstimator(ModelEstimator):
                 f"got basis={basis!r}; give 'auto', a number of landmarks, or a basis of daskkern.basis such as "
                 "Landmarks(n)"
             )
-        drawn = self.sampling != "uniform" or self.virtual_shards is not None
+        drawn = draws_rows(self.sampling) or self.virtual_shards is not None
         return usual_basis(None if drawn else n_rows, parse_solver(self.solver))
 
     def _why_no_other_rows(self) -> str:

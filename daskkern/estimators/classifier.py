@@ -74,9 +74,9 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         larger. The result is that of one run, bitwise with the same number of workers.
     checkpoint : str or None
         Zarr location for the progress of the fit, which all workers must reach. A fit without `warm_start` replaces it.
-    sampling : "uniform", "weighted" or "balanced"
-        How batches draw rows: once an epoch, in proportion to weights, or every class equally often. Rows drawn more
-        often count less, so that the objective is unchanged. Needs landmarks.
+    sampling : "uniform", "fresh", "fixed", "independent", "weighted" or "balanced"
+        How rows come to batches: once an epoch, with "fresh" in other batches every time and with "fixed" in one order;
+        drawn independently, in proportion to weights, or every class equally often. Draws need landmarks or features.
     max_seconds : float or None
         Time after which the fit stops, with the model so far.
     virtual_shards : int or None

@@ -92,9 +92,10 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         As in :class:`daskkern.KernelClassifier`.
     fit_intercept : bool
         Train on the targets minus their mean, and add the mean to predictions.
-    sampling : "uniform" or "weighted"
-        How rows are drawn for batches: once an epoch, or in proportion to their weights. Rows drawn more often count
-        less, so that the objective is unchanged. Needs landmarks.
+    sampling : "uniform", "fresh", "fixed", "independent" or "weighted"
+        How rows come to batches: once an epoch, with "fresh" in other batches every time and with "fixed" in one order;
+        drawn from all rows independently, or in proportion to their weights. Rows drawn more often count less, so that
+        the objective is unchanged. Draws need landmarks or features as the basis.
     max_seconds : float or None
         Time after which the fit stops, with the model so far.
     virtual_shards : int or None

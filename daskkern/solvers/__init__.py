@@ -19,10 +19,8 @@ from daskkern.solvers.first_order.miso import MISO
 from daskkern.solvers.first_order.norma import Norma
 from daskkern.solvers.first_order.pegasos import Pegasos
 from daskkern.solvers.first_order.sag import SAG
-from daskkern.solvers.first_order.sarah import SARAH
 from daskkern.solvers.first_order.sdca import SDCA
 from daskkern.solvers.first_order.sgd import SGD
-from daskkern.solvers.first_order.svrg import S2GD, SVRG
 from daskkern.solvers.kernel_ridge.askotch import ASkotch
 from daskkern.solvers.kernel_ridge.block_cd import BlockCD
 from daskkern.solvers.kernel_ridge.direct import Direct
@@ -35,6 +33,9 @@ from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem, Wh
 from daskkern.solvers.setup import RankInputs, RankSetup, TrainingRows
 from daskkern.solvers.snapshot import Shard, Snapshot
 from daskkern.solvers.support_vectors import SVM
+from daskkern.solvers.variance_reduced.mixed_gradient import MixedGradient
+from daskkern.solvers.variance_reduced.sarah import SARAH
+from daskkern.solvers.variance_reduced.svrg import S2GD, SVRG
 
 _TABLE: tuple[type[Solver[Any]], ...] = (
     EigenPro,
@@ -56,6 +57,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     PreconditionedSVRG,
     S2GD,
     SARAH,
+    MixedGradient,
     DoublySGD,
     BlockCD,
     ASkotch,
@@ -127,6 +129,7 @@ __all__ = [
     "EigenPro",
     "Falkon",
     "LocalRidge",
+    "MixedGradient",
     "Norma",
     "NystromSGD",
     "Pegasos",

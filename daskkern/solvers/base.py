@@ -13,7 +13,6 @@ from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.nested_parameters import NestedParameters
-from daskkern.errors import SpecError
 from daskkern.events import SpectrumFound
 from daskkern.losses import Loss
 from daskkern.preconditioners import StableSteps
@@ -21,6 +20,7 @@ from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Certificate, Problem
+from daskkern.solvers.sampling import check_way
 from daskkern.solvers.setup import ColumnSetup, RankInputs, RankSetup
 from daskkern.solvers.snapshot import Snapshot
 
@@ -77,6 +77,11 @@ class Solver(NestedParameters, ABC, Generic[State]):
         return 0
 
     @property
+    def own_sampling(self) -> str:
+        """How rows come to batches, of :data:`daskkern.solvers.sampling.SAMPLING_WAYS`, unless a fit says otherwise."""
+        return "uniform"
+
+    @property
     def scores_each(self) -> int:
         """How many scores each output has, of which the largest is used."""
         return 1
@@ -108,18 +113,8 @@ class Solver(NestedParameters, ABC, Generic[State]):
 
     def check_sampling(self, sampling: str) -> None:
         """Raise SpecError where the rows of batches cannot be drawn in this way."""
-        if sampling == "uniform":
-            return
-        if self.each_row_once:
-            raise SpecError(
-                f"got sampling={sampling!r} for solver {self.name}, but a pass of it must meet "
-                "every row once; choose 'uniform'"
-            )
-        if self.parallelism != "columns":
-            raise SpecError(
-                f"got sampling={sampling!r} for solver {self.name}, but it passes over all rows "
-                "and draws none; choose 'uniform'"
-            )
+        ordered = self.parallelism == "columns" and self.preparation != "nothing"
+        check_way(sampling, self.name, each_once=self.each_row_once, ordered=ordered)
 
     def check_explicit(self, space: str) -> None:
         """Raise SpecError for settings that make no sense over explicit features, named by `space`."""

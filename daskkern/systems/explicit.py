@@ -2,7 +2,7 @@
 
 from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
 from daskkern.landmarks import KMeans
-from daskkern.solvers import AMM, S2GD, SAG, SARAH, SDCA, SGD, SVRG, Direct, DoublySGD, EigenPro, Pegasos
+from daskkern.solvers import AMM, S2GD, SAG, SARAH, SDCA, SGD, SVRG, Direct, DoublySGD, EigenPro, MixedGradient, Pegasos
 from daskkern.systems.named import System
 
 _LINEAR, _RANDOM, _KERNEL = "linear", "random features", "Nystrom and full kernel"
@@ -44,6 +44,11 @@ EXPLICIT = (
         "sarah", "SVRG with gradients that are corrected recursively",
         "Nguyen, Liu, Scheinberg and Takac, ICML 2017", _LINEAR,
         SARAH(), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=20,
+    ),
+    System(
+        "mixed_gradient", "SVRG within a ball that holds the optimum, its iterates averaged",
+        "Zhang, Mahdavi and Jin, NeurIPS 2013", _LINEAR,
+        MixedGradient(), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=20,
     ),
     System(
         "amm", "adaptive multi-hyperplane machine: several weights a class, the best of which speaks for it",

@@ -54,6 +54,7 @@ ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
     "svrg": KernelClassifier("linear", "logistic", Linear(), SVRG(), ALPHA),
     "preconditioned_svrg": KernelClassifier("linear", "logistic", Linear(), "preconditioned_svrg", ALPHA),
     "s2gd": KernelClassifier("linear", "logistic", Linear(), S2GD(), ALPHA),
+    "mixed_gradient": KernelClassifier("linear", "logistic", Linear(), "mixed_gradient", ALPHA, 20),
     "sarah": KernelClassifier("linear", "logistic", Linear(), SARAH(), ALPHA),
     "norma": KernelClassifier("gaussian:median", "hinge", AllRows(), "norma", ALPHA),
     "bsgd": KernelClassifier("gaussian:median", "hinge", Landmarks(30), BSGD(), ALPHA),

@@ -35,6 +35,7 @@ _SLOW = (
     "svrg",
     "s2gd",
     "sarah",
+    "mixed_gradient",
     "sag",
     "miso",
     "preconditioned_svrg",

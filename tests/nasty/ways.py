@@ -55,6 +55,7 @@ METHODS = {
         ("preconditioned_svrg", "nystrom features"),
         ("s2gd", "nystrom features"),
         ("sarah", "nystrom features"),
+        ("mixed_gradient", "nystrom features"),
         ("bsgd", "landmarks"),
         ("doubly_sgd", "doubly stochastic"),
         ("amm", "nystrom features", "multiclass_hinge"),

@@ -19,6 +19,7 @@ from daskkern.events import BatchFinished, Event, silent
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss
 from daskkern.solvers import Solver
+from daskkern.solvers.sampling import draws_rows
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
@@ -142,7 +143,8 @@ class Runs:
                 seen.append(1)
 
         def work(comm: Communicator) -> FitRankResult | Regroup:
-            memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=comm.rank == 1, budget=1 << 40)
+            keeps_rows = comm.rank == 1 and not draws_rows(self.fit.settings.sampling)  # as the planner decides
+            memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=keeps_rows, budget=1 << 40)
             commit_cache = self.commit_caches.setdefault(comm.rank, CommitCache())
             context = RankContext(
                 listen if comm.rank == 0 else silent,

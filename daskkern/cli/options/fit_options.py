@@ -15,6 +15,7 @@ from daskkern.kernels import KERNELS
 from daskkern.landmarks import SELECTORS
 from daskkern.losses import LOSSES
 from daskkern.solvers import SOLVERS
+from daskkern.solvers.sampling import SAMPLING_WAYS
 from daskkern.training.run.settings import SCALES
 from daskkern.training.setup.default_basis import MOST_CENTRES
 
@@ -107,7 +108,10 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--class-weight", metavar="balanced", help="Weight classes by inverse frequency.  [default: all equal]"
         ),
         click.option(
-            "--sampling", metavar="uniform|weighted|balanced", help="How batches sample rows.  [default: uniform]"
+            "--sampling",
+            metavar="|".join(SAMPLING_WAYS),
+            help="How rows come to batches: once an epoch, also with fresh batches or one fixed order, drawn "
+            "independently, in proportion to weights, or by class.  [default: uniform]",
         ),
         click.option(
             "--early-stopping", is_flag=True, default=None, help="Stop when the validation measure no longer improves."

@@ -22,6 +22,7 @@ from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import parse_kernel
 from daskkern.losses import parse_loss
 from daskkern.solvers import Solver, parse_solver
+from daskkern.solvers.sampling import draws_rows
 from daskkern.systems import System, system
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
@@ -72,7 +73,7 @@ class FitRequest:
         named = not names_no_columns(self.values)
         space = basis_of(self.values).name if named else ""
         solver = _with_changes(parse_solver(str(get("solver", "auto")), space), self.values)
-        drawn = str(get("sampling", "uniform")) != "uniform" or get("virtual_shards") is not None
+        drawn = draws_rows(str(get("sampling", "uniform"))) or get("virtual_shards") is not None
         return FitSettings(
             kernel=parse_kernel(str(get("kernel", "auto"))),
             loss=parse_loss(str(get("loss", _usual_loss(task, solver)))),

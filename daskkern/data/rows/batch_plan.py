@@ -6,7 +6,8 @@ it is a stratified sample of all rows, whose order may reflect files, days or dr
 and split into batches; every epoch visits the windows, and the batches of each, in a different order.
 
 Either every epoch reassigns parts and permutes rows again, or a batch holds the same rows in every epoch, so that
-results for its rows can be cached. The number of batches and their sizes are the same in all epochs.
+results for its rows can be cached; the order of the batches, too, may be the same. The number of batches and their
+sizes are the same in all epochs.
 
 Every draw is an argsort of raw Philox numbers, whose stream is fixed by its definition rather than by the
 version of NumPy, so a fit can be resumed elsewhere.
@@ -61,6 +62,8 @@ class BatchPlan:
         Rows of a part, where chunks are read in pieces; 0 means that parts are chunks.
     reshuffle : bool
         Whether rows are reassigned to batches in every epoch.
+    same_order : bool
+        Whether every epoch visits windows and batches in the order of epoch 0.
     edges : ChunkEdges or None
         Where chunks of unequal size begin and end. Windows then consist of whole chunks, the same ones in every epoch.
     """
@@ -73,6 +76,7 @@ class BatchPlan:
     piece_rows: int = 0
     reshuffle: bool = False
     edges: ChunkEdges | None = None
+    same_order: bool = False
 
     def __post_init__(self) -> None:
         if min(self.n_rows, self.chunk_rows, self.batch_size, self.window_rows) < 1 or self.seed < 0:
@@ -92,6 +96,7 @@ class BatchPlan:
         window_bytes: int = DEFAULT_WINDOW_BYTES,
         *,
         reshuffle: bool = False,
+        same_order: bool = False,
     ) -> "BatchPlan":
         """Return the plan for `rows` whose windows hold about `window_bytes` of float32 features.
 
@@ -101,8 +106,9 @@ class BatchPlan:
         """
         window_rows = max(1, window_bytes // rows.row_bytes)
         plan = cls(
-            rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows, reshuffle=reshuffle, edges=rows.chunk_edges
-        )
+            rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows, reshuffle=reshuffle, edges=rows.chunk_edges,
+            same_order=same_order,
+        )  # fmt: skip
         held = max(batch_size, window_rows)
         piece = max(held // STRETCHES, min(held // LEAST_STRETCHES, _PIECE_BYTES // rows.row_bytes), 1)
         if rows.decodes_chunks:
@@ -153,13 +159,14 @@ class BatchPlan:
 
     def order(self, epoch: int) -> IntArray:
         """Return the batch numbers of epoch `epoch`, from 0, in visiting order; those of a window are consecutive."""
+        epoch = 0 if self.same_order else epoch
         rank = np.argsort(self.windows(epoch))  # of each window
         keys = generator(self.seed, _BATCHES, epoch).bit_generator.random_raw(self.n_batches)
         return np.lexsort((keys, np.repeat(rank, np.diff(self._first_batch)))).astype(np.int64)
 
     def windows(self, epoch: int) -> IntArray:
         """Return the numbers of the windows (n_windows,) in the order in which epoch `epoch` visits them."""
-        return _permutation(self.n_windows, self.seed, _WINDOWS, epoch)
+        return _permutation(self.n_windows, self.seed, _WINDOWS, 0 if self.same_order else epoch)
 
     def window_of(self, batch: int) -> int:
         """Return the window that batch number `batch` belongs to."""

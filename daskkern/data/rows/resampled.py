@@ -10,14 +10,13 @@ W. G. Madow, "On the theory of systematic sampling, II", Annals of Mathematical 
 """
 
 from collections.abc import Callable
-from copy import copy
 
 import numpy as np
 
-from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.arrays import FloatArray, IntArray
 from daskkern.backend.tiles import slices
-from daskkern.data.rows.csr import FeatureRows
-from daskkern.data.rows.rows import Fields, RowBlock, Rows, take
+from daskkern.data.rows.drawn import DrawnRows
+from daskkern.data.rows.rows import Fields, RowBlock, Rows
 from daskkern.errors import DataError
 
 Mass = Callable[[RowBlock], FloatArray]
@@ -30,8 +29,8 @@ def chunk_masses(rows: Rows, mass: Mass) -> FloatArray:
     return np.array([mass(rows.read(part.start, part.stop, Fields.y | Fields.weight)).sum() for part in parts])
 
 
-class ResampledRows(Rows):
-    """As many draws as there are rows, in the order of the rows.
+class ResampledRows(DrawnRows):
+    """Draws in proportion to a mass.
 
     Parameters
     ----------
@@ -49,22 +48,11 @@ class ResampledRows(Rows):
     """
 
     def __init__(self, rows: Rows, masses: FloatArray, mass: Mass, offset: float) -> None:
-        self._rows, self._mass, self._offset = rows, mass, offset
+        super().__init__(rows)
+        self._mass, self._offset = mass, offset
         self._ends = np.cumsum(masses)
         if not self._ends[-1] > 0:
             raise DataError("got weights that are all 0; drawing rows in proportion to weights needs a positive one")
-        self.n_rows, self.n_features, self.n_targets = rows.n_rows, rows.n_features, rows.n_targets
-        self.chunk_rows, self.task, self.classes = rows.chunk_rows, rows.task, rows.classes
-        self.has_weight, self.dtype, self.n_stored = rows.has_weight, rows.dtype, rows.n_stored
-
-    def encoded(self) -> "ResampledRows":
-        same = copy(self)
-        same._rows = self._rows.encoded()
-        same.dtype = same._rows.dtype
-        return same
-
-    def decoded(self, X: FeatureRows) -> FeatureRows:
-        return self._rows.decoded(X)
 
     def originals(self, draws: IntArray) -> IntArray:
         """Return the row numbers of the draws (k,), which are ascending."""
@@ -80,21 +68,3 @@ class ResampledRows(Rows):
             last = int(np.searchsorted(ends, ends[-1]))  # the last row that has a mass
             found[here] = first + np.minimum(np.searchsorted(ends, at[here], side="right"), last)
         return found
-
-    def _read_features(self, start: int, stop: int) -> FeatureRows:
-        X = self._drawn(start, stop, Fields.X).X
-        assert X is not None
-        return X
-
-    def _read_targets(self, start: int, stop: int) -> HostArray:
-        y = self._drawn(start, stop, Fields.y).y
-        assert y is not None
-        return y
-
-    def _read_weight(self, start: int, stop: int) -> HostArray:
-        weight = self._drawn(start, stop, Fields.weight).weight
-        assert weight is not None
-        return weight
-
-    def _drawn(self, start: int, stop: int, fields: Fields) -> RowBlock:
-        return take(self._rows, self.originals(np.arange(start, stop, dtype=np.int64)), fields)

@@ -24,11 +24,11 @@ from daskkern.preconditioners import CovariancePart, CovarianceState, StableStep
 from daskkern.solvers.base import is_whole, smoothness_of
 from daskkern.solvers.eigenpro.spectrum import covariance_rows, found, most_directions
 from daskkern.solvers.first_order.column_products import pull
-from daskkern.solvers.first_order.svrg import SVRG
-from daskkern.solvers.first_order.variance_reduced import FullGradientRun
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup, RankInputs, RowShare
+from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun
+from daskkern.solvers.variance_reduced.svrg import SVRG
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ step for row i with the new slope g, ``delta = g - g_i``, is
 with ``kappa = 1 / n`` for SAG and, without bias, ``kappa = 1 / (n p_i)`` for SAGA, where p_i is the probability of the
 row. No slope includes the penalty: its gradient is exact. In the first epoch SAG divides by the rows seen so far.
 
-The papers draw each row from all n of them. Here all rows of a batch are read together, in the order of the batches,
-and rows are drawn, with replacement, within the batch: one drawn from all n would be a read of its own. So a row is
-visited once an epoch on average, and steps are those of the papers' theorems, or shorter.
+The papers draw each row from all n of them, as the order "independent" does: the batches themselves are then drawn so.
+By default all rows of a batch are read together, in the order of the batches, and rows are drawn, with replacement,
+within the batch: batches keep their rows, so that what is known of these can be cached. Either way a row is visited
+once an epoch on average, and steps are those of the papers' theorems, or shorter.
 
 Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
 has (see :mod:`daskkern.solvers.first_order.row_memory`): within a batch w is a combination of the w and D at its
@@ -20,6 +21,7 @@ References
 ----------
 Schmidt, Le Roux and Bach, "Minimizing finite sums with the stochastic average gradient", Math. Programming 2017.
 Defazio, Bach and Lacoste-Julien, "SAGA", NeurIPS 2014.
+Schmidt, "Stochastic average gradient and kernels", lecture of CPSC 540, 2016: "SAG algorithm".
 """
 
 import math
@@ -33,11 +35,10 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
-from daskkern.losses import Loss, Smooth
+from daskkern.losses import Smooth
 from daskkern.solvers.base import Solver, smoothness_of
 from daskkern.solvers.first_order.column_products import descend
 from daskkern.solvers.first_order.row_memory import (
-    BatchNumbers,
     batch_numbers,
     like,
     no_rows,
@@ -47,17 +48,17 @@ from daskkern.solvers.first_order.row_memory import (
     weighted_loss,
     zeros,
 )
+from daskkern.solvers.first_order.sag_sweep import SlopeSweep
 from daskkern.solvers.problem import Batch, Certificate, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 METHODS = ("sag", "saga")
 STEPS = ("auto", "line_search")
-ORDERS = ("auto", "uniform", "shuffled", "lipschitz")
+ORDERS = ("auto", "uniform", "shuffled", "lipschitz", "independent")
 _UNEQUAL = 4.0
 """Least ratio of the largest ``w |x|^2`` to the mean for rows to be drawn by it: steps are then twice as long."""
 _STREAM, _DRAWS = 72, 73
-_MOST_DOUBLINGS = 60
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,16 @@ class SAG(Solver[SAGRun]):
     steps : str
         "auto": ``1 / (3 L)`` for SAGA and ``1 / (16 L)`` for SAG, as in the papers' theorems, with
         ``L = smoothness * max w |x|^2 + alpha``; the maximum is that of the rows seen so far. The step of 1 / L that is
-        often used for SAG diverges here: rows are drawn batch by batch. "line_search" estimates L during the run: it is
+        often used for SAG diverges where rows are drawn batch by batch. "line_search" estimates L during the run: it is
         doubled until a row's own step decreases its loss enough, and halved in the course of an epoch.
     order : str
         Which rows of a batch are visited. "uniform" and "lipschitz" draw as many as it has, with replacement,
         "lipschitz" half of them in proportion to their own smoothness, for longer steps; "shuffled" visits each once,
         and is for SAGA. "auto" is "lipschitz" where ``w |x|^2`` of some row is more than 4 times the mean,
-        as with few heavy weights, else "uniform". All rows are visited in the first epoch.
+        as with few heavy weights, else "uniform". All rows are visited in the first epoch. "independent" draws every
+        row from all n with equal probability, as the papers do: it makes batches of rows drawn so,
+        ``sampling="independent"`` of the fit, and visits them as they come; a store of more than one window (64 MB of
+        features) draws from the chunks of one window at a time. Not with all rows as centres.
     tol : float
         The fit ends when the averaged gradient has a norm of at most `tol`, in units of the largest ``w^(1/2) |x|``: it
         is then a slope of the loss. 0 disables this.
@@ -116,6 +120,20 @@ class SAG(Solver[SAGRun]):
     @property
     def state_per_row(self) -> int:
         return 1
+
+    @property
+    def own_sampling(self) -> str:
+        return "independent" if self.order == "independent" else "uniform"
+
+    def check_sampling(self, sampling: str) -> None:
+        if (sampling == "independent") == (self.order == "independent"):
+            if sampling != "independent":
+                super().check_sampling(sampling)
+            return
+        raise SpecError(
+            f"got sampling={sampling!r} for SAG with order={self.order!r}; for rows that are drawn from all of them "
+            "give order='independent' and leave sampling out"
+        )
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -145,13 +163,17 @@ class SAG(Solver[SAGRun]):
         before = weighted_loss(problem.loss, numbers.scores[0], numbers.y, numbers.weight)
         squares = numbers.weight[:, 0] * numbers.gram.diagonal()
         state = replace(state, largest=max(state.largest, float(squares.max())))
-        rows, kappa = self._rows(state, squares, setup)
+        first = _first_of(batch.positions)  # a row that was drawn twice has one slope
+        rows, kappa = self._rows(state, squares, setup, first)
         mean = max(setup.statistics.mean_square, float(squares.mean()))
-        sweep = _Sweep.over(numbers, problem.loss, problem.alpha, setup.n_rows, state)
+        z, zd = numbers.scores
+        n, r, e = setup.n_rows, np.zeros_like(z), np.zeros_like(z)
+        known = state.seen, state.largest, state.searched
+        sweep = SlopeSweep(numbers, problem.loss, problem.alpha, n, z, zd, r, e, *known)
         for i in rows:
             sweep.visit(i, kappa[i], self._eta(problem, sweep, i, mean))
         local, here = setup.rows.find(batch.positions)
-        state.g[local] = numbers.kept[here]
+        state.g[local] = numbers.kept[first[here]]
         xp, c = namespace_of(state.v), problem.n_outputs
         both = xp.concatenate([state.v * sweep.scale - state.d * sweep.shift, state.d], axis=1).astype(problem.dtype)
         both = descend(problem, batch, both, like(np.concatenate([sweep.r, sweep.e], axis=1), problem))
@@ -162,10 +184,14 @@ class SAG(Solver[SAGRun]):
             run = replace(run, norm=norm)
         return run, before
 
-    def _rows(self, state: SAGRun, squares: FloatArray, setup: ColumnSetup) -> tuple[IntArray, FloatArray]:
+    def _rows(
+        self, state: SAGRun, squares: FloatArray, setup: ColumnSetup, first: IntArray
+    ) -> tuple[IntArray, FloatArray]:
         """Return which rows of the batch to visit, and kappa (m,), 0 for ``1 / n``."""
         m = squares.size
         kappa = np.full(m, float(self.method == "saga"))
+        if self.order == "independent":
+            return first, kappa
         if self.order == "shuffled" or state.seen < setup.n_rows:
             return shuffled(m, setup.seed, _STREAM, state.step), kappa
         share = np.full(m, 1 / m)
@@ -180,7 +206,7 @@ class SAG(Solver[SAGRun]):
         unequal = largest > _UNEQUAL * setup.statistics.mean_square
         return self.order == "lipschitz" or (self.order == "auto" and unequal)
 
-    def _eta(self, problem: ColumnProblem, sweep: "_Sweep", i: int, mean: float) -> float:
+    def _eta(self, problem: ColumnProblem, sweep: "SlopeSweep", i: int, mean: float) -> float:
         """Return the step for row `i` of a batch; `mean` is that of ``w |x|^2``, of the batch if it has more."""
         setup: ColumnSetup = problem.extra
         if self.steps == "line_search":
@@ -224,73 +250,8 @@ class SAG(Solver[SAGRun]):
         )
 
 
-@dataclass
-class _Sweep:
-    """The rows of a batch, one after the other.
-
-    After some of them ``w = scale w_0 - shift D_0 + sum_i r_i x_i`` and ``D = D_0 + sum_i e_i x_i``; `z` and `zd`
-    (m, c) are the scores of w and D on the batch's rows.
-    """
-
-    numbers: BatchNumbers
-    loss: Loss
-    alpha: float
-    n: int
-    z: FloatArray
-    zd: FloatArray
-    r: FloatArray
-    e: FloatArray
-    seen: int
-    largest: float
-    searched: float
-    scale: float = 1.0
-    shift: float = 0.0
-
-    @classmethod
-    def over(cls, numbers: BatchNumbers, loss: Loss, alpha: float, n: int, state: SAGRun) -> "_Sweep":
-        """Return the recursion before its first row."""
-        z, zd = numbers.scores
-        r, e = np.zeros_like(z), np.zeros_like(z)
-        return cls(numbers, loss, alpha, n, z, zd, r, e, state.seen, state.largest, state.searched)
-
-    def slope(self, i: int) -> FloatArray:
-        """Return ``w_i loss'(f(x_i))`` (1, c)."""
-        row = slice(i, i + 1)
-        result: FloatArray = self.numbers.weight[row] * self.loss.gradient(self.z[row], self.numbers.y[row])
-        return result
-
-    def visit(self, i: int, kappa: float, eta: float) -> None:
-        """Take the step of row `i`; `kappa` 0 means ``1 / n``, with n the rows seen so far."""
-        row, column = slice(i, i + 1), self.numbers.gram[i][:, None]
-        slope = self.slope(i)
-        delta = slope - self.numbers.kept[row]
-        self.numbers.kept[row] = slope
-        self.seen = min(self.seen + 1, self.n)
-        n = self.n if kappa else self.seen
-        kappa, shrink = kappa or 1 / n, 1 - eta * self.alpha
-        for iterate, mean, own in ((self.z, self.zd, column * delta), (self.r, self.e, None)):
-            iterate *= shrink
-            iterate -= (eta / n) * mean
-            if own is None:
-                iterate[row] -= (eta * kappa) * delta
-                mean[row] += delta
-            else:
-                iterate -= (eta * kappa) * own
-                mean += own
-        self.scale, self.shift = self.scale * shrink, self.shift * shrink + eta / n
-
-    def search(self, i: int) -> float:
-        """Return the smoothness for row `i`: its loss must fall by ``|g|^2 |x|^2 / (2 L)`` with a step of ``1 / L``."""
-        row, slope, square = slice(i, i + 1), self.slope(i), self.numbers.gram[i, i]
-        y, weight, z = self.numbers.y[row], self.numbers.weight[row], self.z[row]
-        size = float((slope**2).sum()) * square
-        if size > 1e-8 * self.largest:
-            value = weighted_loss(self.loss, z, y, weight)
-            for _ in range(_MOST_DOUBLINGS):
-                after = weighted_loss(self.loss, z - slope * (square / self.searched), y, weight)
-                if after <= value - size / (2 * self.searched):
-                    break
-                self.searched *= 2
-        result = self.searched
-        self.searched *= 2 ** (-1 / self.n)
-        return result
+def _first_of(positions: IntArray) -> IntArray:
+    """Return, for the rows of a batch (m,), the first place in it of the same row."""
+    _, first, which = np.unique(positions, return_index=True, return_inverse=True)
+    found: IntArray = first[which]
+    return found

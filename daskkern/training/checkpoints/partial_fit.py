@@ -11,6 +11,7 @@ from daskkern.data.rows.samples import features_at, some_positions
 from daskkern.data.schema.same_columns import other_name
 from daskkern.errors import DataError, SpecError
 from daskkern.solvers import Snapshot, Solver
+from daskkern.solvers.sampling import draws_rows
 from daskkern.training.checkpoints.checkpointing import Saved
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import basis_summary
@@ -58,6 +59,8 @@ def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classe
         return "early_stopping is for fits of several epochs; leave it out"
     if weighs_classes:
         return "class_weight depends on all rows; pass sample_weight"
+    if not draws_rows(sampling) and sampling != "uniform":
+        return f"sampling={sampling!r} orders the rows of several epochs; leave it out"
     if sampling != "uniform":
         return f"sampling={sampling!r} draws from all rows; pass sample_weight"
     return ""

@@ -5,6 +5,7 @@ of the work, or the rows of a linear model - belongs to fixed batches: gathering
 many bytes as a step does, and made such epochs 1.3 to 1.5 times as long when measured. So where that much can be
 cached, batches keep their rows, and each epoch visits them in an order of its own. Sizes and settings alone decide,
 never the available memory: the same seed gives the same model on any machine and any number of workers.
+The sampling "fresh" always reshuffles, and "fixed" never does.
 """
 
 import math
@@ -19,6 +20,8 @@ CACHED_BYTES = 32_000_000_000
 
 def reshuffles_batches(settings: FitSettings, n_rows: int, row_bytes: int) -> bool:
     """Return whether each epoch reshuffles `n_rows` rows of `row_bytes` bytes into new batches."""
+    if settings.sampling in ("fresh", "fixed"):
+        return settings.sampling == "fresh"
     return settings.keep_blocks in ("auto", "never") and _cacheable(settings, n_rows, row_bytes) > CACHED_BYTES
 
 

@@ -10,12 +10,14 @@ from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.batches import RowBatch, iter_batches
+from daskkern.data.rows.drawn import DrawnRows
 from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.events import Listener, StageFinished
 from daskkern.solvers import AnyProblem, Batch
 from daskkern.training.feeding.block_cache import keep_blocks
 from daskkern.training.feeding.group_rows import GroupRows
 from daskkern.training.feeding.row_cache import RowCache
+from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.shared_reading import SharedReading
 from daskkern.training.feeding.stored_features import FeatureRows
 from daskkern.training.planning.memory_plan import MemoryPlan
@@ -141,7 +143,8 @@ class Feed:
 
         fields = row_fields(self._rows)
         sampling = self._prepared.sampling
-        rows = self._rows if sampling is None else sampling.rows(self._rows, sweep)
+        drawn = None if sampling is None else sampling.rows(self._rows, sweep)
+        rows = self._rows if drawn is None else drawn
         keeping = self._kept_rows
         if keeping is not None:
             rows = keeping.begin(whole=start == 0)
@@ -149,6 +152,8 @@ class Feed:
             stream = iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
         else:
             stream = self._shared.batches(rows, self.plan, sweep, fields, start, wanted)
+        if sampling is not None and drawn is not None:
+            stream = _renumbered(stream, sampling, drawn)
         count = start
         try:
             for (item, excess), arrived in begun_ahead(map(self._encode, self._timed(stream)), self._uploads.ahead):
@@ -231,6 +236,16 @@ class Feed:
             self._memory = None  # freed before the new one is allocated
             self._memory = self._xp.empty(size, self._problem.part.points.dtype)
         return self._memory[:size].reshape(shape)
+
+
+def _renumbered(stream: Iterator[RowBatch], sampling: Sampling, drawn: DrawnRows) -> Iterator[RowBatch]:
+    """Yield batches of drawn rows, with the numbers that these have for the solver."""
+    try:
+        for item in stream:
+            yield replace(item, positions=sampling.positions(drawn, item.positions))
+            del item
+    finally:
+        close(stream)
 
 
 def close(stream: Iterator[Any]) -> None:

@@ -2,7 +2,8 @@
 
 ``class_weight`` and sample weights define the objective, ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. With uniform
 sampling each row occurs once an epoch, with its weight w_i in the gradient. Otherwise a row is drawn ``n v_i / sum(v)``
-times in expectation and counts ``w_i / v_i`` (both of mean 1) each time: the expected gradient is the same. With
+times in expectation and counts ``w_i / v_i`` (both of mean 1) each time: the expected gradient is the same. Draws in
+proportion to a mass v are systematic, so that their numbers vary least; independent ones are of equal probability. With
 ``v = w`` all drawn rows count the same, so that few heavy rows neither force small steps nor make gradients noisy.
 
 References
@@ -10,25 +11,70 @@ References
 P. Zhao and T. Zhang, "Stochastic Optimization with Importance Sampling for Regularized Loss Minimization", ICML 2015.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
-from daskkern.arrays import FloatArray, HostArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
+from daskkern.data.rows.drawn import DrawnRows, IndependentRows
 from daskkern.data.rows.resampled import ResampledRows, chunk_masses
 from daskkern.data.rows.rows import Fields, RowBlock, Rows
 from daskkern.errors import SpecError
+from daskkern.solvers.sampling import draws_rows
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 
 _STREAM = 55
 
 
+class Sampling(ABC):
+    """Rows drawn again for every epoch."""
+
+    @abstractmethod
+    def rows(self, rows: Rows, epoch: int) -> DrawnRows:
+        """Return the draws of an epoch, which depend on the seed and the epoch alone."""
+
+    @abstractmethod
+    def weight(self, block: RowBlock) -> HostArray | None:
+        """Return what drawn rows count (m, 1); None when they all count 1."""
+
+    def positions(self, rows: DrawnRows, draws: IntArray) -> IntArray:
+        """Return the numbers (m,) that the rows of a batch have for the solver, from those of their draws."""
+        del rows
+        return draws
+
+
 @dataclass(frozen=True)
-class Sampling:
-    """Rows drawn in proportion to masses v of mean 1, again for every epoch.
+class IndependentSampling(Sampling):
+    """Each row drawn from all of them, with equal probability and with replacement.
+
+    A batch is one of independent draws where one window holds all rows; else of those that fell into the chunks of its
+    window, so that an epoch reads each chunk about once.
+    """
+
+    targets: Targets
+    seed: int
+
+    def rows(self, rows: Rows, epoch: int) -> IndependentRows:
+        return IndependentRows(rows, self.seed, epoch)
+
+    def weight(self, block: RowBlock) -> HostArray | None:
+        return self.targets.weight(block)
+
+    def positions(self, rows: DrawnRows, draws: IntArray) -> IntArray:
+        """Return the numbers of the rows, by which solvers find what they remember of them."""
+        order = np.argsort(draws, kind="stable")
+        found = np.empty_like(draws)
+        found[order] = rows.originals(draws[order])
+        return found
+
+
+@dataclass(frozen=True)
+class MassSampling(Sampling):
+    """Rows drawn in proportion to masses v of mean 1.
 
     Attributes
     ----------
@@ -47,7 +93,6 @@ class Sampling:
     seed: int
 
     def rows(self, rows: Rows, epoch: int) -> ResampledRows:
-        """Return the draws of an epoch, which depend on the seed and the epoch alone."""
         offset = float(generator(self.seed, _STREAM, epoch).random())
         return ResampledRows(rows, self.masses, self.mass, offset)
 
@@ -56,7 +101,6 @@ class Sampling:
         return _mass(self.targets, self.class_mass, block)
 
     def weight(self, block: RowBlock) -> HostArray | None:
-        """Return the weights of drawn rows, w / v (m, 1); None when they are all 1."""
         if self.class_mass is None:
             return None
         weight = self.targets.weight(block)
@@ -65,15 +109,17 @@ class Sampling:
 
 
 def learn_sampling(rows: Rows, settings: FitSettings, targets: Targets) -> Sampling | None:
-    """Return the sampling of the training rows, None for a uniform one. One or two passes over y.
+    """Return the sampling of the training rows, None where each comes once an epoch. Up to two passes over y.
 
     Raises
     ------
     SpecError
         When the rows have no classes or no weights to draw by.
     """
-    if settings.sampling == "uniform":
+    if not draws_rows(settings.sampling):
         return None
+    if settings.sampling == "independent":
+        return IndependentSampling(targets, settings.seed)
     if settings.sampling == "weighted":
         if not rows.has_weight and targets.class_weight is None:
             raise SpecError(
@@ -86,7 +132,7 @@ def learn_sampling(rows: Rows, settings: FitSettings, targets: Targets) -> Sampl
     else:
         class_mass = _class_mass(rows)
     masses = chunk_masses(rows, lambda block: _mass(targets, class_mass, block))
-    return Sampling(targets, class_mass, masses, settings.seed)
+    return MassSampling(targets, class_mass, masses, settings.seed)
 
 
 def _mass(targets: Targets, class_mass: FloatArray | None, block: RowBlock) -> FloatArray:

@@ -9,6 +9,7 @@ from daskkern.backend.devices import gpus
 from daskkern.cluster.connect.local import Pool
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
+from daskkern.solvers.sampling import draws_rows
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.row_source import RowSource
@@ -196,7 +197,7 @@ def plan_of(
         budget,
         device_budget or 0,
         _ways_to_keep(settings),
-        same_batches=settings.sampling == "uniform",
+        same_batches=not draws_rows(settings.sampling),
         epochs=1 if stored else settings.passes,
     )
     return unkept(plan) if stored else plan

@@ -7,6 +7,7 @@ import numpy as np
 from daskkern.feature_learning.passes import block_rows
 from daskkern.kernels.engines import cuda
 from daskkern.solvers.costs.sizes import FitSizes
+from daskkern.solvers.sampling import draws_rows
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.learned_metric import learning_costs
@@ -67,7 +68,7 @@ def sizes_of(
         window_rows=summary.window_rows,
         costs=solver.costs(summary.n, settings.loss),
         validation=summary.validation,
-        chunk_rows=summary.chunk_rows * (1 if settings.sampling == "uniform" else 2),  # decoded, and drawn
+        chunk_rows=summary.chunk_rows * (2 if draws_rows(settings.sampling) else 1),  # decoded, and drawn
         device="gpu" if on_device else "cpu",
         auto_batch=isinstance(settings.batch_size, str),
         span=summary.span,

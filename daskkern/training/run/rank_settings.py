@@ -1,4 +1,4 @@
-"""Checks of the settings by which work is distributed: virtual ranks, and groups of ranks."""
+"""Checks of the settings by which work is distributed: to batches, virtual ranks, and groups of ranks."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from daskkern.basis import BasisSpec
 from daskkern.errors import SpecError
 from daskkern.solvers import Solver
 from daskkern.solvers.base import is_whole
+from daskkern.solvers.sampling import SAMPLING_WAYS, draws_rows
 
 
 def check_shards(shards: int | None, solver: Solver[Any], basis: BasisSpec, reading: str, keep_blocks: str) -> None:
@@ -28,6 +29,22 @@ def check_shards(shards: int | None, solver: Solver[Any], basis: BasisSpec, read
         raise SpecError(
             f"got virtual_shards={shards} with all rows as centres and keep_blocks={keep_blocks!r}, "
             "whose rounding depends on the memory of the workers; choose 'never'"
+        )
+
+
+def check_sampling(sampling: str, basis: BasisSpec, keep_blocks: str) -> None:
+    """Raise SpecError for a way of sampling that is none, or that does not go with other settings."""
+    if sampling not in SAMPLING_WAYS:
+        raise SpecError(f"got sampling={sampling!r}; expected one of {', '.join(SAMPLING_WAYS)}")
+    if draws_rows(sampling) and basis.all_rows:
+        raise SpecError(
+            f"got sampling={sampling!r} with all rows as centres, whose coefficients are updated row by row; "
+            "give landmarks or features as the basis, or another sampling"
+        )
+    if sampling == "fresh" and keep_blocks not in ("auto", "never"):
+        raise SpecError(
+            f"got keep_blocks={keep_blocks!r} with sampling='fresh', whose batches are others in every epoch; "
+            "choose 'never'"
         )
 
 

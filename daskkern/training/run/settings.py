@@ -18,7 +18,7 @@ from daskkern.losses import Loss
 from daskkern.solvers import Solver
 from daskkern.solvers.stored_settings import recorded_settings
 from daskkern.training.run.early_stopping import EarlyStopping
-from daskkern.training.run.rank_settings import check_groups, check_shards
+from daskkern.training.run.rank_settings import check_groups, check_sampling, check_shards
 from daskkern.training.run.set_aside import check_calibrate
 
 BATCH_ELEMENTS = 1 << 26
@@ -29,7 +29,6 @@ MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
 SCALES = ("auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", "unit_variance")
 READING_WAYS = ("auto", "once", "each")
-SAMPLING_WAYS = ("uniform", "weighted", "balanced")
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,9 @@ class FitSettings:
         What features are rounded to before kernel values are computed in training; None rounds nothing. On a GPU
         "tf32" and "float16" use tensor cores; on a CPU they only simulate the rounding. "float64" also sets the dtype.
         A trained model always predicts in its dtype.
-    sampling : "uniform", "weighted" or "balanced"
-        How rows are drawn for batches: each once an epoch; in proportion to their weights (class weights included); or
-        every class equally often. Rows that are drawn more often count less, so that the objective does not change.
-        Kernel blocks and rows are not cached with the last two. Needs landmarks.
+    sampling : "uniform", "fresh", "fixed", "independent", "weighted" or "balanced"
+        How rows come to batches, :mod:`daskkern.solvers.sampling`. Rows that are drawn more often count less, so that
+        the objective does not change. Nothing is cached of rows that are drawn, nor with all rows as centres are they.
     virtual_shards : int or None
         Number of virtual ranks that columns and rows are distributed to, whatever the number of workers: any number of
         workers up to it gives the same bits. Each virtual rank reads all rows, and a rank sends up to
@@ -191,13 +189,9 @@ class FitSettings:
             raise SpecError(f"got scale={self.scale!r}; expected one of {', '.join(SCALES)}, or None")
         if self.reading not in READING_WAYS:
             raise SpecError(f"got reading={self.reading!r}; expected one of {', '.join(READING_WAYS)}")
-        if self.sampling not in SAMPLING_WAYS:
-            raise SpecError(f"got sampling={self.sampling!r}; expected one of {', '.join(SAMPLING_WAYS)}")
-        if self.sampling != "uniform" and self.basis.all_rows:
-            raise SpecError(
-                f"got sampling={self.sampling!r} with all rows as centres, whose coefficients are updated row by row; "
-                "give Landmarks(n), or leave it out"
-            )
+        if self.sampling == "uniform":
+            object.__setattr__(self, "sampling", self.solver.own_sampling)
+        check_sampling(self.sampling, self.basis, self.keep_blocks)
         check_calibrate(self.calibrate)
         if self.batch_elements is not None and self.batch_elements < 1:
             raise SpecError(f"got batch_elements={self.batch_elements!r}; expected a whole number of at least 1")

@@ -107,7 +107,10 @@ def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, wi
     size = settings.batch_size
     batch = int(min(max(np.ceil(critical / 2), 1), settings.batch_limit(held))) if isinstance(size, str) else int(size)
     window_bytes = DEFAULT_WINDOW_BYTES * rows.n_features // max(width, rows.n_features)
-    return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes, reshuffle=reshuffle)
+    return BatchPlan.for_rows(
+        rows, min(batch, rows.n_rows), settings.seed, window_bytes, reshuffle=reshuffle,
+        same_order=settings.sampling == "fixed",
+    )  # fmt: skip
 
 
 def tasks_of_a_pass() -> int:

@@ -204,7 +204,7 @@ def test_what_has_no_dual_is_refused() -> None:
     X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 2
     with pytest.raises(SpecError, match=r"got alpha=0.* for solver sdca.*give alpha > 0"):
         KernelClassifier("gaussian:1", basis=Linear(), solver="sdca", alpha=0.0, device="cpu").fit(X, y)
-    with pytest.raises(SpecError, match="a pass of it must meet every row once; choose 'uniform'"):
+    with pytest.raises(SpecError, match="a pass of it must meet every row once; choose 'uniform', 'fresh' or 'fixed'"):
         KernelClassifier(
             "gaussian:1", basis=Linear(), solver="sdca", alpha=0.1, class_weight="balanced", sampling="weighted"
         ).fit(X, y)

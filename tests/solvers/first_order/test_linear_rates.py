@@ -15,7 +15,7 @@ from daskkern.events import Event, OptimalityMeasured
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, Smooth, Squared, SquaredHinge
 from daskkern.solvers import SAG, SARAH, SGD, SVRG, Solver
-from daskkern.solvers.first_order.variance_reduced import FullGradients
+from daskkern.solvers.variance_reduced.full_gradients import FullGradients
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
 from tests.support.fits import Fit, Runs, toy_source

@@ -25,6 +25,7 @@ from daskkern.solvers import (
     Direct,
     EigenPro,
     Falkon,
+    MixedGradient,
     Norma,
     NystromSGD,
     Pegasos,
@@ -119,6 +120,9 @@ TABLE = {
         SAG(order="lipschitz", tol=0), SquaredHinge(), Linear(), 40, 1e-10, batch_size=30, stochastic=True
     ),
     "sag, random features": Row(SAG("sag", tol=0), Logistic(), RandomFeatures(60), 25, 1e-5, 65, stochastic=True),
+    "sag, independent": Row(
+        SAG("sag", order="independent", tol=0), Logistic(), NystromFeatures(40), 40, 1e-3, 30, stochastic=True
+    ),
     "sag, line search": Row(
         SAG("sag", "line_search", "lipschitz", 0), Logistic(), NystromFeatures(40), 25, 1e-6, 65, stochastic=True
     ),
@@ -134,6 +138,9 @@ TABLE = {
         PreconditionedSVRG(theta=1.0, tol=0, n_directions=2), SquaredHinge(), Linear(), 25, 1e-9, 30, stochastic=True
     ),
     "s2gd, random features": Row(S2GD(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 30, 1e-8, 30, stochastic=True),
+    "mixed gradient, random features": Row(
+        MixedGradient(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 30, 1e-6, 30, stochastic=True
+    ),
     "sarah, all rows": Row(
         SARAH(theta=1.0, tol=0), Squared(), AllRows(), 30, 1e-5, 30, regression=True, stochastic=True
     ),

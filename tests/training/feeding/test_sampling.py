@@ -135,7 +135,7 @@ def test_what_has_no_meaning_is_refused(
     X: HostArray, codes: HostArray, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     y = X[:, 0].astype(float)
-    with pytest.raises(SpecError, match="expected one of uniform, weighted, balanced"):
+    with pytest.raises(SpecError, match="expected one of uniform, fresh, fixed, independent, weighted"):
         _settings("often")
     with pytest.raises(SpecError, match="all rows as centres"):
         _settings("weighted", basis=AllRows())

@@ -17,8 +17,8 @@ from typing import ClassVar
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.solvers.first_order.column_products import descend
-from daskkern.solvers.first_order.variance_reduced import FullGradientRun, FullGradients
 from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun, FullGradients
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from daskkern.errors import SpecError
 from daskkern.kernels import Laplacian
 from daskkern.losses import Squared
 from daskkern.solvers import S2GD, SVRG, Solver
-from daskkern.solvers.first_order.svrg import drawn_steps
+from daskkern.solvers.variance_reduced.svrg import drawn_steps
 from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit, toy_source
 

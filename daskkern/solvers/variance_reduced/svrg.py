@@ -25,10 +25,10 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.solvers.first_order.column_products import descend
-from daskkern.solvers.first_order.variance_reduced import FullGradientRun, FullGradients
 from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.stored_settings import SINCE_LATER
+from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun, FullGradients
 
 _STREAM = 77
 
