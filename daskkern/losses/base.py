@@ -45,6 +45,21 @@ class Loss(NestedParameters, ABC):
         """Outputs for each target of a regression; 1 but for losses that predict several numbers."""
         return 1
 
+    def least_alpha(self, error: float, variance: float, n: int) -> float:
+        """Return the least penalty that ``alpha="auto"`` may choose for `n` rows; 0 where squared errors tell enough.
+
+        Parameters
+        ----------
+        error : float
+            Root mean square error of the mean, in units of targets of variance 1.
+        variance : float
+            Mean of ``k(x, x)``.
+        n : int
+            Training rows.
+        """
+        del error, variance, n
+        return 0.0
+
     @staticmethod
     def parameter(word: str) -> Any:
         """Return the parameter that a word after the name of a loss means. ValueError for other words."""

@@ -84,16 +84,7 @@ class Quantile(Loss):
         It is that of a Gaussian process of variance 1 whose noise has the density of the asymmetric Laplace
         distribution, proportional to ``exp(-loss / error)`` (Yu and Moyeed, "Bayesian quantile regression", Statistics
         and Probability Letters 2001, section 2). The penalty of the least squared error may be far less where rows lie
-        far apart: then all quantiles are near the row, if it is alone.
-
-        Parameters
-        ----------
-        error : float
-            Root mean square error of the mean, in units of targets of variance 1.
-        variance : float
-            Mean of ``k(x, x)``.
-        n : int
-            Training rows.
+        far apart: then all quantiles are near the row, if it is alone. Parameters are those of the base class.
         """
         return error * variance / n
 

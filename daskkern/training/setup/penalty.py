@@ -15,6 +15,7 @@ derivative is at most L weighs errors near its minimum L times as much as the sq
 L times as large.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +28,7 @@ from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
 from daskkern.linalg.leave_one_out import leave_one_out_errors, lowest, weighted_spectrum
-from daskkern.losses import Quantile, Squared, encode
+from daskkern.losses import Squared, encode
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
@@ -180,9 +181,9 @@ def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings
     alpha, least = top * 10.0 ** lowest(exponents, errors), top * floor
     b = 0.0 if s == n else order_of(gram, y, weight, alpha, least)
     alpha = max(alpha * (s / n) ** b, least) * smoothness_of(settings.loss)
-    if isinstance(settings.loss, Quantile):
-        error = np.sqrt(errors.min() / (y.shape[1] * (s if weight is None else weight.sum())))
-        alpha = max(alpha, settings.loss.least_alpha(float(error), float(gram.diagonal().mean()), n))
+    total = y.shape[1] * float(s if weight is None else weight.sum())
+    error = math.sqrt(float(errors.min()) / total) if total > 0 else 0.0
+    alpha = max(alpha, settings.loss.least_alpha(error, float(gram.diagonal().mean()), n))
     return Penalty(alpha, f"leave-one-out on {s:,} rows")
 
 

@@ -57,7 +57,7 @@ def _sequential(fit: Fit, epochs: int) -> HostArray:
             at = plan.positions(batch)
             largest = max(largest, squares[at].max())
             run = SAGRun(w, w, table, step, seen, largest, 0.0)
-            rows, kappa = solver._rows(run, squares[at], setup)
+            rows, kappa = solver._rows(run, squares[at], setup, np.arange(len(at)))
             mean = max(fit.prepared.state.mean_square, squares[at].mean())
             smooth = max(largest / 3, min(largest, 2 * mean))
             smooth = largest if seen < n or solver.order != "lipschitz" else smooth

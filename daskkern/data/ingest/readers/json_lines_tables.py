@@ -21,7 +21,7 @@ from daskkern.data.ingest.readers.typed_tables import TypedFile, open_typed
 from daskkern.data.remote.url_files import SourceFile, open_source_file
 from daskkern.errors import DataError
 
-_BLOCK_BYTES = 1 << 22
+BLOCK_BYTES = 1 << 22
 _LINES = 'every line must be one JSON object, such as {"a": 1.5, "b": "text"}'
 
 
@@ -88,7 +88,7 @@ def _surveyed(path: SourceFile) -> _Blocks:
 
 def _next_block(stream: BinaryIO, path: SourceFile, row: int) -> bytes:
     """Return the next whole lines, b"" at the end."""
-    block = stream.read(_BLOCK_BYTES)
+    block = stream.read(BLOCK_BYTES)
     if block and not block.endswith(b"\n"):
         block += stream.readline(LONGEST_ROW)
         if len(block) >= LONGEST_ROW and not block.endswith(b"\n"):

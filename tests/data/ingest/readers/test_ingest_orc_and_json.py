@@ -51,7 +51,7 @@ def features(place: Path) -> HostArray:
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_lines_tables, "_BLOCK_BYTES", 2000)
+    monkeypatch.setattr(json_lines_tables, "BLOCK_BYTES", 2000)
 
 
 @pytest.mark.parametrize("ending", ["orc", "jsonl", "jsonl.gz", "ndjson", "ndjson.gz"])
