@@ -143,7 +143,9 @@ def test_what_a_like_store_decides_cannot_be_asked(tmp_path: Path, people: pd.Da
     ):
         with pytest.raises(SpecError, match=words):
             go(source, tmp_path / "t", **settings)
-    with pytest.raises(SpecError, match="--categorical was given, but it applies to csv, parquet, arrow, orc, json lines and dask"):
+    with pytest.raises(
+        SpecError, match="--categorical was given, but it applies to csv, parquet, arrow, orc, json lines and dask"
+    ):
         ingest(tmp_path / "d.npz", tmp_path / "t", categorical="onehot")
     (tmp_path / "d.svm").write_text("1 1:2\n2 1:3\n")
     with pytest.raises(SpecError, match="got --missing mean for sparse rows"):
