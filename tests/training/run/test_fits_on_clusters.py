@@ -23,7 +23,7 @@ from daskkern.solvers import PCG, Direct, EigenPro, Falkon, NystromSGD
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
-from tests.support.cluster import local_cluster
+from tests.support.cluster import by_messages, local_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -173,7 +173,7 @@ def test_many_epochs_and_a_wide_model_still_agree(store, client2, client3):
 
 @pytest.mark.long
 def test_an_active_client_is_used(store, client2):
-    with current(client2):
+    with current(client2), by_messages(client2):
         model = KernelClassifier(Gaussian(1.5), basis=Landmarks(100), max_epochs=2).fit(store)
     assert sum(epoch.bytes_sent for epoch in model.history_) > 0
 
