@@ -127,7 +127,8 @@ def test_the_columns_of_a_lost_worker_are_divided_again(tmp_path: Path) -> None:
         found = fit(source, settings, client=client, gang=gang, policy=policy, listener=listen).model
     assert len([event for event in events if isinstance(event, WorkersLost)]) == 1
     again = next(event for event in events if isinstance(event, FitResumed))
-    assert (again.epoch, again.size in (2, 3)) >= (2, True)
+    assert (again.epoch, again.batch) > (1, 0)  # from a commit; how late one was made depends on the machine
+    assert again.size in (2, 3)
     expected = fit(source, settings).model
     np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-3, atol=1e-4 * np.abs(expected.coef).max())
 
