@@ -12,7 +12,7 @@ from typing import Any
 
 from distributed import Client, Future
 
-from daskkern.cluster.connect.membership import BrokenOffError
+from daskkern.cluster.connect.membership import BrokenOffError, ask_scheduler
 
 DOUBT_S = 30.0
 _ENDED = ("memory", "erred", "forgotten")
@@ -45,6 +45,8 @@ class TaskResult:
             When it is not there after `timeout_s`.
         BrokenOffError
             When the scheduler does not know the task, or says that it has ended, which this client has not heard.
+        ClusterError
+            When the scheduler cannot be reached.
         """
         try:
             return self._future.result(timeout=timeout_s)
@@ -55,9 +57,8 @@ class TaskResult:
 
     def _check(self) -> None:
         """Ask the scheduler for the state of the task."""
-        scheduler: Any = self._client.scheduler
-        answer: Any = self._client.sync(scheduler.get_task_status, keys=[self._future.key])
-        state = answer[self._future.key]
+        key = self._future.key
+        state = ask_scheduler(self._client, "get_task_status", keys=[key])[key]
         before, self._doubt, self._checked_at = self._doubt, "", time.monotonic()
         if self._future.done() or not (state is None or state in _ENDED):
             return

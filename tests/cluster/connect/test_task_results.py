@@ -10,6 +10,7 @@ from distributed import Client
 
 from daskkern.cluster.connect.membership import BrokenOffError
 from daskkern.cluster.connect.task_results import TaskResult
+from daskkern.errors import ClusterError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 
@@ -62,3 +63,33 @@ def test_what_was_lost_is_told(lossy: LossyClient, lost: str, said: str) -> None
     future = lossy.submit(add, 1, 2, pure=False)
     with pytest.raises(BrokenOffError, match=f"waits for the set-up, and the scheduler {said}; fit again"):
         outcome(TaskResult(lossy, future, "the set-up", 0.3))
+
+
+def test_a_scheduler_that_takes_no_connections_for_a_moment_is_asked_again(
+    lossy: LossyClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, asked = lossy.scheduler.get_task_status, list[object]()
+
+    async def busy_at_first(**of: Any) -> Any:
+        asked.append(of)
+        if len(asked) == 1:
+            raise OSError("Timed out trying to connect to the scheduler")
+        return await ask(**of)
+
+    monkeypatch.setattr(lossy.scheduler, "get_task_status", busy_at_first, raising=False)
+    lossy.loses = "update-graph"
+    future = lossy.submit(add, 1, 2, pure=False)
+    with pytest.raises(BrokenOffError, match="does not know it"):
+        outcome(TaskResult(lossy, future, "the set-up", 0.1))
+    assert len(asked) == 3
+
+
+def test_a_scheduler_that_is_gone_is_told_in_one_sentence(lossy: LossyClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gone(**of: Any) -> Any:
+        raise ConnectionRefusedError("connection refused")
+
+    monkeypatch.setattr(lossy.scheduler, "get_task_status", gone, raising=False)
+    lossy.loses = "update-graph"
+    future = lossy.submit(add, 1, 2, pure=False)
+    with pytest.raises(ClusterError, match=r"^the Dask scheduler at tcp://\S+ cannot be reached"):
+        outcome(TaskResult(lossy, future, "the set-up", 0.1))
