@@ -71,8 +71,8 @@ def finish(result: FitResult, out: str) -> None:
 
 def in_options(note: str) -> str:
     """Return a note of a fit with the options of the command line in place of the parameters of Python."""
-    solver = note.replace("its max_rounds", "--set solver.max_rounds")
-    return solver.replace("max_epochs", "--epochs").replace("max_seconds", "--max-seconds")
+    words = note.replace("raise solver.", "raise --set solver.")
+    return words.replace("max_epochs", "--epochs").replace("max_seconds", "--max-seconds")
 
 
 def where_time_went(times: Sequence[EpochTimed]) -> str:

@@ -1,9 +1,10 @@
 """Sums of small arrays through memory that the ranks of one host share, instead of messages.
 
-A message between two processes of one host takes two event loops about a millisecond; writing where the other can read
-takes microseconds. Each rank copies its array into a slot of its own and raises a counter, waits for the counters of
-the others, and adds all slots itself, along the tree of :mod:`daskkern.backend.summation`: the bits are those of every
-other algorithm. Deadlines, aborts and the question whether a peer is still at work are those of messages.
+A message between two processes of one host passes two event loops and takes about a millisecond; a write to shared
+memory takes microseconds. Each rank copies its array into a slot of its own and raises a counter, waits for the
+counters of the others, and adds all slots itself, along the tree of :mod:`daskkern.backend.summation`: the bits are
+those of every other algorithm. Deadlines, aborts and the question whether a peer is still at work are those of
+messages.
 
 The memory belongs to one generation of one fit. Its file has no name once all ranks have opened it, so that nothing is
 left behind, however they end.
@@ -31,7 +32,7 @@ SHARED = "shared memory"
 """Name of this algorithm in the timing breakdown of a fit."""
 
 MEMORY_BYTES = 16 << 20
-"""What the ranks of a host share: 64 MB is what a container may have."""
+"""Size of the memory of one fit on a host; Docker gives a container 64 MB by default."""
 
 N_REGIONS = 3
 """Communicators that can use the memory: that of all ranks, of a group of them, and across the groups."""
@@ -73,8 +74,8 @@ class HostMemory:
     def create() -> Token:
         """Make a file for the memory and return its token, or :func:`no_token` where that cannot be.
 
-        Only on processors that show writes to others in order: between the array and its counter there is no fence.
-        And not if Dask's configuration says ``daskkern.shared-memory: false`` to the worker of the first rank.
+        Only on x86-64, which makes writes visible to other processors in program order: no memory barrier separates an
+        array from its counter. Not if ``daskkern.shared-memory`` is false in the Dask configuration of rank 0's worker.
         """
         if not dask.config.get("daskkern.shared-memory", True):
             return no_token()
@@ -122,8 +123,7 @@ class HostMemory:
                 _path(token).unlink()
 
     def sums(self, region: int, transport: PeerTransport, ranks: Sequence[int]) -> "SharedSums | None":
-        """Return the sums of one communicator, or None where there is no region left for it, or its ranks are not
-        evenly apart.
+        """Return the sums of one communicator; None if all regions are taken, or if its ranks are not evenly spaced.
 
         Parameters
         ----------
@@ -133,8 +133,8 @@ class HostMemory:
             The ranks of the gang that take part.
         """
         step = ranks[1] - ranks[0] if len(ranks) > 1 else 1
-        evenly_apart = range(ranks[0], ranks[-1] + 1, step) if step > 0 else range(0)
-        if region >= N_REGIONS or list(ranks) != list(evenly_apart):
+        evenly_spaced = range(ranks[0], ranks[-1] + 1, step) if step > 0 else range(0)
+        if region >= N_REGIONS or list(ranks) != list(evenly_spaced):
             return None
         length = MEMORY_BYTES // N_REGIONS // _LINE * _LINE
         part = self._bytes[region * length : (region + 1) * length]

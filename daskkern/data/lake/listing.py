@@ -57,7 +57,7 @@ def listed(place: str, suffixes: Sequence[str] = SUFFIXES) -> list[LakeFile]:
     Raises
     ------
     DataError
-        When there is no file; NoParquetError for a folder that has others.
+        When no file matches; NoParquetError if a folder has no Parquet files.
     StoreError
         When the server cannot be reached.
     """

@@ -40,7 +40,7 @@ def closing_note(
     """
     solver = settings.solver
     if solver.own_limit and ended.reason == "max_epochs":
-        return f"the fit has not converged to the tolerance of solver {solver.name}; raise its {solver.own_limit}"
+        return f"the fit has not converged to the tolerance of solver {solver.name}; raise solver.{solver.own_limit}"
     note = convergence_note(ended.history, ended.reason, settings.ridge)
     if not solver.takes_alpha:
         return note  # what is minimised is another objective

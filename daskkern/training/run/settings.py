@@ -85,7 +85,7 @@ class FitSettings:
         A trained model always predicts in its dtype.
     sampling : "uniform", "fresh", "fixed", "independent", "weighted" or "balanced"
         How rows come to batches, :mod:`daskkern.solvers.sampling`. Rows that are drawn more often count less, so that
-        the objective does not change. Nothing is cached of rows that are drawn, nor with all rows as centres are they.
+        the objective does not change. Drawn rows are not cached, and need landmarks or features as the basis.
     virtual_shards : int or None
         Number of virtual ranks that columns and rows are distributed to, whatever the number of workers: any number of
         workers up to it gives the same bits. Each virtual rank reads all rows, and a rank sends up to

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daskkern.cli.main import main
-from daskkern.cli.output.fit_results import finish
+from daskkern.cli.output.fit_results import finish, in_options
 
 
 def _run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -66,3 +66,8 @@ def test_epochs_are_counted_in_words(n_epochs: int, words: str, capsys: pytest.C
     finished = SimpleNamespace(note="", reason="max_epochs", best_epoch=0)
     finish(SimpleNamespace(model=model, epochs=epochs, times=(), finished=finished), "m.zarr")  # type: ignore[arg-type]
     assert capsys.readouterr().out.startswith(words)
+
+
+def test_a_note_names_options_in_place_of_parameters() -> None:
+    assert in_options("raise max_epochs, or max_seconds") == "raise --epochs, or --max-seconds"
+    assert in_options("raise solver.max_rounds") == "raise --set solver.max_rounds"

@@ -140,7 +140,7 @@ def test_there_are_as_many_regions_as_communicators_of_a_fit() -> None:
     assert memory is not None
     assert all(memory.sums(region, transport, [0, 2, 4]) for region in range(3))
     assert memory.sums(3, transport, [0, 2, 4]) is None
-    assert memory.sums(1, transport, [0, 1, 5]) is None  # not evenly apart
+    assert memory.sums(1, transport, [0, 1, 5]) is None  # not evenly spaced
 
 
 def test_other_shapes_are_refused() -> None:

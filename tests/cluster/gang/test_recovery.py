@@ -112,7 +112,7 @@ def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:
             with suppress(TimeoutError):  # a cluster that closes while a nanny starts one leaves it behind
                 client.wait_for_workers(3, timeout=30)
         size = len(found)
-        assert size in (2, 3)  # the gang may be formed anew before or after its nanny has started another
+        assert size in (2, 3)  # the gang re-forms before or after the nanny has restarted the worker
         assert [result[:2] for result in found] == [(size, float(STEPS))] * size
         assert story.kinds(FitResumed)[-1].batch >= 25
 

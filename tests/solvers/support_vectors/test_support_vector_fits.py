@@ -74,7 +74,7 @@ def test_nu_takes_the_place_of_the_penalty_and_its_own_objective_is_the_goal() -
 
 def test_a_fit_that_runs_out_of_working_sets_says_so() -> None:
     X, y, _ = _rows()
-    with pytest.warns(ConvergenceWarning, match="tolerance of solver svm; raise its max_rounds"):
+    with pytest.warns(ConvergenceWarning, match="tolerance of solver svm; raise solver.max_rounds"):
         _classifier(SVM(tol=1e-6, max_rounds=1), 1e-5).fit(X, y)
 
 

@@ -146,7 +146,7 @@ def _explained(text: str, path: SourceFile, first: int) -> DataError:
     twice = re.search(r"Column\(/(.*)\) was specified twice", text)
     if twice:
         return DataError(f"{where} has the key {twice[1]!r} twice; give every value a key of its own")
-    return DataError(f"{where} is no JSON object on a line ({text}); {_LINES}")
+    return DataError(f"{where} cannot be parsed as JSON lines ({text}); {_LINES}")
 
 
 @contextmanager

@@ -165,7 +165,7 @@ def test_lines_may_lack_keys_and_mix_whole_numbers_and_fractions(tmp_path: Path)
         ("[1, 2]\n", r"row 0 of .*t\.jsonl"),
         ('{"x": 1, "y": 2}\n' * 150 + '{"x": "one", "y": 2}\n', "column 'x' .*number and string"),
         ('{"x": 1, "y": 2}\n' * 1500 + '{"x": "one", "y": 2}\n' * 9, "column 'x'"),
-        ('{"x": 1, "y": 2}\n{"x": 1, "y"\n', r"row 1 of .* \(counted from 0\) is no JSON object"),
+        ('{"x": 1, "y": 2}\n{"x": 1, "y"\n', r"row 1 of .* \(counted from 0\) cannot be parsed as JSON lines"),
         ('{"x": 1, "x": 2, "y": 1}\n', "the key 'x' twice"),
         ('{"x": {"a": 1}, "y": 1}\n', "column 'x' .*holds struct<a: int64> values"),
         ("{}\n", "has no columns"),
