@@ -68,13 +68,17 @@ def local_cluster(
 
 
 @contextmanager
-def mixed_cluster(workers: Sequence[tuple[int, int]]) -> Iterator[Client]:
-    """Yield the client of a cluster of worker processes with these threads and bytes of memory, and close both."""
+def mixed_cluster(workers: Sequence[tuple[int, int]], hosts: Sequence[str] = ()) -> Iterator[Client]:
+    """Yield the client of a cluster of worker processes with these threads and bytes of memory, and close both.
+
+    The workers listen at `hosts`, addresses of the loopback interface: 127.0.0.1 unless given.
+    """
+    addresses = hosts or ["127.0.0.1"] * len(workers)
     with dask.config.set({**_SETTINGS, "distributed.worker.profile.enabled": False}), _no_strays() as pids:
         spec = {
             number: {
                 "cls": _marking(pids),
-                "options": {"nthreads": threads, "memory_limit": limit, "host": "127.0.0.1", "silence_logs": 50},
+                "options": {"nthreads": threads, "memory_limit": limit, "host": addresses[number], "silence_logs": 50},
             }
             for number, (threads, limit) in enumerate(workers)
         }

@@ -126,6 +126,10 @@ class TreePlace:
         return cls(rank, size, rank // 2, "gives" if rank % 2 else "absorbs")
 
     @property
+    def n_leaves(self) -> int:
+        return self.size - n_pairs(self.size)
+
+    @property
     def neighbour(self) -> int | None:
         """The rank that a folded rank exchanges with."""
         return {"no": None, "gives": self.rank - 1, "absorbs": self.rank + 1}[self.folded]
@@ -135,7 +139,7 @@ class TreePlace:
         if self.folded == "gives":
             return
         pairs, distance = n_pairs(self.size), 1
-        while distance < self.size - pairs:
+        while distance < self.n_leaves:
             leaf = self.leaf ^ distance
             yield 2 * leaf if leaf < pairs else leaf + pairs
             distance *= 2

@@ -4,8 +4,9 @@
 # distributed is annotated in part.
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 
 import numpy as np
 from distributed.comm.addressing import get_address_host
@@ -19,7 +20,8 @@ from daskkern.cluster.collectives.allgather import gather_at, gather_parts
 from daskkern.cluster.collectives.allreduce import WAYS, Way
 from daskkern.cluster.collectives.binomial_tree import children, parent
 from daskkern.cluster.collectives.channel import PeerChannel
-from daskkern.cluster.collectives.shared_memory import SHARED, HostMemory, SharedSums, no_token
+from daskkern.cluster.collectives.shared_memory import HostMemory, no_token
+from daskkern.cluster.collectives.shared_sums import SharedSums
 from daskkern.cluster.collectives.sum_costs import way_of_sum
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
@@ -36,8 +38,8 @@ class DaskCommunicator(Communicator):
     crossings of an event loop, and no handler anywhere waits for a peer.
 
     A sum uses one of the algorithms of :mod:`daskkern.cluster.collectives.allreduce`, chosen by the numbers of ranks
-    and hosts and the size of the array; all give the same bits. Where all ranks run on one host, sums of small arrays
-    are taken in memory that they share: :mod:`daskkern.cluster.collectives.shared_memory`. The choice is logged to
+    and hosts and the size of the array; all give the same bits. Ranks of one host take their part of the sums of small
+    arrays in memory that they share: :mod:`daskkern.cluster.collectives.shared_sums`. The choice is logged to
     ``daskkern.collectives`` (debug) when it is first made, and reported in the timing breakdown of a fit.
     ``benchmarks/collectives.py`` measures them.
 
@@ -56,7 +58,8 @@ class DaskCommunicator(Communicator):
         self.way = way
         self._transport = transport
         self._mailbox = transport.mailbox
-        self._n_hosts = len({get_address_host(address) for address in transport.addresses})
+        self._hosts = [get_address_host(address) for address in transport.addresses]
+        self._n_hosts = len(set(self._hosts))
         self._cores = self.size
         self._ways: Counter[str] = Counter()
         self._channels: list[PeerTransport] = []
@@ -81,7 +84,10 @@ class DaskCommunicator(Communicator):
         part = DaskCommunicator(self._transport.of_ranks(-self._n_parts, ranks), self.way)
         part._cores = max(1, self._cores * part.size // self.size)
         if self._memory is not None:
-            part._shared = self._memory.sums(self._n_parts, part._transport, ranks)
+            places = _places_on_hosts(self._hosts)
+            part._shared = SharedSums.of(
+                self._memory, self._n_parts, part._transport, part._hosts, [places[rank] for rank in ranks]
+            )
         return part
 
     @property
@@ -102,11 +108,11 @@ class DaskCommunicator(Communicator):
     def begin_allreduce(self, array: Array) -> Callable[[], Array]:
         self._mailbox.check()
         host = to_host(array)
-        if self.way is None and self._shared is not None and self._shared.holds(host):
-            self._count(SHARED, host)
+        if self.way is None and self._shared is not None and self._shared.hold(host):
+            self._count(self._shared.name, host)
             finish = self._shared.begin(host)
         else:
-            way = self.way or way_of_sum(self.size, host.nbytes, self._n_hosts, self._cores)
+            way = self._way_of(host)
             self._count(way, host)
             finish = WAYS[way](self._transport, host)
         return lambda: namespace_of(array).asarray(finish())
@@ -161,30 +167,41 @@ class DaskCommunicator(Communicator):
         Ranks of one host share its cores, of which rank 0 tells the number: all choose by the same.
         """
         self._mailbox.check()
-        transport, on_one_host = self._transport, self._n_hosts == 1 and self.size > 1
-        token = no_token()
+        transport = self._transport
+        transport.begin()
+        if self.rank == 0:
+            transport.take(transport.peers, "start", 0.0, timeout_s, "start_timeout_s")
+            started = np.array([cpu_count()], np.int64)
+            transport.push(transport.peers, "start", started)
+        else:
+            transport.push([0], "start", np.empty(0))
+            (started,) = transport.take([0], "start", 1.0, timeout_s, "start_timeout_s")
+        self._cores = min(self.size, int(started[0])) if self._n_hosts == 1 else self.size
+        if self.way is None and self._n_hosts < self.size:
+            self._share_memory()
+
+    def _share_memory(self) -> None:
+        """Take sums of small arrays through memory from now on, if the ranks of every host have it. A collective."""
+        transport, host = self._transport, self._hosts[self.rank]
+        ranks, token = [rank for rank in range(self.size) if self._hosts[rank] == host], no_token()
+        transport.begin()
         try:
-            transport.begin()
-            if self.rank == 0:
-                transport.take(transport.peers, "start", 0.0, timeout_s, "start_timeout_s")
-                token = HostMemory.create() if on_one_host and self.way is None else token
-                started = np.array([cpu_count(), *token], np.int64)
-                transport.push(transport.peers, "start", started)
+            if self.rank == ranks[0]:
+                token = HostMemory.create()
+                transport.push(ranks[1:], "shared memory", token)
             else:
-                transport.push([0], "start", np.empty(0))
-                (started,) = transport.take([0], "start", 1.0, timeout_s, "start_timeout_s")
-            self._cores = min(self.size, int(started[0])) if on_one_host else self.size
-            if started[1:].any():
-                self._share(HostMemory.open(started[1:], self.size))
+                (token,) = transport.take(ranks[:1], "shared memory")
+            memory = HostMemory.open(token, max(Counter(self._hosts).values()))
+            flag = np.array([memory is not None], np.int64)
+            n_with_memory = int(WAYS[self._way_of(flag)](transport, flag)()[0])
         finally:
             HostMemory.unlink(token)
-
-    def _share(self, memory: HostMemory | None) -> None:
-        """Take sums of small arrays through memory from now on, if all ranks have it. A collective."""
-        everyone = self.allgather(np.array([memory is not None], np.int64))
-        if memory is not None and all(int(part[0]) for part in everyone):
+        if memory is not None and n_with_memory == self.size:
             self._memory = memory
-            self._shared = memory.sums(0, self._transport, range(self.size))
+            self._shared = SharedSums.of(memory, 0, transport, self._hosts, _places_on_hosts(self._hosts))
+
+    def _way_of(self, host: HostArray) -> Way:
+        return self.way or way_of_sum(self.size, host.nbytes, self._n_hosts, self._cores)
 
     def _count(self, way: str, host: HostArray) -> None:
         if way not in self._ways:
@@ -196,3 +213,9 @@ class DaskCommunicator(Communicator):
 
     def close(self) -> None:
         self._mailbox.abort("this communicator is closed")
+
+
+def _places_on_hosts(hosts: Sequence[str]) -> list[int]:
+    """Return the number of each rank among those of its host."""
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
+    return [next(numbers[host]) for host in hosts]

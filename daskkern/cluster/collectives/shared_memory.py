@@ -1,22 +1,15 @@
-"""Sums of small arrays through memory that the ranks of one host share, instead of messages.
-
-A message between two processes of one host passes two event loops and takes about a millisecond; a write to shared
-memory takes microseconds. Each rank copies its array into a slot of its own and raises a counter, waits for the
-counters of the others, and adds all slots itself, along the tree of :mod:`daskkern.backend.summation`: the bits are
-those of every other algorithm. Deadlines, aborts and the question whether a peer is still at work are those of
-messages.
+"""Memory that the ranks of one host share: two slots for the array of each rank, and counters.
 
 The memory belongs to one generation of one fit. Its file has no name once all ranks have opened it, so that nothing is
-left behind, however they end.
+left behind, however they end. :mod:`daskkern.cluster.collectives.shared_sums` takes sums in it.
 """
 
 import os
 import platform
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
 
@@ -24,12 +17,7 @@ import dask
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.backend.summation import add_in_order
-from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import DTYPES
-
-SHARED = "shared memory"
-"""Name of this algorithm in the timing breakdown of a fit."""
 
 MEMORY_BYTES = 16 << 20
 """Size of the memory of one fit on a host; Docker gives a container 64 MB by default."""
@@ -43,9 +31,6 @@ _STALE_S = 3600.0
 _LINE = 64
 """Bytes of a cache line. Each counter, and the header of each slot, has one of its own."""
 _MOST_AXES = 6
-_YIELD_S = 1e-4
-_LONGEST_PAUSE_S = 1e-3
-_OPERATION = "allreduce"
 
 Token = HostArray
 """Two int64 numbers that name a file; zeros stand for none."""
@@ -63,7 +48,7 @@ class HostMemory:
     mapped : mmap
         `MEMORY_BYTES` bytes that were zeros before any rank used them.
     size : int
-        The number of ranks.
+        The number of ranks on the host.
     """
 
     def __init__(self, mapped: mmap, size: int) -> None:
@@ -122,100 +107,82 @@ class HostMemory:
             with suppress(OSError):
                 _path(token).unlink()
 
-    def sums(self, region: int, transport: PeerTransport, ranks: Sequence[int]) -> "SharedSums | None":
-        """Return the sums of one communicator; None if all regions are taken, or if its ranks are not evenly spaced.
+    def slots(self, region: int, places: Sequence[int]) -> "HostSlots | None":
+        """Return the slots of one communicator; None if all regions are taken.
 
         Parameters
         ----------
         region : int
-            0 for all ranks; every rank gives the same number to the same communicator.
-        ranks : sequence of int
-            The ranks of the gang that take part.
+            0 for the communicator of all ranks; every rank gives the same number to the same communicator.
+        places : sequence of int
+            Which of the host's ranks take part.
         """
-        step = ranks[1] - ranks[0] if len(ranks) > 1 else 1
-        evenly_spaced = range(ranks[0], ranks[-1] + 1, step) if step > 0 else range(0)
-        if region >= N_REGIONS or list(ranks) != list(evenly_spaced):
+        if region >= N_REGIONS:
             return None
         length = MEMORY_BYTES // N_REGIONS // _LINE * _LINE
-        part = self._bytes[region * length : (region + 1) * length]
-        return SharedSums(_Region.of(part, self._size, slice(ranks[0], ranks[-1] + 1, step)), transport)
+        return HostSlots(self._bytes[region * length : (region + 1) * length], self._size, places)
 
 
-@dataclass(frozen=True)
-class _Region:
-    """The memory of one communicator.
+class HostSlots:
+    """The memory of one communicator on one host: two slots for each of its ranks, used in turn.
 
-    Attributes
+    A slot holds an array with its dtype and shape. Two counters of each rank say up to which sum it has given its term,
+    and up to which its slot has the total instead.
+
+    Parameters
     ----------
-    counters : ndarray, shape (n_ranks,), int64
-        How many sums each rank has given its array to.
-    headers : ndarray, shape (2, n_ranks, 8), int64
-        dtype, number of axes and shape of each slot's array.
-    slots : ndarray, shape (2, n_ranks, slot_bytes), uint8
-        Two slots for each rank, used in turn.
+    memory : ndarray of uint8
+        The bytes of a region.
+    size : int
+        The number of ranks on the host.
+    places : sequence of int
+        The numbers, among them, of the ranks of the communicator; from here on they are numbered from 0.
     """
 
-    counters: HostArray
-    headers: HostArray
-    slots: HostArray
-
-    @classmethod
-    def of(cls, memory: HostArray, size: int, ranks: slice) -> "_Region":
-        """Lay out a region for `size` ranks, and return the part of some of them."""
-        heads = size * 3 * _LINE
+    def __init__(self, memory: HostArray, size: int, places: Sequence[int]) -> None:
+        heads = size * 4 * _LINE
         slot_bytes = (memory.size - heads) // (2 * size) // _LINE * _LINE
-        numbers = memory[:heads].view(np.int64).reshape(3, size, _LINE // 8)
-        slots = memory[heads : heads + 2 * size * slot_bytes].reshape(2, size, slot_bytes)
-        return cls(numbers[0, ranks, 0], numbers[1:, ranks], slots[:, ranks])
+        numbers = memory[:heads].view(np.int64).reshape(4, size, _LINE // 8)
+        self._places = np.asarray(places, int)
+        self._given, self._totals, self._headers = numbers[0, :, 0], numbers[1, :, 0], numbers[2:]
+        self._slots = memory[heads : heads + 2 * size * slot_bytes].reshape(2, size, slot_bytes)
 
-    def array(self, place: tuple[int, int]) -> HostArray:
-        """Return the array in a slot, as a view."""
-        dtype, n_axes, *shape = (int(n) for n in self.headers[place])
-        return np.ndarray(tuple(shape[:n_axes]), DTYPES[dtype], self.slots[place].data)
-
-
-class SharedSums:
-    """The sums of one communicator, each of which is finished before the next one begins.
-
-    Two slots for each rank are enough: a rank that gives its array to a sum has finished the one before, for which all
-    others had given theirs, having read those of the sum before that.
-    """
-
-    def __init__(self, region: _Region, transport: PeerTransport) -> None:
-        self._region = region
-        self._transport = transport
-        self._n_sums = 0
-
-    def holds(self, host: HostArray) -> bool:
+    def hold(self, host: HostArray) -> bool:
         """Return whether an array fits into a slot; the same on all ranks that pass the same shape and dtype."""
-        fits = host.nbytes <= self._region.slots.shape[2]
+        fits = host.nbytes <= self._slots.shape[2]
         return fits and host.ndim <= _MOST_AXES and host.dtype.name in DTYPES
 
-    def begin(self, host: HostArray) -> Callable[[], HostArray]:
-        """Give this rank's array to the next sum, and return the function that waits for the others and adds."""
-        self._n_sums += 1
-        self._transport.begin()
-        turn, rank, region = self._n_sums % 2, self._transport.rank, self._region
-        region.headers[turn, rank, : 2 + host.ndim] = DTYPES.index(host.dtype.name), host.ndim, *host.shape
-        region.array((turn, rank))[...] = host
-        region.counters[rank] = self._n_sums
+    def give(self, rank: int, n_sum: int, term: HostArray) -> None:
+        """Write a rank's term of sum `n_sum`, the first of which is 1."""
+        self._write(rank, n_sum, term)
+        self._given[self._places[rank]] = n_sum
 
-        def late() -> HostArray:
-            return np.flatnonzero(region.counters < self._n_sums)
+    def give_total(self, rank: int, n_sum: int, total: HostArray) -> None:
+        """Write the total of a sum in place of a rank's term."""
+        self._write(rank, n_sum, total)
+        self._totals[self._places[rank]] = n_sum
 
-        def finish() -> HostArray:
-            self._transport.await_others(late, _pause, _OPERATION)
-            parts = [region.array((turn, other)) for other in range(self._transport.size)]
-            for source, part in enumerate(parts):
-                self._transport.same(source, part, host, _OPERATION)
-            return add_in_order(parts)
+    def missing(self, n_sum: int) -> HostArray:
+        """Return the ranks that have not given their terms of a sum."""
+        return np.flatnonzero(self._given[self._places] < n_sum)
 
-        return finish
+    def has_total(self, rank: int, n_sum: int) -> bool:
+        return bool(self._totals[self._places[rank]] >= n_sum)
 
+    def array(self, rank: int, n_sum: int) -> HostArray:
+        """Return the array in a rank's slot, as a view."""
+        slot = n_sum % 2, self._places[rank]
+        dtype, n_axes, *shape = (int(n) for n in self._headers[slot])
+        return np.ndarray(tuple(shape[:n_axes]), DTYPES[dtype], self._slots[slot].data)
 
-def _pause(waited_s: float) -> None:
-    """Let others run: the longer this rank has waited, the longer. A pause of 0 s gives way to who is ready to run."""
-    time.sleep(0 if waited_s < _YIELD_S else min(_LONGEST_PAUSE_S, waited_s / 10))
+    def arrays(self, n_sum: int) -> list[HostArray]:
+        """Return the arrays of all ranks, as views."""
+        return [self.array(rank, n_sum) for rank in range(len(self._places))]
+
+    def _write(self, rank: int, n_sum: int, array: HostArray) -> None:
+        header = self._headers[n_sum % 2, self._places[rank]]
+        header[: 2 + array.ndim] = DTYPES.index(array.dtype.name), array.ndim, *array.shape
+        self.array(rank, n_sum)[...] = array
 
 
 def _path(token: Token) -> Path:

@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 from daskkern.arrays import HostArray
 from daskkern.backend.summation import add_in_order
 from daskkern.cluster.collectives.communicator import DaskCommunicator
-from daskkern.cluster.collectives.shared_memory import MEMORY_BYTES, SHARED, HostMemory, no_token
-from daskkern.cluster.gang.gang import run_gang
-from daskkern.errors import CommunicatorClosedError
-from tests.support.cluster import by_messages
+from daskkern.cluster.collectives.shared_memory import MEMORY_BYTES, HostMemory, no_token
+from daskkern.cluster.collectives.shared_sums import LEVELS, SHARED, HostRanks
+from daskkern.cluster.gang.gang import GangSettings, run_gang
+from daskkern.errors import ClusterError, CommunicatorClosedError
+from tests.support import ranks
+from tests.support.cluster import by_messages, mixed_cluster
 from tests.support.collectives.reordering import reordering_transports
 from tests.support.collectives.summing import sums_and_ways
 
@@ -47,10 +49,14 @@ def files() -> set[Path]:
 
 
 def together(
-    size: int, work: Callable[[DaskCommunicator], object], seed: int = 0, timeout_s: float = 30.0
+    size: int,
+    work: Callable[[DaskCommunicator], object],
+    seed: int = 0,
+    timeout_s: float = 30.0,
+    ranks_per_host: int | None = None,
 ) -> list[object]:
-    """Run ranks of one host in threads."""
-    transports = reordering_transports(size, timeout_s, seed, ranks_per_host=size)
+    """Run ranks in threads, on one host unless `ranks_per_host` is given."""
+    transports = reordering_transports(size, timeout_s, seed, ranks_per_host=ranks_per_host or size)
 
     def rank(number: int) -> object:
         comm = DaskCommunicator(transports[number])
@@ -61,7 +67,7 @@ def together(
         return list(pool.map(rank, range(size)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     size=st.integers(2, 11),
     dtype=st.sampled_from(["float32", "float64", "int64"]),
@@ -133,14 +139,94 @@ def test_groups_and_places_sum_for_themselves() -> None:
     assert together(6, sums) == [(*row, 111111.0) for row in rows]
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    size=st.integers(3, 14),
+    ranks_per_host=st.integers(2, 6),
+    dtype=st.sampled_from(["float32", "float64", "int64"]),
+    shape=st.sampled_from([(), (0,), (1,), (5,), (3, 4), (2, 0, 3)]),
+    seed=st.integers(0, 1000),
+)
+def test_sums_over_several_hosts_have_the_bits_of_the_tree(
+    size: int, ranks_per_host: int, dtype: str, shape: tuple[int, ...], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    parts = [np.asarray(10.0 ** rng.integers(-6, 6) * rng.standard_normal(shape)).astype(dtype) for _ in range(size)]
+
+    def sums(comm: DaskCommunicator) -> HostArray:
+        first = np.asarray(comm.allreduce(parts[comm.rank]))
+        assert first.flags.writeable
+        again = np.asarray(comm.allreduce(first))
+        assert comm.ways[LEVELS if ranks_per_host < size else SHARED] == 2
+        return np.stack([first, again])
+
+    expected = add_in_order(parts)
+    for found in together(size, sums, seed, ranks_per_host=ranks_per_host):
+        np.testing.assert_array_equal(found, np.stack([expected, add_in_order([expected] * size)]), strict=True)
+
+
+def test_one_rank_of_each_host_sends_its_term_in_each_doubling() -> None:
+    def sent(comm: DaskCommunicator) -> int:
+        before = comm.bytes_sent
+        comm.allreduce(np.ones(10))
+        return comm.bytes_sent - before
+
+    assert together(32, sent, ranks_per_host=8) == [160, *[0] * 7] * 4
+
+
+def test_many_sums_over_several_hosts_follow_each_other_at_any_pace() -> None:
+    def sums(comm: DaskCommunicator) -> None:
+        pace = np.random.default_rng(comm.rank)
+        for number in range(100):
+            shape = (number % 7, 1 + number % 3)
+            finish = comm.begin_allreduce(np.full(shape, comm.rank + number, "float32"))
+            if pace.random() < 0.05:
+                time.sleep(pace.random() / 100)
+            np.testing.assert_array_equal(np.asarray(finish()), np.full(shape, 10 + 5 * number, "float32"), strict=True)
+
+    together(5, sums, ranks_per_host=2)
+
+
+@pytest.mark.parametrize("ranks_per_host", [2, 3])
+def test_groups_and_places_over_several_hosts(ranks_per_host: int) -> None:
+    def sums(comm: DaskCommunicator) -> tuple[float, ...]:
+        group, place = divmod(comm.rank, 3)
+        parts = [comm.of_ranks(range(3 * group, 3 * group + 3)), comm.of_ranks(range(place, 6, 3))]
+        found = []
+        for _ in range(20):
+            found = [float(np.asarray(part.allreduce(np.array([10.0**comm.rank])))[0]) for part in (*parts, comm)]
+        return tuple(found)
+
+    rows = [(111.0, 1001.0), (111.0, 10010.0), (111.0, 100100.0), (111e3, 1001.0), (111e3, 10010.0), (111e3, 100100.0)]
+    assert together(6, sums, ranks_per_host=ranks_per_host) == [(*row, 111111.0) for row in rows]
+
+
+def test_ranks_of_a_host_that_do_not_follow_each_other_send_messages() -> None:
+    assert HostRanks.of(["a", "b", "a"], 0) is None
+    assert HostRanks.of(["a", "a", "b", "c", "c"], 3) == HostRanks((0, 2, 3, 5), 2)
+    assert HostRanks.of(["a", "a", "b", "c", "c"], 2) == HostRanks((0, 2, 3, 5), 1)
+
+
 def test_there_are_as_many_regions_as_communicators_of_a_fit() -> None:
     token = HostMemory.create()
-    memory, (transport, *_) = HostMemory.open(token, 6), reordering_transports(6)
+    memory = HostMemory.open(token, 6)
     HostMemory.unlink(token)
     assert memory is not None
-    assert all(memory.sums(region, transport, [0, 2, 4]) for region in range(3))
-    assert memory.sums(3, transport, [0, 2, 4]) is None
-    assert memory.sums(1, transport, [0, 1, 5]) is None  # not evenly spaced
+    assert all(memory.slots(region, [0, 2, 5]) for region in range(3))
+    assert memory.slots(3, [0, 2, 5]) is None
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, 3])
+def test_a_rank_of_another_host_that_does_not_come_is_named(missing: int) -> None:
+    def late(comm: DaskCommunicator) -> str:
+        if comm.rank == missing:
+            return ""
+        with pytest.raises(CommunicatorClosedError, match=r"in 0\.2 s nothing came from rank \d at") as error:
+            comm.allreduce(np.zeros(2))
+        return str(error.value)
+
+    reasons = together(4, late, timeout_s=0.2, ranks_per_host=2)
+    assert any(f"rank {missing} at tcp://host{missing // 2}:{missing % 2 + 1}" in str(reason) for reason in reasons)
 
 
 def test_other_shapes_are_refused() -> None:
@@ -243,3 +329,22 @@ def test_a_gang_of_processes_has_the_bits_of_messages(client3: Client) -> None:
     assert not any(SHARED in ways for _, ways in others)
     for (found, _), (expected, _) in zip(through_memory, others, strict=True):
         np.testing.assert_array_equal(found, expected, strict=True)
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+def test_a_gang_on_two_hosts_has_the_bits_of_messages_also_after_a_rank_was_killed() -> None:
+    with mixed_cluster([(1, 0)] * 4, ["127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2"]) as client:
+        through_memory = run_gang(client, sums_and_ways, 50, name="memory")
+        with by_messages(client):
+            others = run_gang(client, sums_and_ways, 50, name="messages")
+        assert [ways for _, ways in through_memory] == [{LEVELS: 50}] * 4
+        assert not any(LEVELS in ways for _, ways in others)
+        for (found, _), (expected, _) in zip(through_memory, others, strict=True):
+            np.testing.assert_array_equal(found, expected, strict=True)
+        for victim in (1, 2):  # one that waits for the first rank of its host, and the first of the other
+            client.wait_for_workers(4, timeout=60)
+            with pytest.raises(ClusterError, match=rf"\(rank {victim}\) left the cluster|supervised fit 'lost' left"):
+                run_gang(client, ranks.dies, victim, name="lost", settings=GangSettings(retries=0))
+        client.wait_for_workers(4, timeout=60)
+        assert [ways for _, ways in run_gang(client, sums_and_ways, 5, name="again")] == [{LEVELS: 5}] * 4

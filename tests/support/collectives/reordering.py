@@ -14,12 +14,25 @@ from daskkern.cluster.collectives.transport import PeerTransport
 class ReorderingTransport(PeerTransport):
     """A peer transport between threads of this process, which delivers in an order of its own."""
 
-    def __init__(self, mailboxes: Sequence[Mailbox], rank: int, timeout_s: float = 60.0, seed: int = 0) -> None:
-        super().__init__(None, mailboxes[rank], timeout_s)  # type: ignore[arg-type]
-        self._mailboxes, self._rng = mailboxes, np.random.default_rng([seed, rank])
+    def __init__(
+        self,
+        mailboxes: Sequence[Mailbox],
+        rank: int,
+        timeout_s: float = 60.0,
+        seed: int = 0,
+        channel: int = 0,
+        ranks: Sequence[int] = (),
+    ) -> None:
+        super().__init__(None, mailboxes[rank], timeout_s, channel, ranks)  # type: ignore[arg-type]
+        self._mailboxes, self._rng, self._seed = mailboxes, np.random.default_rng([seed, rank]), seed
+        self._members = tuple(ranks) or tuple(range(len(mailboxes)))
         self.messages = 0
         self.copies: Counter[int] = Counter()
         """Messages to each other rank."""
+
+    def of_ranks(self, channel: int, ranks: Sequence[int]) -> "ReorderingTransport":
+        own = self._members[self.rank]
+        return ReorderingTransport(self._mailboxes, own, self.timeout_s, self._seed, channel, ranks)
 
     def push(self, destinations: Sequence[int], operation: str, host: HostArray) -> None:
         self.bytes_sent += host.nbytes * len(destinations)
@@ -30,7 +43,8 @@ class ReorderingTransport(PeerTransport):
         for rank in self._rng.permutation(np.asarray(destinations, int)):
             if self._rng.random() < 0.3:
                 time.sleep(0.001)
-            self._mailboxes[rank].put(self._sequence, self.rank, Parcel(operation, copy))
+            source = self._members[self.rank]
+            self._mailboxes[self._members[rank]].put(self._sequence, source, Parcel(operation, copy), self.channel)
 
     def still_at_work(self, missing: Sequence[int]) -> bool:
         return False
