@@ -52,16 +52,8 @@ def ranks(run: Run) -> list[str]:
 
 
 def wires(run: Run) -> list[str]:
-    """Return the times of a sum of two ranks by each wire, and what others than Dask's would save."""
+    """Return the times of a sum by each wire, of two ranks and of four on two hosts, and what others would save."""
     (whole,) = run.tables["whole"]
-    by_size: dict[str, dict[str, Row]] = {}
-    for row in run.tables["sums"]:
-        by_size.setdefault(row["size"], {})[row["wire"]] = row
-    names = list(dict.fromkeys(row["wire"] for row in run.tables["sums"]))
-    lines = [
-        [size, *(f"{found[name]['least_ms']:.3g} / {found[name]['median_ms']:.3g}" for name in names)]
-        for size, found in by_size.items()
-    ]
     saved = [
         [
             row["step"],
@@ -73,9 +65,23 @@ def wires(run: Run) -> list[str]:
     load = f"Other processes used {text(whole['others_load_cores'])} cores meanwhile."
     return [
         f"{_origin(run)} {load}", "",
-        *table(["bytes", *(f"{name}: least / median, ms" for name in names)], lines), "",
+        *_times_by_wire(run.tables["sums"]), "",
+        "Four ranks on two hosts, which are addresses of the loopback interface and share the two cores:", "",
+        *_times_by_wire(run.tables["hosts"]), "",
         *table(["step", "bytes of each of two sums", "sockets", "shared memory at most", "as it is built"], saved),
     ]  # fmt: skip
+
+
+def _times_by_wire(rows: Sequence[Row]) -> list[str]:
+    by_size: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        by_size.setdefault(row["size"], {})[row["wire"]] = row
+    names = list(dict.fromkeys(row["wire"] for row in rows))
+    lines = [
+        [size, *(f"{found[name]['least_ms']:.3g} / {found[name]['median_ms']:.3g}" for name in names)]
+        for size, found in by_size.items()
+    ]
+    return table(["bytes", *(f"{name}: least / median, ms" for name in names)], lines)
 
 
 BLOCKS: dict[str, tuple[str, Callable[[Run], list[str]]]] = {

@@ -10,6 +10,9 @@ without a pause and then every 50 us. Neither of the two knows encryption, deadl
 they are bounds of what can be gained. The four are measured in turns. A time is the mean of the sums of a turn, which
 follow each other without a pause: a rank that comes late finds the other's array there, so that single sums take long
 and short in turn.
+
+Four ranks on two hosts, which are addresses of the loopback interface, take their sums by messages alone, and in the
+memory of each host with messages between the hosts.
 """
 
 import argparse
@@ -18,6 +21,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from multiprocessing import get_context
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -30,12 +34,13 @@ from products.machine import OthersLoad, describe_machine, versions
 
 from daskkern.cluster.collectives.sum_costs import cost_of_sum
 from daskkern.cluster.gang.gang import run_gang
-from tests.support.cluster import local_cluster
+from tests.support.cluster import by_messages, local_cluster, mixed_cluster
 
 SIZES = {"8 KB": 8_000, "80 KB": 80_000, "1 MB": 1_000_000}
 STEPS_MS = {"p = 1,000,000, d = 784, 256 ranks": (256, 440.0), "p = 2,000, d = 784, 16 ranks": (16, 24.0)}
 """Ranks and milliseconds of steps of docs/scaling.md, of which a sum's share is stated."""
 BUILT = "a fit on one host"
+HOSTS = ["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"]
 _HEADER = struct.Struct("<qq")
 _SPINS = 2000
 
@@ -145,6 +150,32 @@ def of_their_own(repeats: int) -> dict[tuple[str, str], list[float]]:
     return found
 
 
+def on_two_hosts(repeats: int, turns: int) -> dict[tuple[str, str], list[float]]:
+    """Return the mean seconds of a sum in each turn, by wire and size, of four ranks on two hosts."""
+    means: dict[tuple[str, str], list[float]] = {}
+    with mixed_cluster([(1, 0)] * len(HOSTS), HOSTS) as client:
+        for _ in range(turns):
+            for size, nbytes in SIZES.items():
+                for wire, alone in (("messages", True), ("memory and messages", False)):
+                    with by_messages(client) if alone else nullcontext():
+                        seconds = run_gang(client, measure, (None, nbytes, repeats), name="sums", settings=PATIENT)[0]
+                    means.setdefault((wire, size), []).append(float(np.mean(seconds)))
+    return means
+
+
+def _rows(means: dict[tuple[str, str], list[float]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "wire": wire,
+            "size": size,
+            "n_turns": len(found),
+            "least_ms": round(1e3 * min(found), 4),
+            "median_ms": round(1e3 * float(np.median(found)), 4),
+        }
+        for (wire, size), found in means.items()
+    ]
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="JSON file")
@@ -162,19 +193,10 @@ def main(argv: Sequence[str] | None = None) -> None:
                     means.setdefault((wire, size), []).append(float(np.mean(seconds)))
             for key, seconds in of_their_own(repeats).items():
                 means.setdefault(key, []).append(float(np.mean(seconds)))
-    rows: list[dict[str, Any]] = [
-        {
-            "wire": wire,
-            "size": size,
-            "n_turns": len(found),
-            "least_ms": round(1e3 * min(found), 4),
-            "median_ms": round(1e3 * float(np.median(found)), 4),
-        }
-        for (wire, size), found in means.items()
-    ]
+    rows, on_hosts = _rows(means), _rows(on_two_hosts(repeats, turns))
     gains = [gain(rows, step, size) for step in STEPS_MS for size in ("8 KB", "80 KB")]
-    tables = {"sums": rows, "gains": gains, "whole": [{"others_load_cores": round(load.cores(), 2)}]}
-    print(*rows, *gains, sep="\n")
+    tables = {"sums": rows, "hosts": on_hosts, "gains": gains, "whole": [{"others_load_cores": round(load.cores(), 2)}]}
+    print(*rows, *on_hosts, *gains, sep="\n")
     add(Run("wires", today(), describe_machine(), versions(), {"n_repeats": repeats}, tables), options.out)
 
 

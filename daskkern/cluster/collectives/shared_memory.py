@@ -30,6 +30,8 @@ _PREFIX = "daskkern-sums-"
 _STALE_S = 3600.0
 _LINE = 64
 """Bytes of a cache line. Each counter, and the header of each slot, has one of its own."""
+_HEADS = 4
+"""Cache lines of each rank besides its slots: two counters and two headers."""
 _MOST_AXES = 6
 
 Token = HostArray
@@ -38,6 +40,12 @@ Token = HostArray
 
 def no_token() -> Token:
     return np.zeros(2, np.int64)
+
+
+def slot_bytes(size: int) -> int:
+    """Return the bytes of the largest array that the memory of `size` ranks on a host has slots for."""
+    region = MEMORY_BYTES // N_REGIONS // _LINE * _LINE
+    return (region - size * _HEADS * _LINE) // (2 * size) // _LINE * _LINE
 
 
 class HostMemory:
@@ -140,12 +148,11 @@ class HostSlots:
     """
 
     def __init__(self, memory: HostArray, size: int, places: Sequence[int]) -> None:
-        heads = size * 4 * _LINE
-        slot_bytes = (memory.size - heads) // (2 * size) // _LINE * _LINE
-        numbers = memory[:heads].view(np.int64).reshape(4, size, _LINE // 8)
+        heads, each = size * _HEADS * _LINE, slot_bytes(size)
+        numbers = memory[:heads].view(np.int64).reshape(_HEADS, size, _LINE // 8)
         self._places = np.asarray(places, int)
         self._given, self._totals, self._headers = numbers[0, :, 0], numbers[1, :, 0], numbers[2:]
-        self._slots = memory[heads : heads + 2 * size * slot_bytes].reshape(2, size, slot_bytes)
+        self._slots = memory[heads : heads + 2 * size * each].reshape(2, size, each)
 
     def hold(self, host: HostArray) -> bool:
         """Return whether an array fits into a slot; the same on all ranks that pass the same shape and dtype."""

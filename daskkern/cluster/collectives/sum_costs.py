@@ -6,7 +6,9 @@ The time of a sum is modelled by its crossings, and by the messages and bytes of
 
 where a message counts once for the rank that sends it and once for the one that receives it. Where ranks share cores,
 those of all ranks per core count if they are more. All constants belong to Dask's connections;
-``benchmarks/collectives.py`` measures the algorithms.
+``benchmarks/collectives.py`` measures the algorithms. In memory that the ranks of a host share, a sum takes the time
+until the last of them has noticed what the others wrote, and that of reading their terms; ``benchmarks/wires.py``
+measures it.
 """
 
 from dataclasses import dataclass
@@ -20,6 +22,11 @@ MESSAGE_S = 1.5e-4
 RATE_HOST, RATE_LINK = 2e9, 1e9
 """Bytes per second that a rank sends and receives, within a host and between hosts (10 Gb/s, less what it takes to
 copy)."""
+
+
+NOTICE_S = 2e-4
+RATE_MEMORY = 4e9
+"""Seconds until a rank sees what the others have written to shared memory, and bytes per second that it adds."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,16 @@ def cost_of_sum(way: Way, size: int, nbytes: int) -> SumCost:
             2 * both, 2 * (levels + both), shared + folded * n, 2 * (sent - pairs), 2 * others * n, shared + folded * n
         ),
     }[way]
+
+
+def memory_seconds(size: int, nbytes: int, n_hosts: int) -> float:
+    """Return what a sum over `size` ranks on `n_hosts` hosts takes in the memory of each host.
+
+    On several hosts, one rank of each adds the terms of its host and the others wait for the total; what these ranks
+    send each other comes in addition: the doubling of :func:`cost_of_sum` over the hosts.
+    """
+    each = -(-size // n_hosts)
+    return (1 if n_hosts == 1 else 2) * NOTICE_S + each * nbytes / RATE_MEMORY
 
 
 def way_of_sum(size: int, nbytes: int, n_hosts: int, cores: int) -> Way:

@@ -10,7 +10,7 @@ from daskkern.cluster.collectives.probe import MessageTimes, message_times
 from daskkern.training.feeding.block_cache_policy import needs_rates
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate_workers, product_rate, worst
-from daskkern.training.planning.divider import Divider
+from daskkern.training.planning.divider import Divider, n_hosts
 from daskkern.training.planning.dividing import relative_speeds
 from daskkern.training.planning.grids import StepRates
 from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
@@ -54,7 +54,8 @@ class ClusterPlanner:
         if known or not expected.chosen or expected.groups == 1:
             return divider
         rates = worst(self.rates(divider.plans()))
-        measured = StepRates(1e-9 * rates.block_ns, 1e-9 * rates.product_ns, self._messages()).rounded()
+        values, products = 1e-9 * rates.block_ns, 1e-9 * rates.product_ns
+        measured = StepRates(values, products, self._messages(), n_hosts(self.resources)).rounded()
         return Divider(summary, self.source, self.settings, self.resources, speeds, measured)
 
     def with_blocks(self, summary: PreparedSummary) -> RankPlans:

@@ -89,8 +89,7 @@ class Divider:
             return GridChoice(next(count for count in fitting if count == 1 or self._fits(count)), wanted=most)
         if ranks < LEAST_RANKS:
             return GridChoice()
-        hosts = len({get_address_host(resource.address) for resource in self._resources if resource.address})
-        rates = self._step_rates or StepRates.usual(self._grid_sizes(1), hosts)
+        rates = self._step_rates or StepRates.usual(self._grid_sizes(1), n_hosts(self._resources))
         return best_grid(self._grid_sizes, self._fits, ranks, rates)
 
     def _fits(self, groups: int) -> bool:
@@ -225,6 +224,11 @@ class Divider:
                 self._summary, self._source, self._settings, ranks, threads, on_device=on_device
             )
         return self._known[key]
+
+
+def n_hosts(resources: Sequence[WorkerResources]) -> int:
+    """Return on how many hosts workers run; 0 where their addresses are not known."""
+    return len({get_address_host(resource.address) for resource in resources if resource.address})
 
 
 def _suits(plan: MemoryPlan, keep: bool) -> bool:

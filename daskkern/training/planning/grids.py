@@ -17,7 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from daskkern.cluster.collectives.probe import MessageTimes
-from daskkern.cluster.collectives.sum_costs import SumCost, cost_of_sum, way_of_sum
+from daskkern.cluster.collectives.shared_memory import slot_bytes
+from daskkern.cluster.collectives.sum_costs import SumCost, cost_of_sum, memory_seconds, way_of_sum
 from daskkern.linalg import group_count
 from daskkern.solvers.costs.sizes import FitSizes
 
@@ -37,23 +38,27 @@ in addition; 20 ns a value with 784 features and 1.9 ns with 50 were measured (f
 
 @dataclass(frozen=True)
 class StepRates:
-    """What a rank reaches: seconds of a kernel value, of both its products with c outputs, and of messages."""
+    """What a rank reaches: seconds of a kernel value, of both its products with c outputs, and of messages.
+
+    `n_hosts` is the number of hosts of all ranks, those of one of which share memory; 0 where each has its own.
+    """
 
     entry_s: float
     product_s: float
     messages: MessageTimes
+    n_hosts: int = 0
 
     def rounded(self) -> "StepRates":
         """Return the powers of two next to these numbers: two measurements then seldom lead to different choices."""
         way = self.messages
         messages = MessageTimes(_rounded(way.latency_s), _rounded(way.message_s), _rounded(way.rate))
-        return StepRates(_rounded(self.entry_s), _rounded(self.product_s), messages)
+        return StepRates(_rounded(self.entry_s), _rounded(self.product_s), messages, self.n_hosts)
 
     @classmethod
     def usual(cls, z: FitSizes, n_hosts: int) -> "StepRates":
         """Return what is expected of a rank before anything is measured."""
         entry = (2 * z.d / _FLOPS + _OF_ENTRY_S) / z.threads
-        return cls(entry, 4 * z.c / _FLOPS_OF_PRODUCTS / z.threads, MessageTimes.usual(n_hosts))
+        return cls(entry, 4 * z.c / _FLOPS_OF_PRODUCTS / z.threads, MessageTimes.usual(n_hosts), n_hosts)
 
 
 @dataclass(frozen=True)
@@ -133,15 +138,22 @@ def step_seconds(z: FitSizes, rates: StepRates) -> float:
     projection = projections * z.p * columns / 2 * rates.product_s
     if not z.exact:
         projection = projections * _ITERATIONS * z.p * columns * (rates.entry_s + rates.product_s / 2)
-    sums = sum_seconds(z, rates.messages) + projections * (4 * group_count(z.p) - 3) * _sum(
-        z.ranks, 8 * z.c, rates.messages
+    sums = sum_seconds(z, rates.messages, rates.n_hosts) + projections * (4 * group_count(z.p) - 3) * _sum(
+        z.ranks, 8 * z.c, rates.messages, _hosts_of_group(z, rates.n_hosts), _slot_bytes(z, rates.n_hosts)
     )
     return values + prepared + correction + projection + sums
 
 
-def sum_seconds(z: FitSizes, messages: MessageTimes) -> float:
-    """Return the seconds of the collectives of a step by the model, without those of projections."""
-    return sum(_sum(size, nbytes, messages) for size, nbytes in step_sums(z)) + _gather(z, messages)
+def sum_seconds(z: FitSizes, messages: MessageTimes, n_hosts: int = 0) -> float:
+    """Return the seconds of the collectives of a step by the model, without those of projections.
+
+    `n_hosts` is that of :class:`StepRates`.
+    """
+    inside, across, slot = _hosts_of_group(z, n_hosts), min(n_hosts, z.groups), _slot_bytes(z, n_hosts)
+    sums = step_sums(z)
+    hosts = [inside] * (len(sums) - (z.groups > 1)) + [across] * (z.groups > 1)
+    each = (_sum(size, nbytes, messages, count, slot) for (size, nbytes), count in zip(sums, hosts, strict=True))
+    return sum(each) + _gather(z, messages)
 
 
 def step_sums(z: FitSizes) -> list[tuple[int, int]]:
@@ -164,7 +176,20 @@ def _rounded(value: float) -> float:
     return float(2.0 ** round(math.log2(value)))
 
 
-def _sum(size: int, nbytes: int, messages: MessageTimes) -> float:
+def _hosts_of_group(z: FitSizes, n_hosts: int) -> int:
+    """Return on how many hosts the ranks of a group are, which follow each other."""
+    return -(-n_hosts // z.groups)
+
+
+def _slot_bytes(z: FitSizes, n_hosts: int) -> int:
+    """Return the bytes of the largest sum that is taken in the memory of hosts."""
+    return slot_bytes(-(-z.all_ranks // n_hosts)) if n_hosts else 0
+
+
+def _sum(size: int, nbytes: int, messages: MessageTimes, n_hosts: int, slot: int) -> float:
+    if 0 < n_hosts < size and nbytes <= slot:
+        between = cost_of_sum("doubling" if n_hosts > 1 else "alone", n_hosts, nbytes)
+        return memory_seconds(size, nbytes, n_hosts) + messages.seconds(between)
     return messages.seconds(cost_of_sum(way_of_sum(size, nbytes, size, size), size, nbytes))
 
 

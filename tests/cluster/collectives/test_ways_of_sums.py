@@ -15,7 +15,7 @@ from daskkern.backend.summation import add_in_order
 from daskkern.cluster.collectives.allreduce import WAYS, Way
 from daskkern.cluster.collectives.binomial_tree import children, parent
 from daskkern.cluster.collectives.communicator import DaskCommunicator
-from daskkern.cluster.collectives.sum_costs import cost_of_sum, way_of_sum
+from daskkern.cluster.collectives.sum_costs import cost_of_sum, memory_seconds, way_of_sum
 from daskkern.errors import CommunicatorClosedError
 from tests.support.collectives.reordering import reordering_transports
 
@@ -196,3 +196,12 @@ def test_the_choice_depends_on_ranks_hosts_cores_and_bytes_alone() -> None:
     for nbytes, alone in ((small, "doubling"), (1_000_000, "doubling"), (large, "halving")):
         # Ranks that share cores copy through them all: the fewest messages win.
         assert [way_of_sum(8, nbytes, 1, cores) for cores in (2, 8)] == ["star", alone]
+
+
+def test_memory_of_hosts_takes_less_than_messages_within_them() -> None:
+    for nbytes in (1_000, 100_000):
+        within = cost_of_sum(way_of_sum(16, nbytes, 1, 16), 16, nbytes).seconds(1, 16)
+        assert memory_seconds(16, nbytes, 1) < memory_seconds(16, nbytes, 1) + 1e-4 < within
+        between = cost_of_sum("doubling", 4, nbytes).seconds(4, 4)
+        assert memory_seconds(32, nbytes, 4) + between < cost_of_sum("doubling", 32, nbytes).seconds(4, 32)
+    assert memory_seconds(8, 0, 2) == 2 * memory_seconds(8, 0, 1)

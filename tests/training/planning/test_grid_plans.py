@@ -33,10 +33,16 @@ def _settings(p: int, groups: int | str = "auto", **more: Any) -> FitSettings:
 
 
 def _plans(
-    settings: FitSettings, ranks: int, budget: int = 8000, rates: StepRates | None = None, mixed: bool = False
+    settings: FitSettings,
+    ranks: int,
+    budget: int = 8000,
+    rates: StepRates | None = None,
+    mixed: bool = False,
+    per_host: int = 1,
 ) -> RankPlans:
     kinds = ["one"] * (ranks - 1) + ["other" if mixed else "one"]
-    workers = [WorkerResources(1, MB * budget, None, 0, kind, f"tcp://10.0.0.{i}:1") for i, kind in enumerate(kinds)]
+    places = [f"tcp://10.0.0.{rank // per_host}:{rank % per_host + 1}" for rank in range(ranks)]
+    workers = [WorkerResources(1, MB * budget, None, 0, kind, place) for kind, place in zip(kinds, places, strict=True)]
     return Divider(upper_bound_summary(SOURCE, settings), SOURCE, settings, workers, rates=rates).plans()
 
 
@@ -51,6 +57,13 @@ def test_small_models_on_many_ranks_are_in_groups() -> None:
     assert (sizes.ranks, sizes.groups) == (64 // small.groups, small.groups)
     assert f"{small.groups} groups of {64 // small.groups} ranks" in small.grid.in_words(64)
     assert large.grid.in_words(64) == ""
+
+
+def test_sums_in_the_memory_of_hosts_need_fewer_groups() -> None:
+    """Groups save messages. Ranks of one host send none for sums of scores."""
+    found = [_plans(_settings(5_000), 64, per_host=per_host).grid for per_host in (1, 8, 64)]
+    assert found[0].alone_s > found[1].alone_s > found[2].alone_s
+    assert found[0].groups > found[2].groups
 
 
 def test_few_or_different_ranks_and_other_solvers_are_one_group() -> None:
