@@ -68,6 +68,7 @@ def test_a_logged_model_is_loaded_and_served(
     assert served.metadata.metadata == {"team": "a"}
 
 
+@pytest.mark.long
 def test_a_saved_folder_has_no_pickle_and_all_outputs(
     fitted: KernelClassifier, rows: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ print(outside, inside, faults())
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="this C library is not glibc: nothing is set there"
 )

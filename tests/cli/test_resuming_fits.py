@@ -76,6 +76,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(
     np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
 
 
+@pytest.mark.long
 def test_resume_without_a_checkpoint_begins(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, said = run(capfd, *WORDS, "--epochs", 1, "--out", "m.zarr", "--workers", 0, "--resume")
     assert code == 0, said

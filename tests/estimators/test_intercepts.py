@@ -20,6 +20,7 @@ def _fitted(y: np.ndarray, **changes: Any) -> KernelClassifier:
     return KernelClassifier(**{**SETTINGS, **changes}).fit(X, y)
 
 
+@pytest.mark.long
 def test_a_penalty_that_leaves_nothing_else_leaves_the_shares_of_the_classes() -> None:
     logistic = _fitted(RARE, loss="logistic", alpha=1e6)
     np.testing.assert_allclose(logistic.predict_proba(X), np.tile([0.1, 0.9], (300, 1)), atol=1e-3)
@@ -35,6 +36,7 @@ def test_a_penalty_that_leaves_nothing_else_leaves_the_shares_of_the_classes() -
     np.testing.assert_allclose(calibrated.predict_proba(X), np.tile([0.1, 0.9], (300, 1)), atol=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", ["eigenpro", "direct", "falkon", "pcg", "sdca", "sgd"])
 def test_least_squares_are_those_of_centred_codes(solver: str) -> None:

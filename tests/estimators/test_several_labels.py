@@ -29,6 +29,7 @@ def fitted() -> KernelClassifier:
     return KernelClassifier(**SETTINGS).fit(X[TRAIN], Y[TRAIN])
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("loss", ["squared_hinge", "squared", "logistic", "hinge"])
 def test_each_label_is_that_of_a_fit_to_it_alone_and_its_probability_is_calibrated(loss: str) -> None:

@@ -165,6 +165,7 @@ def _sentences() -> Iterator[str]:
                 yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
 
 
+@pytest.mark.long
 def test_the_sentences_of_errors_are_those_of_the_source() -> None:
     quoted = re.findall(r"^> (.*)$", (DOCS / "errors.md").read_text(), re.MULTILINE)
     known = set(_sentences())

@@ -21,6 +21,7 @@ from tests.support.fits import Fit, toy_settings, toy_source
 from tests.support.threads import run_threads
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("basis", "window"), [(Landmarks(40), 2), (AllRows(), "auto")], ids=["rows kept on the host", "all rows"]

@@ -62,6 +62,7 @@ def test_a_dense_sample_has_all_rows_of_its_leaves() -> None:
         assert {tuple(row) for row in rows} >= set(near)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["detailed", "smooth"])
 def test_leaves_are_chosen_where_rows_nearby_say_more(kind: str) -> None:
     source = _source(kind)

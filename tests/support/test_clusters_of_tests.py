@@ -5,6 +5,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import psutil
+import pytest
 from distributed import Client
 from distributed.utils import get_mp_context
 
@@ -26,6 +27,7 @@ def _lost_worker(client: Client) -> BaseProcess:
     return process
 
 
+@pytest.mark.long
 def test_a_closed_cluster_ends_the_processes_that_dask_lost_sight_of() -> None:
     with local_cluster(1) as outer, local_cluster(1) as inner:
         (outer_pid,), (inner_pid,) = worker_pids(outer).values(), worker_pids(inner).values()

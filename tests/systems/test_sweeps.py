@@ -40,6 +40,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str
     return places
 
 
+@pytest.mark.long
 @pytest.mark.one_in(9)
 @pytest.mark.parametrize("data", ["digits", "diabetes"])
 @pytest.mark.parametrize(
@@ -97,6 +98,7 @@ def _census(path: Path, n: int = 3000) -> tuple[str, str]:
     return stores
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["falkon", "krls", "eigenpro2"])
 def test_the_winner_fitted_again_is_as_good_as_it_was(name: str, tmp_path: Path) -> None:
@@ -107,6 +109,7 @@ def test_the_winner_fitted_again_is_as_good_as_it_was(name: str, tmp_path: Path)
     assert abs(again - error) <= 0.25 * np.sqrt(error * (1 - error) / 900)
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 def test_workers_share_the_rows(client2: Client, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def test_other_means_and_spreads_are_found(basis: object) -> None:
     assert mmd_test(first, rng.standard_normal((300, 3)) * 1.5, basis=basis).p_value == 0.001
 
 
+@pytest.mark.long
 def test_groups_of_many_rows_keep_the_power() -> None:
     rng = np.random.default_rng(2)
     first, second = rng.standard_normal((9000, 2)), rng.standard_normal((4000, 2)) + np.array([0.1, 0])

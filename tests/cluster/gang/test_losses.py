@@ -30,6 +30,7 @@ def test_a_killed_worker_ends_the_fit_and_leaves_the_cluster_usable(victim: int)
         assert_nothing_left(client)
 
 
+@pytest.mark.long
 def test_a_retired_worker_ends_the_fit(tmp_path: Path) -> None:
     with local_cluster(2) as client:
         address = list(client.run(lambda: None))[1]

@@ -257,6 +257,7 @@ def _read(path: Path) -> None:
 _PART = 3000  # bytes of a task, of which there are many then
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.parametrize("kind", ["classification", "sparse"])
 def test_workers_find_what_one_process_finds(tmp_path: Path, client2: Client, kind: str) -> None:

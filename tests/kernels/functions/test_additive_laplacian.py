@@ -59,6 +59,7 @@ def test_gradients_are_those_of_differences(degree: int) -> None:
         np.testing.assert_allclose(found[:, :, k], wanted, atol=1e-7)
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 50), degree=st.integers(1, 4), scale=st.floats(0.05, 20), d=st.integers(1, 5))
 @settings(max_examples=30, deadline=None)
 def test_it_is_positive_definite_and_1_at_0(seed: int, degree: int, scale: float, d: int) -> None:
@@ -117,6 +118,7 @@ def _sum(n: int, seed: int) -> tuple[HostArray, HostArray]:
     return rows, np.sin(3 * rows).sum(axis=1)
 
 
+@pytest.mark.long
 def test_sums_of_effects_are_learned_from_few_rows() -> None:
     (rows, y), (T, t) = _sum(300, 0), _sum(500, 1)
     additive = KernelRegressor(kernel="additive_laplacian:median").fit(rows, y)

@@ -58,6 +58,7 @@ def _losses(fit: Fit) -> list[float]:
     return [event.loss for event in events if isinstance(event, EpochFinished)]
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2, 1)
 @pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(200)], ids=["all_rows", "random_features"])
 def test_eigenpro_takes_a_fifth_of_the_epochs_of_sgd(basis: BasisSpec) -> None:
@@ -109,6 +110,7 @@ def test_eigenpro_with_rho_one_half_is_conditioned_sgd() -> None:
     np.testing.assert_allclose(found, a, atol=1e-9 * np.abs(a).max())
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(200)], ids=["all_rows", "random_features"])
 def test_momentum_halves_the_epochs_of_small_batches(basis: BasisSpec) -> None:
@@ -133,6 +135,7 @@ PUSHED = {
 pushed = pytest.mark.parametrize("name", PUSHED)
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pushed
 def test_momentum_ends_at_the_optimum(name: str) -> None:

@@ -62,6 +62,7 @@ def test_a_pass_of_one_batch_is_a_preconditioned_gradient_step() -> None:
     assert scale == pytest.approx(0.5 * state.step_size(N, 1.0, ALPHA), rel=0.2)  # rows of unlike sizes shorten it
 
 
+@pytest.mark.long
 def test_it_needs_far_fewer_passes_than_svrg() -> None:
     ours = _excess(_fit(PreconditionedSVRG(tol=0, n_directions=5), 12))
     theirs = _excess(_fit(SVRG(tol=0), 12))

@@ -23,6 +23,7 @@ def _fit(**changes: object) -> Fit:
     return Fit.of(toy_source(weighted=True), replace(settings, **changes))
 
 
+@pytest.mark.long
 def test_a_run_in_parts_has_the_same_bits() -> None:
     fit = _fit()
     whole = fit.scores(fit.results(1))

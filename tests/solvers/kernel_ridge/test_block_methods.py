@@ -74,6 +74,7 @@ def test_blocks_are_solved_one_after_the_other() -> None:
     np.testing.assert_allclose(_coef(fit), root * a, atol=1e-9)
 
 
+@pytest.mark.long
 def test_more_epochs_are_nearer_and_larger_blocks_too() -> None:
     errors = {(epochs, m): _error(_fit(BlockCD(), epochs, m), _coef(_fit(BlockCD(), epochs, m)))
               for epochs, m in ((1, 20), (3, 20), (9, 20), (3, 65))}  # fmt: skip

@@ -77,6 +77,7 @@ def _same(found: KernelModel, expected: KernelModel) -> None:
     np.testing.assert_allclose(found.scores(X), expected.scores(X), atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("workers", "victim"), [(2, 1), pytest.param(3, 0, marks=pytest.mark.repeated)])
 def test_a_killed_worker_does_not_change_the_model(
     workers: int, victim: int, source: StoreSource, expected: KernelModel

@@ -76,6 +76,7 @@ def test_a_drift_costs_nothing(
     assert _error(walk, tmp_path / "whole", shuffled=False) < shuffled + 0.003
 
 
+@pytest.mark.long
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("solver", "basis"),

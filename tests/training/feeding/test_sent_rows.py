@@ -90,6 +90,7 @@ def test_a_fit_survives_the_workers_that_hold_its_rows(given: Callable[[Client],
     assert np.abs(found - want).max() <= 1e-4 * np.abs(want).max()
 
 
+@pytest.mark.long
 def test_a_fit_that_goes_on_survives_the_worker_that_holds_its_earlier_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {
         "basis": Landmarks(60), "solver": EigenPro(averaging=0.0), "kernel": "gaussian:8", "batch_size": 250,

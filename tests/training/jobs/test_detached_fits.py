@@ -202,6 +202,7 @@ def test_a_driver_that_hangs_is_replaced(source: StoreSource, tmp_path: Path) ->
         assert_nothing_held(client)
 
 
+@pytest.mark.long
 def test_one_place_has_one_fit(source: StoreSource, client2: Client, tmp_path: Path) -> None:
     out = str(tmp_path / "m.zarr")
     first = submit(FitJob(source, LONG), client2, out)
@@ -281,6 +282,7 @@ def test_an_aborted_fit_ends_at_once(source: StoreSource, client2: Client, tmp_p
     assert_nothing_held(client2)
 
 
+@pytest.mark.long
 def test_a_queued_fit_can_be_cancelled(source: StoreSource, client2: Client, tmp_path: Path) -> None:
     first = submit(FitJob(source, LONG), client2, str(tmp_path / "1.zarr"))
     wait_for_batches(first, 1)

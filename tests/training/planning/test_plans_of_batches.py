@@ -55,6 +55,7 @@ def test_virtual_shards_share_a_worker() -> None:
     assert _here(4, _SOURCE, replace(settings, virtual_shards=2)).ranks == "one virtual rank of 2, 1 in a worker"
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_a_plan_for_a_cluster_has_the_room_that_a_fit_there_has(
     client2: Client, monkeypatch: pytest.MonkeyPatch

@@ -164,6 +164,7 @@ def test_no_rank_has_more_than_its_plan_counts(shares: list[int], p: int) -> Non
         assert 4 * panels <= factor_bytes(p, n, 4, sizes.share)
 
 
+@pytest.mark.long
 @given(
     st.lists(st.sampled_from([450, 600, 900, 1500, 6000]), min_size=2, max_size=4),
     st.lists(st.sampled_from([1.0, 2.0, 8.0]), min_size=4, max_size=4),

@@ -99,6 +99,7 @@ def _agree(one: Any, other: Any, X: Any) -> None:
     np.testing.assert_allclose(other.predict(X), wanted, atol=1e-4 * np.abs(wanted).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("metric", ["diagonal", "full"])
 def test_of_rows_that_are_all_sampled_it_is_the_metric_of_the_sample(metric: str) -> None:
     X, y = _rows()
@@ -127,6 +128,7 @@ def test_more_rows_than_the_sample_change_it_and_a_stage_says_so() -> None:
     assert found.feature_importances_[3:6].sum() > 0.9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.repeated)])
 def test_ranks_of_a_cluster_find_the_same_from_a_store(
     workers: int, request: pytest.FixtureRequest, tmp_path: Path

@@ -133,6 +133,7 @@ def test_the_columns_of_a_lost_worker_are_divided_again(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-3, atol=1e-4 * np.abs(expected.coef).max())
 
 
+@pytest.mark.long
 def test_the_speed_of_different_workers_is_measured() -> None:
     with mixed_cluster([(1, 2 << 30), (2, 2 << 30)]) as client:
         workers = list(client.scheduler_info(n_workers=-1)["workers"])

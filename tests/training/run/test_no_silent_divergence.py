@@ -72,6 +72,7 @@ def test_a_fit_that_ends_above_the_model_0_is_refused_by_all_solvers_on_all_rank
         _diverging(name).results(ranks)
 
 
+@pytest.mark.long
 def test_the_same_steps_at_their_right_length_are_not_refused() -> None:
     for solver, basis in SOLVERS.values():
         settings = FitSettings(
@@ -114,6 +115,7 @@ def test_a_fit_of_rows_that_say_nothing_of_the_targets_is_not_refused() -> None:
     KernelClassifier("gaussian:2", basis=Landmarks(50), max_epochs=2, device="cpu").fit(X, labels)
 
 
+@pytest.mark.long
 def test_rows_that_come_later_are_compared_with_the_model_that_they_found() -> None:
     """One class after the other: a step of one epoch is better than the model before, and worse than f = 0."""
     X, y = _rows(900)

@@ -20,6 +20,7 @@ def _fit(precision: str | None, basis: BasisSpec, solver: Solver, scale: float =
     return model.fit(X[:600], y[:600])
 
 
+@pytest.mark.long
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("basis", "solver"),

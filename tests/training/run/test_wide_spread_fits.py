@@ -54,6 +54,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("case", CASES)
 def test_scores_in_float32_are_those_of_float64(case: str, tmp_path: Path) -> None:
@@ -83,6 +84,7 @@ def test_a_raw_table_with_one_heavy_feature_is_fitted() -> None:
     assert model.score(X[1000:].astype("f4"), label[1000:]) > 0.8
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3, 1)
 @pytest.mark.parametrize("basis", [AllRows(), Landmarks(200)], ids=["all rows", "landmarks"])
 def test_any_number_of_ranks_makes_the_same_model(basis: BasisSpec) -> None:

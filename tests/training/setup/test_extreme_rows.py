@@ -56,6 +56,7 @@ def test_a_few_heavy_rows_leave_a_good_model(seed: int, heavy: float) -> None:
     assert r2_score(y, model.predict(X), sample_weight=weight) > 0.85
 
 
+@pytest.mark.long
 @pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     ("solver", "basis"),
@@ -132,6 +133,7 @@ def test_a_few_long_rows_leave_a_model_that_fits_the_others(kernel: str, keep_bl
     assert r2_score(y, model.predict(X)) > 0
 
 
+@pytest.mark.long
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_long_rows_whose_own_loss_is_beyond_that_of_the_model_0_are_found_for_certain(seed: int) -> None:

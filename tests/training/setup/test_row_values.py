@@ -58,6 +58,7 @@ def test_leaves_are_those_of_one_pass(n_tasks: int) -> None:
     np.testing.assert_array_equal(there.leaves, here.leaves)
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 def test_all_workers_have_a_share() -> None:

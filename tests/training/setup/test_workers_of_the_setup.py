@@ -67,6 +67,7 @@ def test_a_worker_without_daskkern_is_left_out(joins: str, tmp_path: Path) -> No
         assert client.submit(sum, (1, 2), workers=[bare]).result() == 3  # it goes on with the work of others
 
 
+@pytest.mark.long
 def test_the_setup_runs_on_no_worker_that_another_fit_uses_or_that_is_paused() -> None:
     with one_process_cluster(3) as client:
         paused = client.cluster.workers[0].address

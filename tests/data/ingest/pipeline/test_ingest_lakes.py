@@ -202,6 +202,7 @@ def test_workers_write_to_a_folder_or_a_url(
     assert len(reported) > 3
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.usefixtures("small_parts")
 def test_interrupted_workers_go_on_part_by_part(client2: Client, lake_folder: Path, tmp_path: Path) -> None:
