@@ -15,8 +15,6 @@ Gonen, Orabona and Shalev-Shwartz, "Solving ridge regression using sketched prec
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator
 from daskkern.errors import SpecError
 from daskkern.events import SpectrumFound
 from daskkern.losses import Loss
@@ -25,9 +23,9 @@ from daskkern.solvers.base import is_whole, smoothness_of
 from daskkern.solvers.eigenpro.spectrum import covariance_rows, found, most_directions
 from daskkern.solvers.first_order.column_products import pull
 from daskkern.solvers.preparation import SpectrumRequest
-from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.problem import ColumnProblem
 from daskkern.solvers.setup import ColumnSetup, RankInputs, RowShare
-from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun
+from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun, InnerStep
 from daskkern.solvers.variance_reduced.svrg import SVRG
 
 
@@ -84,20 +82,12 @@ class PreconditionedSVRG(SVRG):
         rows = RowShare.equal(n, comm.rank, comm.size)
         return PreconditionedSetup(n, sizes, rows, False, inputs.seed, part)
 
-    def moved(
-        self,
-        problem: ColumnProblem,
-        state: FullGradientRun,
-        batch: Batch,
-        difference: Array,
-        eta: float,
-        comm: Communicator,
-    ) -> FullGradientRun:
+    def moved(self, problem: ColumnProblem, state: FullGradientRun, step: InnerStep) -> FullGradientRun:
         if not state.left:
             return state
         setup, blocks = problem.extra, problem.part.columns.blocks
         assert isinstance(setup, PreconditionedSetup)
-        direction = state.gradient + problem.alpha * state.w + pull(problem, batch, difference)
-        projected = comm.allreduce(setup.part.project(direction, blocks)).astype(problem.dtype)
-        w = state.w - eta * setup.part.apply(direction, projected, blocks)
+        direction = state.gradient + problem.alpha * state.w + pull(problem, step.batch, step.difference)
+        projected = step.comm.allreduce(setup.part.project(direction, blocks)).astype(problem.dtype)
+        w = state.w - step.eta * setup.part.apply(direction, projected, blocks)
         return replace(state, w=w, left=max(state.left - 1, -1))

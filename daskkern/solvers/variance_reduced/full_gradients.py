@@ -43,6 +43,19 @@ class FullGradientRun:
 
 
 @dataclass(frozen=True)
+class InnerStep:
+    """What a step of an inner pass is made from.
+
+    `difference` (m, c) are the slopes of the batch's rows at `w` minus those at `other`, over m; `eta` is its length.
+    """
+
+    batch: Batch
+    difference: Array
+    eta: float
+    comm: Communicator
+
+
+@dataclass(frozen=True)
 class FullGradients(Solver[FullGradientRun]):
     """Parameters of SVRG and SARAH.
 
@@ -81,16 +94,8 @@ class FullGradients(Solver[FullGradientRun]):
         """Return the state before the first step, once ``gradient`` (without the penalty's) is that at `w`."""
 
     @abstractmethod
-    def moved(
-        self,
-        problem: ColumnProblem,
-        state: FullGradientRun,
-        batch: Batch,
-        difference: Array,
-        eta: float,
-        comm: Communicator,
-    ) -> FullGradientRun:
-        """Return the state after a step; `difference` (m, c) are the slopes at `w` minus those at `other`, over m."""
+    def moved(self, problem: ColumnProblem, state: FullGradientRun, step: InnerStep) -> FullGradientRun:
+        """Return the state after a step of an inner pass."""
 
     def sweeps(self, epoch: int, loss: Loss) -> int:
         del epoch, loss
@@ -138,7 +143,7 @@ class FullGradients(Solver[FullGradientRun]):
         scores = comm.allreduce(both).astype(problem.dtype)
         loss, here = loss_and_gradient(problem, scores[:, :c], batch)
         _, there = loss_and_gradient(problem, scores[:, c:], batch)
-        run = self.moved(problem, state, batch, (here - there) * (1 / batch.size), eta, comm)
+        run = self.moved(problem, state, InnerStep(batch, (here - there) * (1 / batch.size), eta, comm))
         if batch.last and state.sweep == self.inner:
             run = replace(run, gradient=zeros(problem))
         return run, loss

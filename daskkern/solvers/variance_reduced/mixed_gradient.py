@@ -28,10 +28,10 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.solvers.first_order.column_products import descend
 from daskkern.solvers.first_order.row_memory import restored, squared_norm, zeros
-from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.problem import ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
-from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun, FullGradients
+from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun, FullGradients, InnerStep
 
 
 @dataclass(frozen=True)
@@ -91,25 +91,17 @@ class MixedGradient(FullGradients):
             radius = float(self.radius) * 2 ** (-state.begun / 2)
         return replace(state, other=state.w, begun=state.begun + 1, total=state.w, count=1, radius=radius)
 
-    def moved(
-        self,
-        problem: ColumnProblem,
-        state: FullGradientRun,
-        batch: Batch,
-        difference: Array,
-        eta: float,
-        comm: Communicator,
-    ) -> MixedRun:
+    def moved(self, problem: ColumnProblem, state: FullGradientRun, step: InnerStep) -> MixedRun:
         assert isinstance(state, MixedRun)
         assert state.total is not None
-        shrunk = state.w * (1 - eta * problem.alpha) - state.gradient * eta
-        away = descend(problem, batch, shrunk, difference * -eta) - state.other
-        distance = math.sqrt(squared_norm(problem, away, comm))
+        shrunk = state.w * (1 - step.eta * problem.alpha) - state.gradient * step.eta
+        away = descend(problem, step.batch, shrunk, step.difference * -step.eta) - state.other
+        distance = math.sqrt(squared_norm(problem, away, step.comm))
         if distance > state.radius:
             away = away * (state.radius / distance)
         w = (state.other + away).astype(problem.dtype)
         total, count = state.total + w, state.count + 1
-        if batch.last and state.sweep == self.inner:
+        if step.batch.last and state.sweep == self.inner:
             w = (total * (1 / count)).astype(problem.dtype)
         return replace(state, w=w, total=total, count=count)
 

@@ -14,11 +14,9 @@ gradient", ICML 2017.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator
 from daskkern.solvers.first_order.column_products import descend
-from daskkern.solvers.problem import Batch, ColumnProblem
-from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun, FullGradients
+from daskkern.solvers.problem import ColumnProblem
+from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun, FullGradients, InnerStep
 
 
 @dataclass(frozen=True)
@@ -31,16 +29,7 @@ class SARAH(FullGradients):
         gradient = state.gradient + state.w * problem.alpha
         return replace(state, w=state.w - gradient * eta, other=state.w, gradient=gradient)
 
-    def moved(
-        self,
-        problem: ColumnProblem,
-        state: FullGradientRun,
-        batch: Batch,
-        difference: Array,
-        eta: float,
-        comm: Communicator,
-    ) -> FullGradientRun:
-        del comm
+    def moved(self, problem: ColumnProblem, state: FullGradientRun, step: InnerStep) -> FullGradientRun:
         drifted = state.gradient + (state.w - state.other) * problem.alpha
-        gradient = descend(problem, batch, drifted, difference)
-        return replace(state, w=state.w - gradient * eta, other=state.w, gradient=gradient)
+        gradient = descend(problem, step.batch, drifted, step.difference)
+        return replace(state, w=state.w - gradient * step.eta, other=state.w, gradient=gradient)

@@ -20,15 +20,13 @@ from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.solvers.first_order.column_products import descend
-from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.problem import ColumnProblem
 from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.stored_settings import SINCE_LATER
-from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun, FullGradients
+from daskkern.solvers.variance_reduced.full_gradients import FullGradientRun, FullGradients, InnerStep
 
 _STREAM = 77
 
@@ -43,20 +41,13 @@ class DrawnSteps(FullGradients):
     def begun(self, problem: ColumnProblem, state: FullGradientRun, eta: float) -> FullGradientRun:
         return replace(state, other=state.w, begun=state.begun + 1, left=self.n_moving(problem, state, eta))
 
-    def moved(
-        self,
-        problem: ColumnProblem,
-        state: FullGradientRun,
-        batch: Batch,
-        difference: Array,
-        eta: float,
-        comm: Communicator,
-    ) -> FullGradientRun:
-        del comm
+    def moved(self, problem: ColumnProblem, state: FullGradientRun, step: InnerStep) -> FullGradientRun:
         if not state.left:
             return state
-        shrunk = state.w * (1 - eta * problem.alpha) - state.gradient * eta
-        return replace(state, w=descend(problem, batch, shrunk, difference * -eta), left=max(state.left - 1, -1))
+        shrunk = state.w * (1 - step.eta * problem.alpha) - state.gradient * step.eta
+        return replace(
+            state, w=descend(problem, step.batch, shrunk, step.difference * -step.eta), left=max(state.left - 1, -1)
+        )
 
 
 @dataclass(frozen=True)
