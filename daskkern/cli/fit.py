@@ -14,11 +14,12 @@ from daskkern.cli.options.fit_options import fit_options
 from daskkern.cli.options.fit_request import FitRequest
 from daskkern.cli.options.json_option import json_option
 from daskkern.cli.options.row_options import open_rows, row_options
+from daskkern.cli.options.submission_options import Submission, submission_options
 from daskkern.cli.output.fit_results import finish, fit_record
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.scheduler.lease import concluded
-from daskkern.cluster.scheduler.metadata import FitMetadata, login
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
@@ -29,13 +30,12 @@ from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpo
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place
-from daskkern.training.checkpoints.resumption import resumption_of
+from daskkern.training.checkpoints.resumption import Resumption, resumption_of
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.jobs.detached import submit
 from daskkern.training.planning.planner import device_pool
 from daskkern.training.run.fit import FitResult, fit_job
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.settings import FitSettings
 
 
 @click.command("fit")
@@ -65,18 +65,7 @@ from daskkern.training.run.settings import FitSettings
     "--max-seconds, search and fit take that long together.",
 )
 @click.option("--detach", is_flag=True, help="Submit the fit to --scheduler and exit; it continues there.")
-@click.option("--name", metavar="NAME", help="Name of the fit on the dashboard.  [default: the solver]")
-@click.option("--ranks", type=int, metavar="N", help="Use N of the workers.  [default: all]")
-@click.option(
-    "--priority",
-    type=int,
-    default=0,
-    metavar="N",
-    help="Fits with a higher N get workers first; running fits with a lower one commit and hand theirs over.  "
-    "[default: 0]",
-)
-@click.option("--user", metavar="NAME", help="The user whose quota counts.  [default: the login name]")
-@click.option("--share", is_flag=True, help="Share workers with other fits that allow it; each keeps to its --memory.")
+@submission_options
 @row_options
 @log_options
 @click.option("--report", metavar="FILE", help="Write Dask's performance report on the cluster's work to an HTML file.")
@@ -92,11 +81,7 @@ def fit_command(
     overwrite: bool,
     auto: bool,
     detach: bool,
-    name: str | None,
-    ranks: int | None,
-    priority: int,
-    user: str | None,
-    share: bool,
+    submission: Submission,
     roles: RowRoles,
     log: LogRequest,
     report: str | None,
@@ -107,15 +92,7 @@ def fit_command(
 
     With --target, STORE is a table, a Dataset or a pair of arrays, which is read where it lies.
     """
-    if detach and (log or report):
-        raise SpecError(
-            "--log-json, --log-file and --report record what this process sees of a fit, and --detach exits at once; "
-            "leave them out, and follow the fit with: daskkern watch FIT --log-json"
-        )
-    if resume and overwrite:
-        raise SpecError("got both --resume and --overwrite; continue from the checkpoint, or start over")
-    if report is not None:
-        check_file(report, FileKind.DASK_REPORT, option="--report")
+    _check_together(detach, resume, overwrite, log, report)
     budget = None
     if auto:
         request, budget = without_limit(request, detach=detach)
@@ -132,27 +109,15 @@ def fit_command(
         say(f"note: {note}")
     record = None
     if not auto:  # no command line says what a search has chosen
-        record = resumption_of(
-            store,
-            request.values,
-            validation=validation,
-            out=checkpoint and out,
-            name=name,
-            ranks=ranks,
-            share=share,
-            detached=detach,
-            priority=priority,
-            user=login() if user is None else user,
-            rows=roles.given,
-        )
+        record = _record(store, validation, checkpoint and out, request, roles, submission, detach)
     policy = CheckpointPolicy(
         checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite, record=record
     )
     job = FitJob(source, settings, watched, policy)
-    gang = _gang(job.settings, where, ranks, share, priority, user)
+    gang = submission.gang(job.settings, where)
     if detach:
-        return _detach(job, out, gang, name, where)
-    metadata = job.metadata(name, whole_out).submitted_with(priority, user)
+        return _detach(job, out, gang, submission.name, where)
+    metadata = job.metadata(submission.name, whole_out).submitted_with(submission.priority, submission.user)
     with (
         where.client(partial(device_pool, job.source, job.settings)) as client,
         dask_report(client, report),
@@ -167,6 +132,43 @@ def fit_command(
     if checkpoint is None:
         remove_checkpoint(place)
     return fit_record(result, out)
+
+
+def _check_together(detach: bool, resume: bool, overwrite: bool, log: LogRequest, report: str | None) -> None:
+    if detach and (log or report):
+        raise SpecError(
+            "--log-json, --log-file and --report record what this process sees of a fit, and --detach exits at once; "
+            "leave them out, and follow the fit with: daskkern watch FIT --log-json"
+        )
+    if resume and overwrite:
+        raise SpecError("got both --resume and --overwrite; continue from the checkpoint, or start over")
+    if report is not None:
+        check_file(report, FileKind.DASK_REPORT, option="--report")
+
+
+def _record(
+    store: str,
+    validation: str | None,
+    out: str | None,
+    request: FitRequest,
+    roles: RowRoles,
+    submission: Submission,
+    detached: bool,
+) -> Resumption | None:
+    """Return what ``daskkern resume`` needs to run this command again."""
+    return resumption_of(
+        store,
+        request.values,
+        validation=validation,
+        out=out,
+        name=submission.name,
+        ranks=submission.ranks,
+        share=submission.share,
+        detached=detached,
+        priority=submission.priority,
+        user=submission.owner,
+        rows=roles.given,
+    )
 
 
 def _fitted(
@@ -211,19 +213,6 @@ def _progress_kept(place: str) -> Iterator[None]:
             elif is_new and not isinstance(error, StoreError):
                 remove_checkpoint(place)
         raise
-
-
-def _gang(
-    settings: FitSettings, where: ClusterRequest, ranks: int | None, share: bool, priority: int, user: str | None
-) -> GangSettings:
-    if share and settings.memory_budget is None:
-        raise SpecError("got --share without --memory, which limits what each rank may use; give both")
-    if where.workers == 0 and (share or ranks is not None):
-        raise SpecError("got --share or --ranks with --workers 0, which has no workers to divide; leave them out")
-    if where.workers == 0 and (priority or user is not None):
-        raise SpecError("got --priority or --user with --workers 0, where no other fit waits; leave them out")
-    memory = settings.memory_budget if share else None
-    return GangSettings(n_ranks=ranks, share_memory=memory, priority=priority, user=user)
 
 
 def _detach(job: FitJob, out: str, gang: GangSettings, name: str | None, where: ClusterRequest) -> dict[str, object]:
