@@ -4,6 +4,7 @@ What a fit holds is what lives as long as the rank, and on top the largest of it
 the columns, the steps. The method adds its own; see :meth:`daskkern.solvers.Solver.costs`.
 """
 
+from daskkern.cluster.collectives.shared_memory import MEMORY_BYTES
 from daskkern.data.rows.shared_batches import AHEAD, MESSAGE_BYTES
 from daskkern.kernels.columns.drawn import KEPT_BYTES
 from daskkern.kernels.engines import cuda
@@ -33,10 +34,16 @@ def budget_of_shard(budget: int, shards: int) -> int:
     return (budget + (shards - 1) * INTERPRETER) // shards
 
 
+def shared_bytes(z: FitSizes) -> int:
+    """Return the memory for sums of the ranks of a host, which counts as each rank's own."""
+    return MEMORY_BYTES if z.all_ranks > 1 else 0
+
+
 def rank_items(z: FitSizes) -> tuple[Items, Items]:
     """Return the items in host memory and those on the device, which are none with device "cpu"."""
     own = z.costs.memory(z)
     host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
+    host["sums in shared memory"] = shared_bytes(z)
     device: dict[str, int] = {} if z.device == "gpu" else host
     steps = _steps(z, own)
     numbered = z.units or z.tables > 0

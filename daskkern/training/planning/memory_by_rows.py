@@ -2,7 +2,7 @@
 
 from daskkern.solvers.costs.primitives import PIECES, left_bytes, padded, points_bytes, read_bytes, workspace_bytes
 from daskkern.solvers.costs.sizes import FitSizes, Items
-from daskkern.training.planning.memory_by_columns import INTERPRETER, KEPT_MODELS, THREAD
+from daskkern.training.planning.memory_by_columns import INTERPRETER, KEPT_MODELS, THREAD, shared_bytes
 
 _STRIPE = 8 << 20  # a stripe of K that a thread holds
 _VECTORS = 20  # (p, c) arrays of a run in float64, those on their way included
@@ -13,6 +13,7 @@ def row_items(z: FitSizes) -> tuple[Items, Items]:
     b, m = z.itemsize, z.own_batch_rows
     own = z.costs.memory(z)
     host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
+    host["sums in shared memory"] = shared_bytes(z)
     device: dict[str, int] = {} if z.device == "gpu" else host
     host["landmarks"] = (z.p + z.own) * z.d * b
     device["precomputed landmark data"] = points_bytes(z.p, z.d, z.within)
