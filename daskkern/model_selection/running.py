@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import dask
-from distributed import Client, as_completed, get_client, secede
+from distributed import Client, as_completed, secede
 
 from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
-from daskkern.cluster.connect.connecting import connected
+from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.connect.membership import live_workers
 from daskkern.errors import DaskkernError
 from daskkern.model_selection.samples import SearchSample, draw_sample
@@ -183,7 +183,7 @@ def _trial(
 
 def _apply(function: Callable[..., Any], source: RowSource, arguments: tuple[Any, ...]) -> Any:
     """Call a function in a task that has seceded from its worker, with Dask arrays computed by the whole cluster."""
-    client = connected(get_client)
+    client = own_client()
     secede()
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}), current(client):
         try:

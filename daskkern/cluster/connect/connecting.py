@@ -1,10 +1,20 @@
 """Connecting to a cluster whose workers come and go meanwhile."""
 
-from collections.abc import Callable
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
 
-from distributed import Client
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from distributed import Client, default_client, get_client, get_worker
+
+from daskkern.errors import ClusterError
 
 _TRIES = 5
+_PATIENCE_S = 30.0
+_LOOK_S = 0.05
+_CLOSE_S = 5.0
 
 
 def connected(connect: Callable[[], Client]) -> Client:
@@ -19,3 +29,44 @@ def connected(connect: Callable[[], Client]) -> Client:
         except AssertionError:
             continue
     return connect()
+
+
+def own_client() -> Client:
+    """Return the client of this task's worker, once it is connected.
+
+    Where connecting fails as for :func:`connected`, Dask leaves a client that never connects as the default of the
+    process. ``get_client`` would return it from then on, and its tasks would never be sent: it is closed here.
+
+    Raises
+    ------
+    ClusterError
+        When it cannot be connected.
+    """
+    for _ in range(_TRIES):
+        try:
+            client = get_client()
+            _await_connection(client)  # of another thread
+        except AssertionError:
+            try:
+                client = default_client()
+            except ValueError:
+                continue
+        if client.status == "running":
+            return client
+        _discard(client)
+    raise ClusterError(f"worker {get_worker().address} cannot connect a client to its scheduler; fit again")
+
+
+def _await_connection(client: Client) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while client.status == "connecting" and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+
+
+def _discard(client: Client) -> None:
+    """Close a client, so that neither the process nor its worker returns it again."""
+    with suppress(TimeoutError):
+        client.close(timeout=_CLOSE_S)
+    worker = get_worker()
+    if worker._client is client:
+        worker._client = None

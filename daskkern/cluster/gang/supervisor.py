@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from distributed import Client, Reschedule, Worker, get_client, get_worker, secede
+from distributed import Client, Reschedule, Worker, get_worker, secede
 
-from daskkern.cluster.connect.connecting import connected
+from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
 from daskkern.cluster.connect.suspicion import clear_suspicion
 from daskkern.cluster.gang.departure import is_unwanted
@@ -63,7 +63,7 @@ def payloads_for(payload: Any, size: int) -> tuple[Any, ...]:
 def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Reform | None) -> GangReport:
     """Run a fit to its end. The body of the supervisor's task."""
     secede()
-    worker, client = get_worker(), connected(get_client)
+    worker, client = get_worker(), own_client()
     await_task(worker, order.drain_s)
     members = Members(
         worker, client, order.fit, order.allowed, order.most, HeartbeatMonitor(order.silence_s, worker.address)

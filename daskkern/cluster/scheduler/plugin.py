@@ -91,6 +91,7 @@ class FitsPlugin(SchedulerPlugin):
             "want": self._demand.want,
             "ended": self._ended,
             "asked_to_stop": self._stop_request,
+            "task_state": self._task_state,
             "cancel": self.cancel,
             "fits": self.fits,
             "prospects": self._prospects,
@@ -192,6 +193,11 @@ class FitsPlugin(SchedulerPlugin):
         if state == FINISHED or not self._drivers.leaves(fit):  # else it continues, with its place
             self._registry.ended(fit, state, str(error)[:_ERROR])
         return True
+
+    def _task_state(self, key: str) -> tuple[str, int]:
+        """Return the state of a task, "" for an unknown one, and how many graphs wait to be read."""
+        task = self._scheduler.tasks.get(key)
+        return "" if task is None else task.state, self._scheduler._active_graph_updates
 
     def _stop_request(self, fit: str, asker: str) -> str:
         record = self._registry.records.get(fit)

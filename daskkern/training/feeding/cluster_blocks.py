@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from dask.base import compute, tokenize
 from dask.delayed import delayed
-from distributed import Client, Future, get_client, get_worker, wait
+from distributed import Client, Future, get_worker, wait
 from distributed.client import FutureCancelledError
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
+from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.connect.membership import ask_scheduler, live_workers
 from daskkern.data.rows.csr import FeatureRows, is_sparse, stack_rows
 from daskkern.data.rows.finite import check_finite
@@ -79,7 +80,7 @@ class RemoteValue:
 
     def _gathered(self) -> Any:
         """Retry with timeouts: when a worker is lost during the transfer, Dask may wait forever."""
-        client = get_client()
+        client = own_client()
         for patience_s in _PATIENCE_S:
             # A Future constructed here needs the state of its finished task; else it waits forever.
             future: Future[Any] = Future(self.key, client, state="memory")  # type: ignore[arg-type]

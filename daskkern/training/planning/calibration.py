@@ -12,6 +12,7 @@ from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.namespace import namespace_for, to_device
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
+from daskkern.cluster.scheduler.task_results import results_of
 from daskkern.data.rows.rows import Fields, Rows
 from daskkern.data.storage.random_access import GAP
 from daskkern.kernels import AutoKernel, Kernel
@@ -125,8 +126,8 @@ def calibrate_workers(
 
     The workers will have `ranks_each` ranks: more than one where they are virtual.
     """
-    futures = [
-        client.submit(
+    futures = {
+        worker: client.submit(
             calibrate,
             source,
             settings,
@@ -140,12 +141,8 @@ def calibrate_workers(
             priority=10,
         )
         for worker, of_rank, each in zip(workers, sizes, ranks_each, strict=True)
-    ]
-    try:
-        return [future.result() for future in futures]
-    finally:
-        for future in futures:
-            future.release()
+    }
+    return results_of(client, futures)
 
 
 def worst(rates: list[Rates]) -> Rates:

@@ -7,6 +7,7 @@ from distributed import Client
 
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.collectives.probe import MessageTimes, message_times
+from daskkern.cluster.scheduler.task_results import results_of
 from daskkern.training.feeding.block_cache_policy import needs_rates
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate_workers, product_rate, worst
@@ -118,21 +119,15 @@ class ClusterPlanner:
             )
             for worker, resource in zip(self.workers, self.resources, strict=True)
         }
-        try:
-            return relative_speeds(kinds, [calls[worker].result() for worker in self.workers])
-        finally:
-            for call in calls.values():
-                call.release()
+        return relative_speeds(kinds, results_of(self.client, calls))
 
     def _messages(self) -> MessageTimes:
         """Measure messages between the first worker and the last: ranks of a host follow each other."""
-        name, at, peer = task_name("measure_messages"), [self.workers[0]], self.workers[-1]
-        call = self.client.submit(message_times, peer, key=name, workers=at, pure=False, retries=0, priority=10)
-        try:
-            found: MessageTimes = call.result()
-            return found
-        finally:
-            call.release()
+        name, at, peer = task_name("measure_messages"), self.workers[0], self.workers[-1]
+        call = self.client.submit(message_times, peer, key=name, workers=[at], pure=False, retries=0, priority=10)
+        (found,) = results_of(self.client, {at: call})
+        times: MessageTimes = found
+        return times
 
     def _ranks_each(self, plans: RankPlans) -> list[int]:
         """Return how many ranks each worker has: more than one where they are virtual."""

@@ -9,15 +9,14 @@ from typing import Any, TypeVar
 
 import dask
 from dask.base import annotate, get_annotations
-from distributed import Client, Future, KilledWorker, get_client, get_worker, secede, span
+from distributed import Client, Future, KilledWorker, get_worker, secede, span
 
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
-from daskkern.cluster.connect.connecting import connected
+from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
-from daskkern.cluster.connect.task_results import TaskResult
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.hanging_workers import usable_workers
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
@@ -25,6 +24,7 @@ from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.task_placement import tasks_of
+from daskkern.cluster.scheduler.task_results import TaskResult
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
@@ -235,7 +235,7 @@ def _on_worker(fit: str, here: bool, work: Callable[..., Any], *arguments: Any) 
 
     ``worker_client`` is not used: it rejoins the pool at its end and waits for a free thread.
     """
-    client = connected(get_client)
+    client = own_client()
     secede()
     # The graph has the subsample of K_SS once for each block row, on purpose: a few megabytes.
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})

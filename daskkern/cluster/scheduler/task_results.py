@@ -1,0 +1,124 @@
+"""Waiting for results of tasks whose messages, or whose workers, may be lost.
+
+A client learns of a task's end by a message of the scheduler, and the scheduler of the task by one of the client. If
+either is lost, the future of Dask waits for ever, while the scheduler answers every question.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import CancelledError
+from typing import Any
+
+from distributed import Client, Future, wait
+
+from daskkern.backend.current import current
+from daskkern.cluster.connect.membership import BrokenOffError, live_workers
+from daskkern.cluster.scheduler.client import ask_fits
+
+DOUBT_S = 30.0
+FETCH_S = 10.0
+"""How long the first attempt to fetch a result may take; each further one may take twice as long."""
+_LOOK_S = 0.5
+_ENDED = ("memory", "erred", "forgotten")
+
+
+class TaskResult:
+    """The result of the task of a future.
+
+    Parameters
+    ----------
+    client : Client
+    future : Future
+    what : str
+        Names the task in an error.
+    doubt_s : float
+        Seconds between two questions to the scheduler about a task that has not ended. Messages may be on their way,
+        so that it takes two answers of the same kind to believe one.
+    """
+
+    def __init__(self, client: Client, future: "Future[Any]", what: str, doubt_s: float = DOUBT_S) -> None:
+        self._client, self._future, self._what, self._doubt_s = client, future, what, doubt_s
+        self._checked_at, self._doubt, self._fetch_s = time.monotonic(), "", FETCH_S
+
+    def within(self, timeout_s: float) -> Any:
+        """Return the result, or raise the task's error.
+
+        Once the task has ended, fetching its result has a time of its own: an attempt that is broken off is begun
+        from the start.
+
+        Raises
+        ------
+        TimeoutError
+            When the task has not ended after `timeout_s`, or its result has not arrived in time.
+        BrokenOffError
+            When the scheduler does not know the task, or says that it has ended, which this client has not heard; or
+            when the client has lost its scheduler.
+        ClusterError
+            When the scheduler cannot be reached.
+        """
+        try:
+            with current(self._client):
+                wait([self._future], timeout=timeout_s)
+        except TimeoutError:
+            if time.monotonic() - self._checked_at >= self._doubt_s:
+                self._check()
+            raise
+        except CancelledError as error:
+            raise _cut_off(self._what) from error
+        try:
+            return self._future.result(timeout=self._fetch_s)
+        except TimeoutError:
+            self._fetch_s *= 2
+            raise
+        except CancelledError as error:
+            raise _cut_off(self._what) from error
+
+    def _check(self) -> None:
+        """Ask the scheduler for the state of the task."""
+        state, n_graphs = ask_fits(self._client, "task_state", key=str(self._future.key))
+        before, self._doubt, self._checked_at = self._doubt, "", time.monotonic()
+        if self._future.done() or (n_graphs if not state else state not in _ENDED):  # it may be among those graphs
+            return
+        self._doubt = "says that it has ended" if state else "does not know it"
+        if self._doubt == before:
+            raise BrokenOffError(
+                f"a message between this process and the scheduler was lost: this process waits for {self._what}, and "
+                f"the scheduler {self._doubt}; fit again"
+            )
+
+
+def results_of(client: Client, futures: Mapping[str, "Future[Any]"]) -> list[Any]:
+    """Return the results of tasks that may run on one worker each, by its address; release them.
+
+    Raises
+    ------
+    BrokenOffError
+        When a worker has left before its result was here: Dask would wait for it for ever.
+    """
+    results, deadline_s = [], FETCH_S
+    try:
+        for address, future in futures.items():
+            while True:
+                try:
+                    with current(client):
+                        wait([future], timeout=_LOOK_S)
+                    results.append(future.result(timeout=deadline_s))
+                    break
+                except TimeoutError:
+                    deadline_s *= 2 if future.done() else 1
+                    if address not in live_workers(client):
+                        raise BrokenOffError(f"worker {address} left while it was measured") from None
+                except CancelledError as error:
+                    raise _cut_off(f"a measurement of worker {address}") from error
+    finally:
+        for future in futures.values():
+            future.release()
+    return results
+
+
+def _cut_off(what: str) -> BrokenOffError:
+    """Return the error of a client that has lost its scheduler: Dask cancels its futures then."""
+    return BrokenOffError(f"the connection to the scheduler was lost while this process waited for {what}")
