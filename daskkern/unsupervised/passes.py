@@ -112,7 +112,7 @@ def row_passes(source: RowSource, dtype: str, cluster: ClusterLike) -> Iterator[
             with all_cores():
                 yield RowPasses(source, dtype, None)
             return
-        remote, futures = source.for_cluster(client)
+        remote, futures = source.for_cluster(client, dtype=dtype)
         try:
             yield RowPasses(remote, dtype, client)
         finally:

@@ -47,9 +47,11 @@ class PooledSource(RowSource):
     def open(self, dtype: str) -> Rows:
         return PooledRows(*(with_scaling(each, self.info.scaling).open(dtype) for each in (self.first, self.second)))
 
-    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
-        first, held = self.first.for_cluster(client, workers)
-        second, also_held = self.second.for_cluster(client, workers)
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
+    ) -> tuple[RowSource, tuple[Kept, ...]]:
+        first, held = self.first.for_cluster(client, workers, dtype)
+        second, also_held = self.second.for_cluster(client, workers, dtype)
         return replace(self, first=first, second=second), (*held, *also_held)
 
     def digest(self) -> dict[str, Any]:

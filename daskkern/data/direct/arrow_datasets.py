@@ -1,6 +1,7 @@
 """A ``pyarrow.dataset.Dataset`` as a table: any files, file systems and partitions that Arrow knows."""
 
 import hashlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ def dataset_stamps(dataset: "pads.Dataset") -> list[str]:
     files = list(getattr(dataset, "files", []))
     if files:
         found = dataset.filesystem.get_file_info(files)
-        return [f"{info.path} {info.size} {info.mtime_ns}" for info in found]
+        local = dataset.filesystem.type_name == "local"
+        return [f"{os.path.abspath(i.path) if local else i.path} {i.size} {i.mtime_ns}" for i in found]
     digest = hashlib.sha256()
     for batch in dataset.to_batches():
         sink = pa.BufferOutputStream()

@@ -1,14 +1,14 @@
 """Rows in groups as a source: files and arrays that a fit reads where they lie, without a store."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from distributed import Client
 
 from daskkern.data.rows.grouped_rows import GroupedRows, GroupReader, RowTargets
-from daskkern.data.rows.rows import ALL, Rows
+from daskkern.data.rows.rows import ALL, Fields, Rows
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sent_rows import Kept
@@ -58,19 +58,29 @@ class GroupSource(RowSource):
         targets = RowTargets(info.task, info.n_targets, info.classes)  # type: ignore[arg-type]
         return GroupedRows(self.reader, info.n_features, targets, dtype=dtype, scaling=info.scaling)
 
-    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
+    def check_reach(self, dtype: str) -> None:
+        """Read targets: opening alone reads nothing."""
+        if not self.reader.held_bytes and self.lazy is None:
+            self.open(dtype).read(0, 1, Fields.y)
+
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
+    ) -> tuple[RowSource, tuple[Kept, ...]]:
         reader, sizes = self.reader, self.reader.sizes
         if self.lazy is not None:
-            return BlockSource(self.lazy(), sizes, reader.has_weight, self.info).for_cluster(client, workers)
+            return BlockSource(self.lazy(), sizes, reader.has_weight, self.info, True).for_cluster(
+                client, workers, dtype
+            )
         if not reader.held_bytes:
             return self, ()
-        blocks = [partial(self._triple, number) for number in range(len(sizes))]
-        return BlockSource.sent(client, blocks, sizes, reader.has_weight, self.info, workers)
+        blocks = [partial(self._triple, number, dtype) for number in range(len(sizes))]
+        sent, kept = BlockSource.sent(client, blocks, sizes, reader.has_weight, self.info, workers)
+        return replace(sent, whole_blocks=True), kept  # as here, batches are drawn from whole groups
 
     def digest(self) -> dict[str, Any]:
         return self.identity
 
-    def _triple(self, number: int) -> Triple:
-        block = self.reader.read(number, ALL, "float32")
+    def _triple(self, number: int, dtype: str) -> Triple:
+        block = self.reader.read(number, ALL, dtype)
         assert block.X is not None
         return block.X, block.y, block.weight

@@ -1,13 +1,17 @@
 """Tables in files, and Zarr arrays, as sources of rows that are read where they lie."""
 
 import os
+import zlib
 from typing import Any
+
+import numpy as np
 
 from daskkern.data.direct.arrow_datasets import held_bytes, is_arrow_dataset
 from daskkern.data.direct.opening import TableChoice, open_table
 from daskkern.data.direct.table_reader import table_reader
 from daskkern.data.direct.zarr_pairs import ZarrPair, zarr_pair
 from daskkern.data.remote.stores import name_of_place, public
+from daskkern.data.rows.rows import ALL
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.training.direct.group_source import GroupSource
@@ -68,9 +72,20 @@ def zarr_source(
 
 
 def _identity(reader: ZarrPair) -> dict[str, Any]:
-    """Return what tells arrays apart without reading them: where they are, and their shapes and types."""
+    """Return what tells arrays apart: where they are, their shapes and types, and checksums of some of their rows.
+
+    Those of the first, the middle and the last group: other values are usually new values everywhere.
+    """
     arrays = (reader.X, reader.y, reader.weight)
-    return {"arrays": [None if a is None else [str(a.store_path), list(a.shape), str(a.dtype)] for a in arrays]}
+    places = [None if a is None else [str(a.store_path), list(a.shape), str(a.dtype)] for a in arrays]
+    last = len(reader.sizes) - 1
+    return {"arrays": places, "checksums": [_checksums(reader, number) for number in sorted({0, last // 2, last})]}
+
+
+def _checksums(reader: ZarrPair, number: int) -> list[int]:
+    block = reader.read(number, ALL, np.float64)
+    parts = (block.X, block.y, block.weight)
+    return [zlib.crc32(np.ascontiguousarray(part).view(np.uint8).data) for part in parts if part is not None]
 
 
 def _schema(info: SourceInfo) -> TableSchema:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.connect.membership import ask_scheduler, live_workers
+from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.csr import FeatureRows, is_sparse, stack_rows
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.rows.rows import Rows
@@ -150,6 +151,8 @@ class BlockSource(RowSource):
     sizes: tuple[int, ...]
     has_weight: bool
     info: SourceInfo
+    whole_blocks: bool = False
+    """Whether batches are drawn from whole blocks, as from the groups of rows in files."""
 
     @classmethod
     def sent(
@@ -168,8 +171,10 @@ class BlockSource(RowSource):
     def open(self, dtype: str) -> Rows:
         return BlockRows(self, dtype)
 
-    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
-        del workers  # Dask places the blocks, like all tasks of a fit
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
+    ) -> tuple[RowSource, tuple[Kept, ...]]:
+        del workers, dtype  # Dask places the blocks, like all tasks of a fit
         futures = client.compute([block.delayed() for block in self.blocks])
         with current(client):
             wait(futures)
@@ -177,7 +182,7 @@ class BlockSource(RowSource):
             if future.status == "error":
                 raise DataError(f"a block of the dask arrays cannot be computed: {future.exception()}")
         keys = [future.key for future in futures]
-        return BlockSource(remote_values(keys), self.sizes, self.has_weight, self.info), tuple(futures)
+        return replace(self, blocks=remote_values(keys)), tuple(futures)
 
     def digest(self) -> dict[str, Any]:
         return {"blocks": tokenize([getattr(block, "parts", block) for block in self.blocks])}
@@ -190,6 +195,8 @@ class BlockRows(Rows):
         info = source.info
         self.n_rows, self.n_features, self.n_targets = info.n_rows, info.n_features, info.n_targets
         self.chunk_rows = max(source.sizes)
+        if source.whole_blocks and any(size != self.chunk_rows for size in source.sizes[:-1]):
+            self.chunk_edges = ChunkEdges(source.sizes)
         self.task = info.task  # type: ignore[assignment]
         self.classes, self.has_weight = info.classes, source.has_weight
         self.dtype = np.dtype(dtype)

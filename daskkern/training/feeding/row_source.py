@@ -62,12 +62,18 @@ class RowSource(ABC):
     def open(self, dtype: str) -> Rows:
         """Return the rows, which are read in `dtype`."""
 
+    def check_reach(self, dtype: str) -> None:
+        """Raise where this process cannot read the rows."""
+        self.open(dtype)
+
     @abstractmethod
-    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> "tuple[RowSource, tuple[Kept, ...]]":
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
+    ) -> "tuple[RowSource, tuple[Kept, ...]]":
         """Return a source that workers can open, and what keeps it there, to be released afterwards.
 
         Data of this process is scattered block by block, to `workers`, or by default to all; Dask schedules the blocks
-        of dask arrays.
+        of dask arrays. `dtype` is that in which the rows will be opened: what is read now is read in it.
         """
 
     @abstractmethod

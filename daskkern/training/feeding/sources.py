@@ -84,8 +84,10 @@ class StoreSource(RowSource):
     def open(self, dtype: str) -> Rows:
         return StoreRows(self.store(), dtype, self.info.scaling)
 
-    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
-        del client, workers
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
+    ) -> tuple[RowSource, tuple[Kept, ...]]:
+        del client, workers, dtype
         store = getattr(getattr(self.location, "store", None), "__class__", None)
         if store is not None and store.__name__ == "MemoryStore":
             raise SpecError(
@@ -122,7 +124,10 @@ class ArraySource(RowSource):
             scaling=info.scaling,
         )
 
-    def for_cluster(self, client: Client, workers: Sequence[str] | None = None) -> tuple[RowSource, tuple[Kept, ...]]:
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
+    ) -> tuple[RowSource, tuple[Kept, ...]]:
+        del dtype
         step = self._block_rows()
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
         blocks = [partial(_triple, self, part) for part in parts]

@@ -34,7 +34,7 @@ def check_reach(client: Client, sources: Sequence[RowSource], settings: FitSetti
 def _probe(source: RowSource, settings: FitSettings) -> str | None:
     try:
         namespace_for(settings.device)
-        source.open(settings.dtype)
+        source.check_reach(settings.dtype)
     except Exception as error:
         return str(error)
     return None

@@ -88,11 +88,11 @@ class FitJob:
 
     def for_cluster(self, client: Client, workers: Sequence[str]) -> "tuple[FitJob, tuple[Kept, ...]]":
         """Return the job on sources that `workers` can open, and what to release after it."""
-        source, keep = self.source.for_cluster(client, workers)
+        source, keep = self.source.for_cluster(client, workers, self.settings.dtype)
         if self.validation is None:
             return replace(self, source=source), keep
         try:
-            watched, keep_too = self.validation.for_cluster(client, workers)
+            watched, keep_too = self.validation.for_cluster(client, workers, self.settings.dtype)
         except BaseException:
             for one in keep:
                 one.release()

@@ -1,5 +1,6 @@
 """Tables from Arrow files (also called Feather, version 2), Arrow streams and ORC files, a batch of rows at a time."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 def open_arrow(paths: Sequence[SourceFile], request: Request) -> Parts:
     """Return the rows of ``.arrow``, ``.feather`` or ``.arrows`` files: the file format, or a stream."""
-    return open_typed([_open(path, request.count) for path in paths], request)
+    return open_typed([_open(path) for path in paths], request)
 
 
-def _open(path: SourceFile, count: bool) -> TypedFile:
+def _open(path: SourceFile) -> TypedFile:
     with open_bytes(path) as stream:
         magic = stream.read(len(_MAGIC))
     if magic.startswith(_FEATHER_1):
@@ -33,33 +34,46 @@ def _open(path: SourceFile, count: bool) -> TypedFile:
         with _opened(path) as source:
             reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
             schema = reader.schema
-            n_rows = sum(batch.num_rows for batch in _batches(source, is_file)) if count and is_file else None
+            sizes = _sizes(source, schema) if is_file else []
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from error
 
+    starts = tuple(accumulate(sizes, initial=0))
+
     def batches(names: Sequence[str], rows: int, start: int) -> Iterator[pa.RecordBatch]:
+        first = max(0, bisect_right(starts[:-1], start) - 1)
         try:
             with _opened(path) as source:
-                for batch in after(_batches(source, is_file), start):
+                found = _batches(source, first) if is_file else pa.ipc.open_stream(source)
+                for batch in after(found, start - starts[first]):
                     chosen = batch.select(list(names))
                     for at in range(0, batch.num_rows, rows):
                         yield chosen.slice(at, rows)
         except (pa.ArrowException, OSError) as error:
             raise _damaged(path, error) from error
 
-    return TypedFile(path, n_rows, schema, batches)
+    return (
+        TypedFile(path, starts[-1], schema, batches, starts[:-1] or (0,))
+        if is_file
+        else TypedFile(path, None, schema, batches)
+    )
 
 
 def _opened(path: SourceFile) -> pa.NativeFile:
     return pa.memory_map(str(path)) if isinstance(path, Path) else pa.PythonFile(open_bytes(path), "r")
 
 
-def _batches(source: pa.NativeFile, is_file: bool) -> Iterator[pa.RecordBatch]:
-    if not is_file:
-        yield from pa.ipc.open_stream(source)
-        return
+def _sizes(source: pa.NativeFile, schema: pa.Schema) -> list[int]:
+    """Return the rows of each batch; one column of it is decoded."""
+    options = pa.ipc.IpcReadOptions(included_fields=[0] if schema.names else [])
+    reader = pa.ipc.open_file(source, options=options)
+    return [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
+
+
+def _batches(source: pa.NativeFile, first: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file from number `first` on."""
     reader = pa.ipc.open_file(source)
-    for number in range(reader.num_record_batches):
+    for number in range(first, reader.num_record_batches):
         yield reader.get_batch(number)
 
 

@@ -1,7 +1,7 @@
 """Tables that stream pieces of rows: the results of all readers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -37,7 +37,7 @@ class Request:
     weight: str | None
     drop: tuple[str, ...]
     task: str
-    scratch: Path
+    scratch: Path = field(repr=False)  # not a part of what identifies rows
     count: bool
     features: str | None = None
     index_base: int | None = None
