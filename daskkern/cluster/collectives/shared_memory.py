@@ -32,7 +32,7 @@ _LINE = 64
 """Bytes of a cache line. Each counter, and the header of each slot, has one of its own."""
 _HEADS = 4
 """Cache lines of each rank besides its slots: two counters and two headers."""
-_MOST_AXES = 6
+_MOST_AXES = 5
 
 Token = HostArray
 """Two int64 numbers that name a file; zeros stand for none."""
@@ -134,7 +134,7 @@ class HostMemory:
 class HostSlots:
     """The memory of one communicator on one host: two slots for each of its ranks, used in turn.
 
-    A slot holds an array with its dtype and shape. Two counters of each rank say up to which sum it has given its term,
+    A slot holds an array with its dtype, its shape and the number of its round. Two counters of each rank say up to which sum it has given its term,
     and up to which its slot has the total instead.
 
     Parameters
@@ -159,9 +159,10 @@ class HostSlots:
         fits = host.nbytes <= self._slots.shape[2]
         return fits and host.ndim <= _MOST_AXES and host.dtype.name in DTYPES
 
-    def give(self, rank: int, n_sum: int, term: HostArray) -> None:
-        """Write a rank's term of sum `n_sum`, the first of which is 1."""
+    def give(self, rank: int, n_sum: int, term: HostArray, round_: int) -> None:
+        """Write a rank's term of sum `n_sum`, the first of which is 1, in a round of collectives."""
         self._write(rank, n_sum, term)
+        self._headers[n_sum % 2, self._places[rank], -1] = round_
         self._given[self._places[rank]] = n_sum
 
     def give_total(self, rank: int, n_sum: int, total: HostArray) -> None:
@@ -176,10 +177,14 @@ class HostSlots:
     def has_total(self, rank: int, n_sum: int) -> bool:
         return bool(self._totals[self._places[rank]] >= n_sum)
 
+    def round_of(self, rank: int, n_sum: int) -> int:
+        """Return the round in which a rank gave its term."""
+        return int(self._headers[n_sum % 2, self._places[rank], -1])
+
     def array(self, rank: int, n_sum: int) -> HostArray:
         """Return the array in a rank's slot, as a view."""
         slot = n_sum % 2, self._places[rank]
-        dtype, n_axes, *shape = (int(n) for n in self._headers[slot])
+        dtype, n_axes, *shape = (int(n) for n in self._headers[slot][:-1])
         return np.ndarray(tuple(shape[:n_axes]), DTYPES[dtype], self._slots[slot].data)
 
     def arrays(self, n_sum: int) -> list[HostArray]:

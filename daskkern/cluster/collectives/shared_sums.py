@@ -25,13 +25,14 @@ from daskkern.cluster.collectives.allreduce import TreePlace
 from daskkern.cluster.collectives.shared_memory import HostMemory, HostSlots
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
+from daskkern.errors import CommunicatorClosedError
 
 SHARED, LEVELS = "shared memory", "shared memory and doubling"
 """Names of the algorithms on one host and on several, in the timing breakdown of a fit."""
 
 _YIELD_S = 1e-4
 _LONGEST_PAUSE_S = 1e-3
-_OPERATION = "allreduce"
+_OPERATION = "allreduce of a small array"
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class SharedSums:
         """Give this rank's term to the next sum, and return the function that waits for the others and adds."""
         self._n_sums += 1
         self._transport.begin()
-        self._slots.give(self._own, self._n_sums, host)
+        self._slots.give(self._own, self._n_sums, host, self._transport.round)
         if self._hosts.n_hosts == 1:
             return lambda: add_in_order(self._terms(host))
         if self._own == 0:
@@ -127,6 +128,11 @@ class SharedSums:
         self._transport.await_others(lambda: first + self._slots.missing(self._n_sums), _pause, _OPERATION)
         terms = self._slots.arrays(self._n_sums)
         for rank, term in enumerate(terms, first):
+            if self._slots.round_of(rank - first, self._n_sums) != self._transport.round:
+                raise CommunicatorClosedError(
+                    f"rank {rank} took part in other collectives before this {_OPERATION}; every rank must call the "
+                    "same collectives in the same order"
+                )
             self._transport.same(rank, term, host, _OPERATION)
         return terms
 

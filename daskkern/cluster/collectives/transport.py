@@ -72,6 +72,11 @@ class PeerTransport:
         """The addresses of the workers of all ranks that take part."""
         return [self.mailbox.membership.addresses[rank] for rank in self._ranks]
 
+    @property
+    def round(self) -> int:
+        """The number of the round that was begun last."""
+        return self._sequence
+
     def begin(self) -> None:
         """Begin the next round: messages pushed and taken from now on belong to the same collective on all ranks."""
         self._sequence += 1

@@ -239,6 +239,27 @@ def test_other_shapes_are_refused() -> None:
     together(2, sums)
 
 
+def test_a_collective_that_one_rank_left_out_is_told() -> None:
+    def differ(comm: DaskCommunicator) -> None:
+        if comm.rank == 0:
+            comm.broadcast(np.zeros(2))  # its root waits for nobody
+        with pytest.raises(CommunicatorClosedError, match=r"took part in other collectives before|must call the same"):
+            comm.allreduce(np.zeros(2))
+
+    together(2, differ)
+
+
+def test_arrays_on_both_sides_of_the_limit_are_told_at_once() -> None:
+    def differ(comm: DaskCommunicator) -> None:
+        begun = time.monotonic()
+        with pytest.raises(CommunicatorClosedError) as error:
+            comm.allreduce(np.zeros(2 if comm.rank else MEMORY_BYTES // 8))
+        comm.abort(str(error.value))
+        assert time.monotonic() - begun < 10
+
+    together(2, differ)
+
+
 def test_another_collective_is_told() -> None:
     def differ(comm: DaskCommunicator) -> None:
         called = comm.barrier if comm.rank else partial(comm.allreduce, np.zeros(2))
