@@ -239,8 +239,7 @@ class FitsPlugin(SchedulerPlugin):
         return await self._drivers.hold(FitMetadata(**card), task)
 
     async def _drop(self, address: str, silence_s: float, unused: bool = False) -> bool:
-        """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused`, only if no fit holds it: that fit
-        decides how long its worker may be silent."""
+        """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused`, only if no fit holds it."""
         worker = self._scheduler.workers.get(address)
         if unused and worker is not None and str(worker.name) in self._registry.admission.busy:
             return False
@@ -266,6 +265,7 @@ class FitsPlugin(SchedulerPlugin):
             if record.active and record.client and silent and not self._supervisors.is_supervised(fit):
                 self._registry.admission.release(fit)
         self._registry.preemption.update(self._workers.places())
+        self._placement.refresh()  # tasks of fits that wait may run on what was freed
         self._topics.forget(now)
         for key in [*self._drivers.fits, *self._supervisors.tasks]:
             task = self._scheduler.tasks.get(key)
