@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from daskkern.backend.summation import add_in_order, add_stacked
 from daskkern.basis import AllRows, BasisSpec, Landmarks
@@ -42,11 +43,14 @@ def _fit(
     dtype: Literal["float32", "float64"] = "float32",
     m: int = M,
     alpha: float = 0.0,
+    sparse: bool = False,
 ) -> tuple[FitResult, Counter[str]]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 6))
-    info = SourceInfo(N, 6, "classification", (0, 1, 2), Scaling(), None, 1, True)
-    source = ArraySource(X, np.digitize(X[:, 0], [-0.5, 0.5]), None, info)
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    rows = scipy.sparse.csr_array(X * (np.abs(X) > 0.7)) if sparse else X
+    info = SourceInfo(N, 6, "classification", (0, 1, 2), Scaling(), None, 1, True, rows.nnz if sparse else None)
+    source = ArraySource(rows, y, None, info)
     settings = FitSettings(
         Gaussian(3.0), SquaredHinge(), basis, solver, max_epochs=epochs, batch_size=m, device="gpu",
         keep_blocks="never", dtype=dtype, alpha=alpha,
@@ -66,7 +70,9 @@ class Step:
     signals: bool
 
 
-def _steps(solver: Solver[Any], basis: BasisSpec, epochs: int = 2, alpha: float = 0.0) -> list[Step]:
+def _steps(
+    solver: Solver[Any], basis: BasisSpec, epochs: int = 2, alpha: float = 0.0, sparse: bool = False
+) -> list[Step]:
     """Return the steps of the last epoch of a fit."""
     steps: list[Step] = []
 
@@ -82,7 +88,7 @@ def _steps(solver: Solver[Any], basis: BasisSpec, epochs: int = 2, alpha: float 
 
     watched = Watched(**{field.name: getattr(solver, field.name) for field in fields(solver)})
     with launches_counted() as launched, waits_counted() as waited:
-        _fit(watched, basis, epochs, alpha=alpha)
+        _fit(watched, basis, epochs, alpha=alpha, sparse=sparse)
     return steps[-N // M :]
 
 
@@ -96,11 +102,12 @@ SOLVERS = {
 
 @pytest.mark.repeated
 @pytest.mark.one_in(4)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_step_waits_for_nothing_and_takes_few_launches(cupy_here: ModuleType, name: str) -> None:
+def test_a_step_waits_for_nothing_and_takes_few_launches(cupy_here: ModuleType, name: str, sparse: bool) -> None:
     solver, basis, most = SOLVERS[name]
     assert len(column_blocks(P, 0, 1).blocks) == BLOCKS
-    steps = _steps(solver, basis)
+    steps = _steps(solver, basis, sparse=sparse)
     plain = [step for step in steps if not (step.projects and isinstance(basis, Landmarks)) and not step.signals]
     assert len(plain) > 8
     assert [step.waits for step in plain] == [[]] * len(plain)

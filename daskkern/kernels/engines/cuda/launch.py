@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.backend.csr import parts_of
+from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import balanced
 from daskkern.kernels.engines.cuda.device import Device
 from daskkern.kernels.engines.cuda.source import (
@@ -15,6 +17,8 @@ from daskkern.kernels.engines.cuda.source import (
     BLOCK_TILE,
     FUNCTIONS,
     SCORE_THREADS,
+    SPARSE_LINES,
+    SPARSE_LISTS,
     SUM_LINES,
     SUM_THREADS,
     KernelSizes,
@@ -109,6 +113,29 @@ def write_block(device: Device, what: Program, rows: Side, columns: Side, out: A
     arguments = [*_side(xp, rows), np.int64(m), *_side(xp, columns), np.int64(p), out, stride, *_caps(what, columns)]
     grid = (-(-m // BLOCK_TILE), min(-(-p // BLOCK_TILE), _MOST_ACROSS))
     _launch(device, "block", what, KernelSizes(out.itemsize, rows.rows.shape[1]), grid, BLOCK_THREADS, arguments)
+
+
+def write_sparse(device: Device, what: Program, rows: Side, columns: Side, out: Array) -> None:
+    """Write K (m, p) to `out`, whose rows are contiguous, where one side is CSR or both are, in one launch.
+
+    For formulas of inner products, distances, cosines and norms.
+    """
+    m, p = out.shape
+    if not (m and p):
+        return
+    turned = not is_sparse(columns.rows)  # the rows of X are walked along, those of Z are spread
+    listed, spread = (rows, columns) if turned else (columns, rows)
+    strides = (_stride(out), 1) if turned else (1, _stride(out))
+    both = is_sparse(spread.rows)
+    table = parts_of(listed.rows)
+    other = parts_of(spread.rows) if both else (device.xp.ascontiguousarray(spread.rows), *table[1:])
+    arguments = [
+        *table, *_stats(listed, out), np.int64(listed.rows.shape[0]),
+        *other, *_stats(spread, out), np.int64(spread.rows.shape[0]),
+        np.int64(rows.rows.shape[1]), out, *map(np.int64, strides),
+    ]  # fmt: skip
+    grid = -(-spread.rows.shape[0] // SPARSE_LINES), min(-(-listed.rows.shape[0] // SPARSE_LISTS), _MOST_ACROSS)
+    _launch(device, "sparse", what, KernelSizes(out.itemsize, both_sparse=both), grid, SCORE_THREADS, arguments)
 
 
 def apply_profile(device: Device, what: Program, rows: Side, columns: Side, tile: Array) -> None:
