@@ -154,15 +154,20 @@ def _tiled_matvec(of: Operands, A: Array, head: Array | None) -> Array:
     tiles = _column_tiles(of.blocks, max(widest, WORKSPACE_BYTES // (height * A.itemsize)))
     held = xp.empty(height * max((_width(tile) for tile in tiles), default=0), A.dtype)
     n_head = 0 if head is None else head.shape[1]
+    # Nothing that a rank's share of the columns decides: last bits differ.
+    never_written = head is None and not of.is_sparse and of.what.difference is None and 0 < c <= MOST_OUTPUTS
     total = None if len(tiles) == 1 and height >= m else xp.zeros((m, c), np.float64)
     for rows in balanced(m, height):
         for tile in tiles:
             cols = slice(tile[0].start, tile[-1].stop)
             values = _tile(held, rows, cols)
-            _fill(of, rows, cols, values)
-            here = [slice(cut.start - cols.start, cut.stop - cols.start) for cut in tile]
             # Coefficients cancel, so that the reduced precision does not apply to them.
-            scores = sum_over_blocks(of.device, values, A[cols], here, turned=False)
+            if never_written:
+                scores = _never_written(of, rows, tile, values, A)
+            else:
+                _fill(of, rows, cols, values)
+                here = [slice(cut.start - cols.start, cut.stop - cols.start) for cut in tile]
+                scores = sum_over_blocks(of.device, values, A[cols], here, turned=False)
             if total is None:
                 total = scores  # of the only tile
             else:
@@ -207,6 +212,23 @@ def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
         else:
             _fill_from_tables(of, left, right, out)
         return
+    _multiply(of, left, right, out)
+    launch.apply_profile(of.device, of.what, left, right, out)
+
+
+def _never_written(of: Operands, rows: slice, tile: Sequence[slice], held: Array, A: Array) -> Array:
+    """Return ``K A`` of some rows and blocks, of which only inner products are written, to `held`."""
+    first, cols = of.blocks.index(tile[0]), slice(tile[0].start, tile[-1].stop)
+    table = of.table[first : first + len(tile)]
+    left, right = _part(of.left, rows), _part(of.right, cols)
+    _multiply(of, left, right, held)
+    return launch.profile_sums(
+        of.device, of.what, left, right, held, table - cols.start if cols.start else table, A[cols]
+    )
+
+
+def _multiply(of: Operands, left: Side, right: Side, out: Array) -> None:
+    """Write the inner products of dense rows to `out`."""
     xp = of.device.xp
     as_rows = left.operand is None or right.operand is None
     X, Z = (xp.ascontiguousarray(side.rows if as_rows else side.operand) for side in (left, right))
@@ -214,7 +236,6 @@ def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
         three_products(of.device, X, Z, out)
     else:
         of.device.multiply(X, Z, out, turn_left=False, turn_right=True, precision=of.precision)
-    launch.apply_profile(of.device, of.what, left, right, out)
 
 
 def _fill_from_tables(of: Operands, left: Side, right: Side, out: Array) -> None:

@@ -24,6 +24,7 @@ from daskkern.kernels.engines.cuda.source import (
     KernelSizes,
     Name,
     constants,
+    profile_sums_source,
     source,
     sums_source,
 )
@@ -172,6 +173,33 @@ def block_sums(device: Device, left: Array, right: Array, table: Array, *, turne
         grid = (-(-n_lines // SUM_LINES), min(n_blocks, _MOST_ACROSS))
         text = sums_source(right.itemsize, c, turned)
         device.launch(text, "block_sums", grid, SUM_THREADS, arguments)
+    return partial.sum(axis=0, dtype=np.float64)
+
+
+def profile_sums(
+    device: Device, what: Program, rows: Side, columns: Side, inner: Array, table: Array, A: Array
+) -> Array:
+    """Return ``K A`` (m, c), float64 over blocks of columns, from the inner products of K, which is never written.
+
+    Parameters
+    ----------
+    inner : (m, p) array
+        Its rows are contiguous.
+    table : (blocks, 2) int64
+        Starts and stops of the blocks, on the device.
+    A : (p, c) array
+        At least one output.
+    """
+    m, n_blocks, c = inner.shape[0], table.shape[0], A.shape[1]
+    partial = device.xp.empty((n_blocks, m, c), A.dtype)
+    if partial.size:
+        arguments = [
+            inner, np.int64(_stride(inner)), np.int64(m), table, np.int64(n_blocks), device.xp.ascontiguousarray(A),
+            partial, *_stats(rows, inner), *_stats(columns, inner), *constants(what, A.dtype),
+        ]  # fmt: skip
+        grid = (-(-m // SUM_LINES), min(n_blocks, _MOST_ACROSS))
+        text = profile_sums_source(what.instructions, A.itemsize, c)
+        device.launch(text, "profile_sums", grid, SUM_THREADS, arguments)
     return partial.sum(axis=0, dtype=np.float64)
 
 

@@ -97,9 +97,22 @@ def source(name: Name, instructions: tuple[Instruction, ...], sizes: KernelSizes
 @cache
 def sums_source(itemsize: int, n_outputs: int, turned: bool) -> str:
     """Return the text of ``block_sums``, which uses no formula."""
-    settings = {"DASKKERN_GENERATED": 1, "N_OUTPUTS": n_outputs, "TURNED": int(turned)}
+    settings = {"DASKKERN_GENERATED": 1, "N_OUTPUTS": n_outputs, "TURNED": int(turned), "WITH_PROFILE": 0}
     lines = [f"#define {name} {value}" for name, value in settings.items()]
     return "\n".join([_real(itemsize), *lines, _read("sums.cu")])
+
+
+@cache
+def profile_sums_source(instructions: tuple[Instruction, ...], itemsize: int, n_outputs: int) -> str:
+    """Return the text of ``profile_sums``: ``block_sums`` of values whose inner products it reads."""
+    parts = [
+        _prologue(instructions, KernelSizes(itemsize, n_outputs=n_outputs)),
+        "#define TURNED 0\n#define WITH_PROFILE 1",
+        _read("common.cuh"),
+        value_function(instructions),
+        _read("sums.cu"),
+    ]
+    return "\n".join(parts)
 
 
 @cache

@@ -19,6 +19,7 @@ from daskkern.kernels.engines.cuda.source import (
     SUM_THREADS,
     KernelSizes,
     constants,
+    profile_sums_source,
     source,
     sums_source,
     value_function,
@@ -80,6 +81,8 @@ def test_sums_and_features_stay_in_registers(kernel: Kernel, itemsize: int, d: i
 @pytest.mark.parametrize("c", [1, 10, 32])
 @pytest.mark.parametrize("turned", [False, True])
 def test_sums_of_blocks_compile_and_stay_in_registers(itemsize: int, c: int, turned: bool, tmp_path: Path) -> None:
+    profile = profile_sums_source(Laplacian(2.0).program.instructions, itemsize, c)
+    assert "warning" not in _compile(profile, tmp_path)
     report = _compile(sums_source(itemsize, c, turned), tmp_path, "-Xptxas", "-v")
     assert "warning" not in report
     spilled = re.search(r"(\d+) bytes spill stores", report)
