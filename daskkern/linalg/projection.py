@@ -27,7 +27,7 @@ from daskkern.linalg.panels import FactoredPanels, downdate, each_panel
 
 
 @dataclass(frozen=True)
-class Piece:
+class OwnPanel:
     """An own panel within a group: its global and local columns, the inverse above, the factor below."""
 
     columns: slice
@@ -69,7 +69,9 @@ class BlockCyclicFactor:
         parts = [x[piece.columns] for _, pieces in groups for piece in pieces]
         return xp.concatenate(parts) if parts else xp.zeros_like(h)
 
-    def _forward(self, rows: slice, pieces: list[Piece], h: Array, y: Array, gone: Array, comm: Communicator) -> None:
+    def _forward(
+        self, rows: slice, pieces: list[OwnPanel], h: Array, y: Array, gone: Array, comm: Communicator
+    ) -> None:
         """Compute the `rows` of ``y = L^-1 h`` on every rank."""
         xp = namespace_of(h)
         if comm.size == 1:  # its own pieces are all rows of the group, in their order
@@ -89,7 +91,7 @@ class BlockCyclicFactor:
             for piece in pieces:
                 gone[rows.stop :] += multiply(piece.below, solved[within(piece.columns, rows)], xp)
 
-    def _backward(self, rows: slice, pieces: list[Piece], y: Array, x: Array, comm: Communicator) -> None:
+    def _backward(self, rows: slice, pieces: list[OwnPanel], y: Array, x: Array, comm: Communicator) -> None:
         """Compute the `rows` of ``x = L^-T y``: on every rank, except for the last group computed."""
         given = y[rows].astype(x.dtype)
         if rows.stop < self.layout.p:
@@ -104,7 +106,7 @@ class BlockCyclicFactor:
         if rows.start:
             self._share(rows, pieces, found, comm)
 
-    def _share(self, rows: slice, pieces: list[Piece], values: Array, comm: Communicator) -> None:
+    def _share(self, rows: slice, pieces: list[OwnPanel], values: Array, comm: Communicator) -> None:
         """Fill the other ranks' entries of `values`, the `rows` of a vector in which this rank's own are set."""
         if comm.size == 1:
             return
@@ -123,7 +125,7 @@ class BlockCyclicFactor:
                     values[within(block, rows)] = xp.asarray(part[edge : edge + width])
                     edge += width
 
-    def groups(self) -> Iterator[tuple[slice, list[Piece]]]:
+    def groups(self) -> Iterator[tuple[slice, list[OwnPanel]]]:
         """Yield the rows of each group and the rank's panels in it."""
         blocks, own = self.layout.blocks, dict(zip(self.layout.own, self.panels, strict=True))
         places = dict(zip(self.layout.own, self.layout.own_blocks, strict=True))
@@ -133,7 +135,7 @@ class BlockCyclicFactor:
             for k in range(group.start, group.stop):
                 if k in own:
                     height = rows.stop - blocks[k].start
-                    pieces.append(Piece(blocks[k], places[k], own[k][:height], own[k][height:]))
+                    pieces.append(OwnPanel(blocks[k], places[k], own[k][:height], own[k][height:]))
             yield rows, pieces
 
 
