@@ -14,6 +14,7 @@ from on_gpu.clock import median_seconds, wait
 from on_gpu.sizes import Sizes
 
 _LAUNCHES = 2000
+_POOL_BYTES = 64 << 20
 
 
 def ceilings(
@@ -31,6 +32,7 @@ def ceilings(
     made["host_to_device_gb_per_s"] = round(rows.nbytes / seconds / 1e9, 2)
     yield "ceilings", made
     yield "launches", _launches(xp)
+    yield "allocations", allocations(xp)
 
 
 def _launches(xp: ModuleType) -> dict[str, float]:
@@ -53,6 +55,45 @@ def _launches(xp: ModuleType) -> dict[str, float]:
         "operation_us": round((done - begun) / _LAUNCHES * 1e6, 3),
         "launch_and_wait_us": round((waited - done) / (_LAUNCHES // 10) * 1e6, 3),
     }
+
+
+def allocations(xp: ModuleType) -> dict[str, Any]:
+    """Return what an array of memory costs the host: from CuPy's pool with a limit, and from an RMM pool."""
+    if not hasattr(xp, "cuda"):
+        return {"note": "not on a CPU"}
+    found: dict[str, Any] = {}
+    before, pool = xp.cuda.get_allocator(), xp.cuda.MemoryPool()
+    try:
+        pool.set_limit(size=_POOL_BYTES)
+        xp.cuda.set_allocator(pool.malloc)
+        found["cupy_pool_us"] = _allocated(xp)
+        try:
+            import rmm  # optional package
+            from rmm.allocators.cupy import rmm_cupy_allocator
+        except ImportError:
+            return found | {"note": "RMM is not installed"}
+        device = rmm.mr.get_current_device_resource()
+        rmm.mr.set_current_device_resource(rmm.mr.PoolMemoryResource(device, initial_pool_size=_POOL_BYTES))
+        try:
+            xp.cuda.set_allocator(rmm_cupy_allocator)
+            found["rmm_pool_us"] = _allocated(xp)
+        finally:
+            rmm.mr.set_current_device_resource(device)
+    finally:
+        xp.cuda.set_allocator(before)
+    return found
+
+
+def _allocated(xp: ModuleType) -> float:
+    """Return microseconds of an array that is made and dropped, of sizes as a step has them."""
+    sizes = (1 << 10, 1 << 16, 1 << 22)
+    for size in sizes:
+        xp.empty(size, np.uint8)
+    begun = time.perf_counter()
+    for _ in range(_LAUNCHES):
+        for size in sizes:
+            xp.empty(size, np.uint8)
+    return round((time.perf_counter() - begun) / (_LAUNCHES * len(sizes)) * 1e6, 3)
 
 
 def _copied(xp: ModuleType, size: int) -> float:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
-from daskkern.backend.namespace import namespace_for, to_host
+from daskkern.backend.namespace import namespace_for, to_device, to_host
 from daskkern.backend.tiles import slices
-from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, plain_products
+from daskkern.kernels import KERNELS, Gaussian, Kernel, L1Laplacian, Laplacian, plain_products
 from daskkern.kernels.engines import cuda
 from on_gpu.sizes import Sizes
 
@@ -21,6 +21,7 @@ _ROWS, _POINTS, _OUTPUTS = 300, 500, 10
 _LARGEST_ERROR = 2e-6  # relative to the sum of the terms' magnitudes
 _LARGEST_OF_VALUES = 1e-4  # relative to the largest value: distances of close rows have few digits in float32
 _FEATURES_OF_EVERY_KERNEL = (5, 70)  # fused, and by a matrix product
+_SPARSE = ("rows", "points", "rows and points")
 
 Record = dict[str, Any]
 
@@ -36,6 +37,9 @@ def correctness(
     for name in KERNELS:
         for d in _FEATURES_OF_EVERY_KERNEL:
             yield "correctness", values_of(xp, name, d)
+    for kernel in (Gaussian(20.0), L1Laplacian(300.0)):
+        for sort in _SPARSE:
+            yield "correctness", sparse_products(xp, kernel, sort)
     for turned in (False, True):
         yield "correctness", sums_of_blocks(xp, turned)
     for d in _FEATURES_OF_EVERY_KERNEL:
@@ -67,6 +71,28 @@ def values_of(xp: ModuleType, name: str, d: int) -> Record:
     found = to_host(kernel.block(xp.asarray(X), kernel.points(xp.asarray(Z))))
     error = float(np.abs(found - exact).max() / max(1e-30, float(np.abs(exact).max())))
     return _record("values", error, _LARGEST_OF_VALUES, kernel=name, d=d)
+
+
+def sparse_products(xp: ModuleType, kernel: Kernel, sort: str) -> Record:
+    """Compare the values of a kernel, and their product, where the rows, the points or both are CSR."""
+    try:
+        import scipy.sparse  # optional package
+    except ImportError:
+        return {"check": "sparse rows", "right": True, "note": "not checked: SciPy is missing"}
+    X, Z, A = (rows[:count] for rows, count in zip(_operands(1200), (70, 90, 90), strict=False))  # several chunks
+    X[np.abs(X) < 1.5], Z[np.abs(Z) < 1.5], X[3] = 0, 0, 0
+    with plain_products():
+        exact = kernel.block(X.astype(np.float64), kernel.points(Z.astype(np.float64)))
+    rows, given = (
+        to_device(scipy.sparse.csr_array(table) if side in sort else table, xp)
+        for table, side in ((X, "rows"), (Z, "points"))
+    )
+    points = kernel.points(given)
+    left = kernel.left(rows, points)
+    error = float(np.abs(to_host(kernel.block(left, points)) - exact).max() / np.abs(exact).max())
+    size = np.abs(exact) @ np.abs(A)
+    error = max(error, float((np.abs(to_host(kernel.matvec(left, points, xp.asarray(A))) - exact @ A) / size).max()))
+    return _record("sparse rows", error, _LARGEST_OF_VALUES, kernel=kernel.name, sparse=sort)
 
 
 def sums_of_blocks(xp: ModuleType, turned: bool) -> Record:
@@ -117,6 +143,8 @@ def small_products(xp: ModuleType) -> None:
         for kernel in (Gaussian(float(d) ** 0.5), Laplacian(float(d) ** 0.5)):
             products_of(xp, kernel, d)
         values_of(xp, "gaussian", d)
+    for sort in _SPARSE:
+        sparse_products(xp, Gaussian(20.0), sort)
     for turned in (False, True):
         sums_of_blocks(xp, turned)
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
-from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.backend.device_rows import DeviceRows
+from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.errors import SpecError
 
 
@@ -197,4 +198,7 @@ def allgather_rows(rows: Array, comm: Communicator) -> Array:
         for part in (rows.data, rows.indices.astype(np.int64), xp.diff(rows.indptr).astype(np.int64))
     )
     starts = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(lengths)])
-    return type(rows)((data, columns, starts), shape=(lengths.size, rows.shape[1]))
+    shape = (int(lengths.size), int(rows.shape[1]))
+    if isinstance(rows, DeviceRows):
+        return DeviceRows(xp, data, columns.astype(np.int32), starts, to_host(starts), shape)
+    return type(rows)((data, columns, starts), shape=shape)

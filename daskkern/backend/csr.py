@@ -2,11 +2,14 @@
 
 from typing import Any, TypeAlias
 
-from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
+import numpy as np
+
+from daskkern.arrays import Array, IntArray
+from daskkern.backend.device_rows import DeviceRows
+from daskkern.errors import DataError
 
 Rows: TypeAlias = Any
-"""A CSR matrix or array of SciPy or CuPy."""
+"""A CSR matrix or array of SciPy or CuPy, or :class:`DeviceRows`."""
 
 
 def flaw(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> str | None:
@@ -39,14 +42,49 @@ def canonical(rows: Rows) -> Rows:
     return fresh
 
 
-def with_ones(X: Any, column: int, n_columns: int) -> Any:
-    """Return CSR rows (m, n_columns) with an entry 1 more in each, in `column`; a copy, of the same type."""
-    xp = namespace_of(X.data)
-    m = X.shape[0]
-    at = X.indptr[1:] + xp.arange(m, dtype=X.indptr.dtype)  # the last entry of each row
-    old = xp.ones(X.nnz + m, bool)
-    old[at] = False
-    data, indices = xp.ones(X.nnz + m, X.dtype), xp.full(X.nnz + m, column, X.indices.dtype)
-    data[old], indices[old] = X.data, X.indices
-    indptr = X.indptr + xp.arange(m + 1, dtype=X.indptr.dtype)
-    return type(X)((data, indices, indptr), shape=(m, n_columns))
+def float_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the float32 or float64 that holds numbers of this dtype, as rows have it."""
+    found = np.dtype(dtype)
+    small = found.itemsize <= (2 if found.kind != "f" else 4)
+    return np.dtype(np.float32 if small else np.float64)
+
+
+def checked(rows: Rows, dtype: Any = None) -> Rows:
+    """Return sparse rows, of any format, in CSR, canonical and of this dtype. A look at a matrix of CuPy's waits.
+
+    Raises
+    ------
+    DataError
+        When the arrays are inconsistent.
+    """
+    dtype = rows.dtype if dtype is None else dtype
+    if isinstance(rows, DeviceRows):
+        return rows if rows.dtype == dtype else rows.astype(dtype)
+    rows = rows if rows.format == "csr" else rows.tocsr()
+    found = flaw(rows.data, rows.indices, rows.indptr, rows.shape)
+    if found is not None:
+        raise DataError(f"sparse rows of shape {tuple(rows.shape)} cannot be read: {found}; construct them again")
+    return canonical(rows if rows.dtype == dtype else rows.astype(dtype))
+
+
+def parts_of(rows: Rows) -> tuple[Array, Array, IntArray]:
+    """Return numbers, columns and starts of canonical rows in the types of :class:`DeviceRows`, where they lie."""
+    if isinstance(rows, DeviceRows):
+        return rows.data, rows.indices, rows.indptr
+    if rows.shape[1] > np.iinfo(np.int32).max:
+        raise DataError(f"got sparse rows of {rows.shape[1]:,} features; on a GPU give at most 2,147,483,647")
+    used = int(rows.indptr[-1])
+    starts: IntArray = rows.indptr.astype(np.int64, copy=False)
+    return rows.data[:used], rows.indices[:used].astype(np.int32, copy=False), starts
+
+
+def with_entries(rows: Rows, data: Array) -> Rows:
+    """Return CSR rows with other numbers in the same places."""
+    if isinstance(rows, DeviceRows):
+        return rows.with_data(data)
+    return type(rows)((data, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def library_matrix(rows: Rows) -> Rows:
+    """Return rows on a GPU as a matrix of CuPy's, for what :class:`DeviceRows` has not, which waits; others as is."""
+    return rows.tocsr() if isinstance(rows, DeviceRows) else rows

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
+from daskkern.backend import csr
+from daskkern.backend.device_rows import DeviceRows
 from daskkern.backend.devices import cupy_problem
 from daskkern.errors import ClusterError, SpecError
 
@@ -44,8 +46,9 @@ def namespace_of(*arrays: Array) -> ModuleType:
 
 
 def is_sparse(X: Array) -> bool:
-    """Return whether `X` is a sparse matrix of SciPy or CuPy. Neither library is imported for the check."""
-    return type(X).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse")) and hasattr(X, "tocsr")
+    """Return whether `X` is a sparse matrix of SciPy or CuPy, or :class:`DeviceRows`. Neither library is imported."""
+    library = type(X).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse")) and hasattr(X, "tocsr")
+    return library or isinstance(X, DeviceRows)
 
 
 def to_device(X: Array, xp: ModuleType, *, direct_bytes: int = _DIRECT_BYTES) -> Array:
@@ -62,9 +65,14 @@ def to_device(X: Array, xp: ModuleType, *, direct_bytes: int = _DIRECT_BYTES) ->
         return made
     if xp is np:
         return X
-    import cupyx.scipy.sparse  # optional package
+    return X if isinstance(X, DeviceRows) else device_rows(csr.checked(X, csr.float_dtype(X.dtype)), xp)
 
-    return cupyx.scipy.sparse.csr_matrix(X)
+
+def device_rows(rows: Array, xp: ModuleType) -> DeviceRows:
+    """Return canonical CSR rows of SciPy or CuPy on the GPU of `xp`."""
+    data, indices, starts = csr.parts_of(rows)
+    on_host = to_host(starts)
+    return DeviceRows(xp, xp.asarray(data), xp.asarray(indices), xp.asarray(starts), on_host, tuple(rows.shape))
 
 
 def to_host(array: Array) -> HostArray:

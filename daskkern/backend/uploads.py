@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
-from daskkern.backend.namespace import is_sparse, to_device
+from daskkern.backend import csr
+from daskkern.backend.device_rows import DeviceRows
+from daskkern.backend.namespace import is_sparse
 
 _SLOTS = 2
 _ALIGNMENT = 256
@@ -43,28 +45,47 @@ class Uploads:
         return 0 if self._stream is None else _SLOTS - 1
 
     def begin(self, *arrays: Array) -> Arrived:
-        """Begin to copy `arrays`; return a function to call before their use. None stays None; CSR rows go at once."""
+        """Begin to copy `arrays`, dense or CSR; return a function to call before their use. None stays None."""
         if self._stream is None:
             return lambda: arrays
         xp, stream = self._xp, self._stream
-        dense = [k for k, array in enumerate(arrays) if array is not None and not is_sparse(array)]
-        made = [None if array is None or k in dense else to_device(array, xp) for k, array in enumerate(arrays)]
+        given = [_parts(array) for array in arrays]
         slot = self._slots[0]
         self._slots.rotate(-1)
-        staged = slot.staged([arrays[k] for k in dense])
+        staged = slot.staged([part for parts in given for part in parts], any(map(is_sparse, arrays)))
         targets = [xp.empty(array.shape, array.dtype) for array in staged]
         stream.wait_event(xp.cuda.get_current_stream().record())
         for target, array in zip(targets, staged, strict=True):
             target.set(array, stream=stream)
         slot.copied, slot.targets = stream.record(), targets
-        for k, target in zip(dense, targets, strict=True):
-            made[k] = target
+        arrived = iter(targets)
+        made = [
+            _of_parts(array, parts, [next(arrived) for _ in parts], xp)
+            for array, parts in zip(arrays, given, strict=True)
+        ]
         return _arrival(xp, slot, tuple(made))
 
     def close(self) -> None:
         """Wait for the copies in flight."""
         for slot in self._slots:
             slot.wait()
+
+
+def _parts(array: Array) -> tuple[HostArray, ...]:
+    """Return what is copied of an array: nothing of None, and of CSR rows, once they are canonical, their parts."""
+    if array is None:
+        return ()
+    return csr.parts_of(csr.checked(array, csr.float_dtype(array.dtype))) if is_sparse(array) else (array,)
+
+
+def _of_parts(array: Array, parts: tuple[HostArray, ...], targets: list[Array], xp: ModuleType) -> Array:
+    """Return the array on the device, made of what was copied."""
+    if array is None:
+        return None
+    if not is_sparse(array):
+        return targets[0]
+    data, indices, indptr = targets
+    return DeviceRows(xp, data, indices, indptr, parts[-1], tuple(array.shape))
 
 
 def pinned_memory(xp: ModuleType, n_bytes: int) -> Any:
@@ -91,13 +112,17 @@ class _Slot:
             self.copied.synchronize()
         self.targets = []
 
-    def staged(self, arrays: list[HostArray]) -> list[HostArray]:
-        """Return `arrays` in the buffer, which grows when it must. Waits for the last copy from it."""
+    def staged(self, arrays: list[HostArray], varies: bool) -> list[HostArray]:
+        """Return `arrays` in the buffer, which grows when it must, by more where their size `varies`.
+
+        Waits for the last copy from it.
+        """
         self.wait()
         starts = np.cumsum([0, *(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]).tolist()
         if starts[-1] > self._size:
+            size = starts[-1] + (starts[-1] // 8 if self._size and varies else 0)
             self._memory = None  # before the larger one is taken
-            self._memory, self._size = pinned_memory(self._xp, starts[-1]), starts[-1]
+            self._memory, self._size = pinned_memory(self._xp, size), size
         return [self._place(start, array) for start, array in zip(starts, arrays, strict=False)]
 
     def _place(self, start: int, array: HostArray) -> HostArray:

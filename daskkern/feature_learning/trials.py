@@ -172,4 +172,6 @@ class Trial:
 
 
 def _to_host(rows: Array) -> Array:
-    return rows.get() if is_sparse(rows) and module_of(rows) is not np else rows if is_sparse(rows) else to_host(rows)
+    if not is_sparse(rows):
+        return to_host(rows)
+    return rows.tocsr().get() if module_of(rows) is not np else rows

@@ -62,6 +62,13 @@ class Kernel(NestedParameters, PairFunction):
     def __rmul__(self, other: float) -> "Kernel":
         return self.algebra["product"](self, other)
 
+    def check_rows(self, rows: Array) -> None:
+        """Raise DataError for `rows` in host memory that the kernel has no values for.
+
+        For rows on their way to a GPU, where a look at them would wait: there, such rows have values that are no
+        numbers. Rows in host memory are also checked by :meth:`left` and :meth:`points`.
+        """
+
     def resolve(self, sample: Array) -> "Kernel":
         """Return the kernel with every data-dependent parameter computed from the rows of `sample`."""
         del sample

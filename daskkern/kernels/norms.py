@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.backend.csr import with_entries
+from daskkern.backend.device_rows import DeviceRows
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.backend.tiles import balanced, for_each, within
 from daskkern.kernels.rows import module_of
@@ -61,7 +63,11 @@ def power_norms(X: Array, p: float) -> Array:
 def difference_norms(X: Array, difference: Difference) -> Array:
     """Return the sums of the terms of x_ij, shape (m,), by pairwise sums."""
     if is_sparse(X):
-        terms = type(X)((_terms(X.data, difference, X.indices), X.indices, X.indptr), shape=X.shape)
+        if isinstance(X, DeviceRows) and difference.power == 2:
+            return X.row_sums(squares=True)
+        terms = with_entries(X, _terms(X.data, difference, X.indices))
+        if isinstance(terms, DeviceRows):
+            return terms.row_sums()
         return module_of(X).asarray(terms.sum(axis=1)).reshape(-1).astype(X.dtype)
     xp = namespace_of(X)
     norms, d = xp.empty(X.shape[0], X.dtype), max(1, X.shape[1])

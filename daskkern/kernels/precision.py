@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.backend.csr import with_entries
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import DataError, SpecError
 
@@ -64,7 +65,7 @@ def rounded(rows: Array, precision: Precision | None, *, checked: bool = True) -
     if precision in (None, "float64", "float32"):
         return rows
     if hasattr(rows, "tocsr"):
-        return type(rows)((rounded(rows.data, precision, checked=checked), rows.indices, rows.indptr), shape=rows.shape)
+        return with_entries(rows, rounded(rows.data, precision, checked=checked))
     if precision == "tf32":
         return _to_tf32(rows)
     xp = namespace_of(rows)

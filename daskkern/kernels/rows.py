@@ -10,7 +10,8 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend import csr
-from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.backend.device_rows import DeviceRows, stack_device_rows
+from daskkern.backend.namespace import device_rows, is_sparse, namespace_of
 from daskkern.errors import DataError
 
 _unchecked: ContextVar[bool] = ContextVar("unchecked", default=False)
@@ -28,8 +29,7 @@ def rows_dtype(X: Array) -> Any:
     found = np.dtype(X.dtype)
     if found.kind not in "fiub" or found.itemsize > 8:
         raise DataError(f"rows must be real numbers; found dtype {found}")
-    small = found.itemsize <= (2 if found.kind != "f" else 4)
-    return np.dtype(np.float32 if small else np.float64)
+    return csr.float_dtype(found)
 
 
 def as_rows(X: Array, dtype: Any = None) -> Array:
@@ -47,19 +47,34 @@ def as_rows(X: Array, dtype: Any = None) -> Array:
     dtype = natural if dtype is None else np.dtype(dtype)
     if not is_sparse(X):
         return X if X.dtype == dtype else X.astype(dtype)
-    rows = X if X.format == "csr" else X.tocsr()
-    flaw = csr.flaw(rows.data, rows.indices, rows.indptr, rows.shape)
-    if flaw is not None:
-        raise DataError(f"sparse rows of shape {tuple(rows.shape)} cannot be read: {flaw}; construct them again")
-    return csr.canonical(rows if rows.dtype == dtype else rows.astype(dtype))
+    rows = csr.checked(X, dtype)
+    xp = module_of(rows)
+    return rows if xp is np or isinstance(rows, DeviceRows) else device_rows(rows, xp)
 
 
 def stack_rows(first: Array, later: Array) -> Array:
     """Return CSR rows followed by others; a copy."""
+    if isinstance(first, DeviceRows):
+        return stack_device_rows([first, later])
     xp = module_of(first)
     parts = [xp.concatenate(pair) for pair in ((first.data, later.data), (first.indices, later.indices))]
     starts = xp.concatenate([first.indptr, first.indptr[-1] + later.indptr[1:]])
     return type(first)((*parts, starts), shape=(first.shape[0] + later.shape[0], first.shape[1]))
+
+
+def with_ones(X: Any, column: int, n_columns: int) -> Any:
+    """Return CSR rows (m, n_columns) with an entry 1 more in each, in `column`; a copy, of the same type."""
+    if isinstance(X, DeviceRows):
+        return X.with_ones(column, n_columns)
+    xp = namespace_of(X.data)
+    m = X.shape[0]
+    at = X.indptr[1:] + xp.arange(m, dtype=X.indptr.dtype)  # the last entry of each row
+    old = xp.ones(X.nnz + m, bool)
+    old[at] = False
+    data, indices = xp.ones(X.nnz + m, X.dtype), xp.full(X.nnz + m, column, X.indices.dtype)
+    data[old], indices[old] = X.data, X.indices
+    indptr = X.indptr + xp.arange(m + 1, dtype=X.indptr.dtype)
+    return type(X)((data, indices, indptr), shape=(m, n_columns))
 
 
 @contextmanager

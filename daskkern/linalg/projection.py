@@ -12,7 +12,7 @@ of (p, c) numbers forwards and two allgathers backwards, and all its work is pro
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
@@ -20,18 +20,14 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
-from daskkern.kernels.engines.block_products import multiply, multiply_blocks, multiply_transposed
+from daskkern.kernels.engines.block_products import multiply, multiply_transposed
 from daskkern.linalg.blas import subtract_product
 from daskkern.linalg.block_cyclic import BlockCyclicLayout
 from daskkern.linalg.panels import FactoredPanels, downdate, each_panel
 
-JOINED_COLUMNS = 16_384
-"""Columns up to which a single rank on a GPU joins the panels of a group: with more, launches do not matter. Not
-measured on a GPU."""
-
 
 @dataclass(frozen=True)
-class _Piece:
+class OwnPanel:
     """An own panel within a group: its global and local columns, the inverse above, the factor below."""
 
     columns: slice
@@ -51,39 +47,18 @@ class BlockCyclicFactor:
         One for each own block, starting at its diagonal: down to the end of the block's group the columns of the
         inverse of the group's diagonal block, below it those of L.
     jitter : float
-    joined : tuple of (p - g0, width) arrays
-        In place of `panels`, one for each group, with zeros above: see :meth:`with_joined_groups`.
     """
 
     layout: BlockCyclicLayout
     panels: tuple[Array, ...]
     jitter: float
-    joined: tuple[Array, ...] = ()
-
-    def with_joined_groups(self) -> "BlockCyclicFactor":
-        """Return the factor of a single rank with one array for each group, which a GPU solves with in few launches.
-
-        They take 3/4 p^2 numbers with two groups, and with the panels, which are given up, p^2 meanwhile.
-        """
-        xp, dtype, joined = namespace_of(self.panels[0]), self.panels[0].dtype, []
-        for rows, pieces in self._groups():
-            whole = xp.zeros((self.layout.p - rows.start, rows.stop - rows.start), dtype)
-            for piece in pieces:
-                columns = _within(piece.columns, rows)
-                height = piece.inverse.shape[0]
-                whole[columns.start : columns.start + height, columns] = piece.inverse
-                whole[columns.start + height :, columns] = piece.below
-            joined.append(whole)
-        return replace(self, panels=(), joined=tuple(joined))
 
     def solve(self, h: Array, comm: Communicator) -> Array:
         """Return this rank's part (p_r, c) of ``(K_ZZ + jitter)^-1 h`` from its part of `h`, in its dtype.
 
         Sums are taken in float64: the solution is the same for any number of ranks up to its rounding.
         """
-        if self.joined:
-            return self._solve_joined(h)
-        xp, groups = namespace_of(h), list(self._groups())
+        xp, groups = namespace_of(h), list(self.groups())
         y = xp.zeros((self.layout.p, h.shape[1]), np.float64)
         gone = xp.zeros_like(y)  # what this rank's columns before a group subtract from the rest
         for rows, pieces in groups:
@@ -94,28 +69,9 @@ class BlockCyclicFactor:
         parts = [x[piece.columns] for _, pieces in groups for piece in pieces]
         return xp.concatenate(parts) if parts else xp.zeros_like(h)
 
-    def _solve_joined(self, h: Array) -> Array:
-        """Return the solution on a single rank: with each group, two products forwards and two backwards."""
-        xp, p = namespace_of(h), self.layout.p
-        groups = [(_rows_of(self.layout, group), group) for group in self.layout.groups]
-        y, gone = [], None  # what the columns before a group subtract from its rows and those below
-        for (rows, group), whole in zip(groups, self.joined, strict=True):
-            height = rows.stop - rows.start
-            given = h[rows] if gone is None else (h[rows] - gone[:height]).astype(h.dtype)
-            blocks = [_within(block, rows) for block in self.layout.blocks[group]]
-            y.append(multiply_blocks(whole[:height], given, blocks, xp))
-            if rows.stop < p:
-                below = multiply_blocks(whole[height:], y[-1].astype(h.dtype), blocks, xp)
-                gone = below if gone is None else gone[height:] + below
-        x = xp.empty((p, h.shape[1]), h.dtype)
-        for (rows, _), whole, given in reversed(list(zip(groups, self.joined, y, strict=True))):
-            height = rows.stop - rows.start
-            if rows.stop < p:
-                given = given - multiply_transposed(whole[height:], x[rows.stop :], xp)
-            x[rows] = multiply_transposed(whole[:height], given.astype(h.dtype), xp)
-        return x
-
-    def _forward(self, rows: slice, pieces: list[_Piece], h: Array, y: Array, gone: Array, comm: Communicator) -> None:
+    def _forward(
+        self, rows: slice, pieces: list[OwnPanel], h: Array, y: Array, gone: Array, comm: Communicator
+    ) -> None:
         """Compute the `rows` of ``y = L^-1 h`` on every rank."""
         xp = namespace_of(h)
         if comm.size == 1:  # its own pieces are all rows of the group, in their order
@@ -123,39 +79,39 @@ class BlockCyclicFactor:
         else:
             given = -gone[rows]
             for piece in pieces:
-                given[_within(piece.columns, rows)] += h[piece.own]
+                given[within(piece.columns, rows)] += h[piece.own]
         given = comm.allreduce(given) if rows.start else given  # own rows of the first group are already complete
         found, given = xp.zeros_like(given), given.astype(h.dtype)
         for piece in pieces:
             at = piece.columns.start - rows.start
-            found[at:] += multiply(piece.inverse, given[_within(piece.columns, rows)], xp)
+            found[at:] += multiply(piece.inverse, given[within(piece.columns, rows)], xp)
         y[rows] = comm.allreduce(found)
         if rows.stop < self.layout.p:
             solved = y[rows].astype(h.dtype)
             for piece in pieces:
-                gone[rows.stop :] += multiply(piece.below, solved[_within(piece.columns, rows)], xp)
+                gone[rows.stop :] += multiply(piece.below, solved[within(piece.columns, rows)], xp)
 
-    def _backward(self, rows: slice, pieces: list[_Piece], y: Array, x: Array, comm: Communicator) -> None:
+    def _backward(self, rows: slice, pieces: list[OwnPanel], y: Array, x: Array, comm: Communicator) -> None:
         """Compute the `rows` of ``x = L^-T y``: on every rank, except for the last group computed."""
         given = y[rows].astype(x.dtype)
         if rows.stop < self.layout.p:
             for piece in pieces:
                 later = multiply_transposed(piece.below, x[rows.stop :], namespace_of(y))
-                given[_within(piece.columns, rows)] = y[piece.columns] - later
+                given[within(piece.columns, rows)] = y[piece.columns] - later
             self._share(rows, pieces, given, comm)
         found = x[rows]
         for piece in pieces:
             at = piece.columns.start - rows.start
-            found[_within(piece.columns, rows)] = multiply_transposed(piece.inverse, given[at:], namespace_of(y))
+            found[within(piece.columns, rows)] = multiply_transposed(piece.inverse, given[at:], namespace_of(y))
         if rows.start:
             self._share(rows, pieces, found, comm)
 
-    def _share(self, rows: slice, pieces: list[_Piece], values: Array, comm: Communicator) -> None:
+    def _share(self, rows: slice, pieces: list[OwnPanel], values: Array, comm: Communicator) -> None:
         """Fill the other ranks' entries of `values`, the `rows` of a vector in which this rank's own are set."""
         if comm.size == 1:
             return
         xp = namespace_of(values)
-        own = [values[_within(piece.columns, rows)] for piece in pieces]
+        own = [values[within(piece.columns, rows)] for piece in pieces]
         inside = [(k, block) for k, block in enumerate(self.layout.blocks) if rows.start <= block.start < rows.stop]
         lengths = [0] * comm.size
         for k, block in inside:
@@ -166,29 +122,29 @@ class BlockCyclicFactor:
             for k, block in inside:
                 if self.layout.owners[k] == rank:
                     width = block.stop - block.start
-                    values[_within(block, rows)] = xp.asarray(part[edge : edge + width])
+                    values[within(block, rows)] = xp.asarray(part[edge : edge + width])
                     edge += width
 
-    def _groups(self) -> Iterator[tuple[slice, list[_Piece]]]:
+    def groups(self) -> Iterator[tuple[slice, list[OwnPanel]]]:
         """Yield the rows of each group and the rank's panels in it."""
         blocks, own = self.layout.blocks, dict(zip(self.layout.own, self.panels, strict=True))
         places = dict(zip(self.layout.own, self.layout.own_blocks, strict=True))
         for group in self.layout.groups:
-            rows = _rows_of(self.layout, group)
+            rows = rows_of(self.layout, group)
             pieces = []
             for k in range(group.start, group.stop):
                 if k in own:
                     height = rows.stop - blocks[k].start
-                    pieces.append(_Piece(blocks[k], places[k], own[k][:height], own[k][height:]))
+                    pieces.append(OwnPanel(blocks[k], places[k], own[k][:height], own[k][height:]))
             yield rows, pieces
 
 
-def _rows_of(layout: BlockCyclicLayout, group: slice) -> slice:
+def rows_of(layout: BlockCyclicLayout, group: slice) -> slice:
     """Return the rows of a group of blocks."""
     return slice(layout.blocks[group.start].start, layout.blocks[group.stop - 1].stop)
 
 
-def _within(columns: slice, rows: slice) -> slice:
+def within(columns: slice, rows: slice) -> slice:
     return slice(columns.start - rows.start, columns.stop - rows.start)
 
 

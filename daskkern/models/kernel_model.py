@@ -225,6 +225,7 @@ class KernelModel(ShownModel, CalibratedScores):
                     if scaled
                     else self.scaling.apply(block, self.points.dtype)
                 )
+                self.kernel.check_rows(cast)
                 found = self.kernel.matvec(to_device(cast, here.xp), here.points, here.coef)
                 found = to_host(best_of(found, each))
                 out[rows] = (

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -183,6 +183,30 @@ def test_launches_waits_and_work_are_counted_from_a_trace(gpu_benchmark: ModuleT
     counts = import_module("on_gpu.trace").counts
     assert counts(events, 2) == {"n_launches_of_a_step": 1.5, "n_waits_of_a_step": 0.5, "busy_share": 0.625}
     assert counts(events[3:], 2) == {}
+
+
+@pytest.mark.parametrize("with_rmm", [False, True])
+def test_allocations_are_timed_from_both_pools_and_these_are_given_back(
+    gpu_benchmark: ModuleType, stand_in: FakeGpu, monkeypatch: pytest.MonkeyPatch, with_rmm: bool
+) -> None:
+    ceilings = import_module("on_gpu.ceilings")
+    monkeypatch.setattr(ceilings, "_LAUNCHES", 3)
+    resources, first = ["its own"], stand_in.module.cuda.get_allocator()
+    mr = SimpleNamespace(
+        get_current_device_resource=lambda: resources[-1],
+        set_current_device_resource=resources.append,
+        PoolMemoryResource=lambda upstream_mr, initial_pool_size: ("pool", upstream_mr, initial_pool_size),
+    )
+    allocators: dict[str, Any] = {"rmm": ModuleType("rmm"), "rmm.allocators": ModuleType("rmm.allocators")}
+    allocators["rmm"].mr = mr
+    allocators["rmm.allocators.cupy"] = SimpleNamespace(rmm_cupy_allocator=lambda size: None)
+    for name, module in allocators.items():
+        monkeypatch.setitem(sys.modules, name, module if with_rmm else None)
+    found = ceilings.allocations(stand_in.module)
+    assert found["cupy_pool_us"] > 0
+    assert ("rmm_pool_us" in found) == with_rmm == ("note" not in found)
+    assert resources == (["its own", ("pool", "its own", 64 << 20), "its own"] if with_rmm else ["its own"])
+    assert stand_in.module.cuda.get_allocator() == first
 
 
 @pytest.mark.repeated

@@ -12,7 +12,7 @@ import scipy.sparse
 
 from daskkern.arrays import HostArray
 from daskkern.backend import namespace
-from daskkern.backend.namespace import free_on_device, namespace_with, to_device, to_host
+from daskkern.backend.namespace import free_on_device, give_back_memory, namespace_with, to_device, to_host
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures, spec
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian, Kernel, Laplacian
@@ -206,6 +206,16 @@ def test_pools_count_as_free(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) ->
     rmm.mr.get_current_device_resource = lambda: made
     del made.pool_size  # memory without a pool
     assert free_on_device(xp) == 1200
+
+
+def test_unused_memory_of_both_pools_is_given_back(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[str] = []
+    for name in ("get_default_memory_pool", "get_default_pinned_memory_pool"):
+        pool = SimpleNamespace(free_all_blocks=lambda name=name: freed.append(name))
+        monkeypatch.setattr(xp, name, lambda pool=pool: pool)
+    give_back_memory(xp)
+    give_back_memory(np)
+    assert freed == ["get_default_memory_pool", "get_default_pinned_memory_pool"]
 
 
 def test_large_arrays_go_to_a_gpu_without_page_locked_copies(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

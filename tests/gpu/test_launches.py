@@ -2,19 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 import pytest
+import scipy.sparse
 
+from daskkern.backend.communicator import Communicator
 from daskkern.backend.summation import add_in_order, add_stacked
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
 from daskkern.kernels.engines import block_products as products
-from daskkern.linalg import column_blocks
+from daskkern.linalg import column_blocks, distributed_factor
+from daskkern.linalg.joined_factor import joined_factor
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import Batch, EigenPro, NystromSGD, Solver
 from daskkern.training.feeding.row_source import SourceInfo
@@ -23,6 +26,7 @@ from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.gpu.fake_arrays import launches_counted, waits_counted
 from tests.support.gpu.fake_gpu import FakeGpu
+from tests.support.threads import run_threads
 
 N, M, P = 480, 24, 640
 BLOCKS = 10  # of the columns
@@ -42,11 +46,14 @@ def _fit(
     dtype: Literal["float32", "float64"] = "float32",
     m: int = M,
     alpha: float = 0.0,
+    sparse: bool = False,
 ) -> tuple[FitResult, Counter[str]]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 6))
-    info = SourceInfo(N, 6, "classification", (0, 1, 2), Scaling(), None, 1, True)
-    source = ArraySource(X, np.digitize(X[:, 0], [-0.5, 0.5]), None, info)
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    rows = scipy.sparse.csr_array(X * (np.abs(X) > 0.7)) if sparse else X
+    info = SourceInfo(N, 6, "classification", (0, 1, 2), Scaling(), None, 1, True, rows.nnz if sparse else None)
+    source = ArraySource(rows, y, None, info)
     settings = FitSettings(
         Gaussian(3.0), SquaredHinge(), basis, solver, max_epochs=epochs, batch_size=m, device="gpu",
         keep_blocks="never", dtype=dtype, alpha=alpha,
@@ -66,7 +73,9 @@ class Step:
     signals: bool
 
 
-def _steps(solver: Solver[Any], basis: BasisSpec, epochs: int = 2, alpha: float = 0.0) -> list[Step]:
+def _steps(
+    solver: Solver[Any], basis: BasisSpec, epochs: int = 2, alpha: float = 0.0, sparse: bool = False
+) -> list[Step]:
     """Return the steps of the last epoch of a fit."""
     steps: list[Step] = []
 
@@ -82,7 +91,7 @@ def _steps(solver: Solver[Any], basis: BasisSpec, epochs: int = 2, alpha: float 
 
     watched = Watched(**{field.name: getattr(solver, field.name) for field in fields(solver)})
     with launches_counted() as launched, waits_counted() as waited:
-        _fit(watched, basis, epochs, alpha=alpha)
+        _fit(watched, basis, epochs, alpha=alpha, sparse=sparse)
     return steps[-N // M :]
 
 
@@ -96,11 +105,12 @@ SOLVERS = {
 
 @pytest.mark.repeated
 @pytest.mark.one_in(4)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_step_waits_for_nothing_and_takes_few_launches(cupy_here: ModuleType, name: str) -> None:
+def test_a_step_waits_for_nothing_and_takes_few_launches(cupy_here: ModuleType, name: str, sparse: bool) -> None:
     solver, basis, most = SOLVERS[name]
     assert len(column_blocks(P, 0, 1).blocks) == BLOCKS
-    steps = _steps(solver, basis)
+    steps = _steps(solver, basis, sparse=sparse)
     plain = [step for step in steps if not (step.projects and isinstance(basis, Landmarks)) and not step.signals]
     assert len(plain) > 8
     assert [step.waits for step in plain] == [[]] * len(plain)
@@ -159,3 +169,30 @@ def test_the_terms_of_ranks_are_added_level_by_level(cupy_here: ModuleType, size
         total = add_stacked(terms)
     assert len(names) <= most, names
     np.testing.assert_array_equal(total.get(), add_in_order(list(terms.get())))
+
+
+@pytest.mark.parametrize(("p", "most"), [(640, 12), (2400, 34)])  # one group, and two
+def test_several_ranks_solve_with_few_launches(cupy_here: ModuleType, p: int, most: int) -> None:
+    X = np.random.default_rng(0).standard_normal((p, 6))
+    K, h = Gaussian(1.0).block(X, X), np.random.default_rng(1).standard_normal((p, 3))
+
+    def work(comm: Communicator) -> tuple[int, int]:
+        layout = column_blocks(p, comm.rank, comm.size)
+        panels = [K[layout.blocks[k].start :, layout.blocks[k]].copy() for k in layout.own]
+        factor = distributed_factor(panels, layout, 1e-3, comm, "float64")
+        expected = factor.solve(h[layout.columns()], comm)
+        with_panels = replace(factor, panels=tuple(map(cupy_here.asarray, factor.panels)))
+        given = cupy_here.asarray(h[layout.columns()])
+        counts = []
+        for solver in (joined_factor(with_panels, cupy_here, "float64"), with_panels):
+            comm.barrier()
+            with launches_counted() as names:
+                found = solver.solve(given, comm)
+                comm.barrier()
+            np.testing.assert_allclose(found.get(), expected, rtol=0, atol=1e-9 * float(np.abs(expected).max()))
+            counts.append(sum(name != "copy" for name in names))  # those are the messages between threads
+        return counts[0], counts[1]
+
+    joined, panels = run_threads(2, work, timeout_s=60)[0]  # of both ranks, which share the device
+    assert 0 < joined <= 2 * most
+    assert joined < panels / 3, (joined, panels)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
-from daskkern.backend.communicator import Communicator, SerialCommunicator
+from daskkern.backend.communicator import Communicator
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.linalg import (
     BlockCyclicFactor,
@@ -19,6 +19,7 @@ from daskkern.linalg import (
     distributed_factor,
 )
 from daskkern.linalg.blas import subtract_product
+from daskkern.linalg.joined_factor import joined_factor
 from tests.support.threads import run_threads
 
 each_size = pytest.mark.parametrize("size", [1, 2, 3])
@@ -185,13 +186,21 @@ def test_the_in_place_product_is_the_plain_one(dtype: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize(("p", "n_groups"), [(1, 1), (40, 1), (90, 2), (300, 3)])
-def test_joined_groups_solve_the_same(p: int, n_groups: int) -> None:
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_joined_groups_solve_the_same_with_the_same_messages(p: int, n_groups: int, size: int) -> None:
     K, h = _gram(p), np.random.default_rng(1).standard_normal((p, 3))
-    factor = _factor(K, 1e-8, SerialCommunicator(), n_groups)
-    expected = factor.solve(h, SerialCommunicator())
-    joined = factor.with_joined_groups()
-    assert not joined.panels
-    assert len(joined.joined) == len(factor.layout.groups)
-    found = joined.solve(h, SerialCommunicator())
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+
+    def work(comm: Communicator, joins: bool) -> tuple[HostArray, HostArray]:
+        factor = _factor(K, 1e-8, comm, n_groups)
+        joined = joined_factor(factor, np, "float64")
+        assert len(joined.groups) == len(factor.layout.groups)
+        columns = factor.layout.columns()
+        return columns, (joined if joins else factor).solve(h[columns], comm)
+
+    expected, found, mixed = (np.full_like(h, np.nan) for _ in range(3))
+    for t, joins in ((expected, [False] * size), (found, [True] * size), (mixed, [k % 2 == 0 for k in range(size)])):
+        for columns, part in run_threads(size, lambda comm, joins=joins: work(comm, joins[comm.rank])):
+            t[columns] = part
+    for t in (found, mixed):  # ranks with panels, on CPUs, and ranks with joined ones may solve together
+        np.testing.assert_allclose(t, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
     np.testing.assert_allclose(K @ found + 1e-8 * found, h, rtol=0, atol=1e-7)

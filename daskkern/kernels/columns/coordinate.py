@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.csr import with_ones
+from daskkern.backend.csr import library_matrix
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import DataError
@@ -17,7 +17,7 @@ from daskkern.kernels.columns.two_products import TwoProducts
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like
 from daskkern.kernels.precision import Precision, agreed_dtype
-from daskkern.kernels.rows import as_rows, module_of
+from daskkern.kernels.rows import as_rows, module_of, with_ones
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Coordinate(TwoProducts):
         """Return the coefficients of the features, which are the gradients of a linear model at every row."""
         if weights is not None:
             return super().gradient_matvec(X, Z, A, weights)
-        slopes: Array = (Z.T @ A).T.astype(np.float64)
+        slopes: Array = (library_matrix(Z).T @ A).T.astype(np.float64)
         return namespace_of(slopes).tile(slopes, (X.shape[0], 1, 1))
 
     def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
@@ -101,7 +101,7 @@ def _columns(left: Left, right: Points) -> Array:
     """Return the rows' entries at the columns, (m, p), with ones for the constant."""
     assert left.side is not None
     assert right.side is not None
-    X, units = left.side.rows, right.side.rows
+    X, units = library_matrix(left.side.rows), library_matrix(right.side.rows)
     filled = units.indptr[1:] > units.indptr[:-1]
     values = X[:, _span(units.indices)]
     if bool(filled.all()):

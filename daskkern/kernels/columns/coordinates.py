@@ -6,6 +6,7 @@ from types import ModuleType
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray
+from daskkern.backend.csr import with_entries
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError
 
@@ -40,7 +41,7 @@ class Coordinates:
             if not is_sparse(rows):
                 return rows / values
             data = rows.data / (values[rows.indices] if self.values.ndim else values)
-            return type(rows)((data, rows.indices, rows.indptr), shape=rows.shape)
+            return with_entries(rows, data)
 
     def backward(self, gradients: Array) -> Array:
         """Return gradients by x (m, d), given those by y (m, k)."""

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.backend.csr import library_matrix
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.kernels.rows import module_of
 
@@ -71,6 +72,6 @@ class CountSketch:
         return found
 
     def _of_sparse(self, X: Any) -> Array:
-        xp, d = module_of(X), X.shape[1]
+        xp, d, X = module_of(X), X.shape[1], library_matrix(X)
         parts = (xp.asarray(self.signs[:-1].astype(X.dtype)), xp.asarray(self.sums[:-1]), xp.arange(d + 1))
         return (X @ type(X)(parts, shape=(d, self.members.shape[1]))).toarray()

@@ -43,6 +43,9 @@ class Mapped(Kernel):
     def spec(self) -> Spec:
         raise SpecError("mapped columns have no spec; their model is one of the kernel's own columns")
 
+    def check_rows(self, rows: Array) -> None:
+        self.kernel.check_rows(rows)
+
     def features_of(self, points: Array) -> int:
         del points
         return int(self.centres.shape[1])

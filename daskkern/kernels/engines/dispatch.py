@@ -184,12 +184,17 @@ def engine_for(what: Program, left: Left, right: Points, *, same: bool) -> Engin
     rows, packed = left.native, right.packed
     if rows is not None and packed is not None:
         return Compiled(what, rows, packed, tiles, same and native.is_mirrored(rows))
-    if right.table is not None and left.side is not None and right.side is not None:
-        device = cuda.device_of(module_of(right.side.rows))
-        precision = right.precision or exact_precision(right.dtype)
-        operands = cuda.Operands(device, what, left.side, right.side, right.blocks, right.table, precision)
-        return OnGpu(operands, right.dtype)
-    return tiles
+    operands = _on_gpu(what, left, right)
+    return tiles if operands is None else OnGpu(operands, right.dtype)
+
+
+def _on_gpu(what: Program, left: Left, right: Points) -> cuda.Operands | None:
+    """Return both sides for the CUDA engine; None where they were not prepared for it."""
+    if right.table is None or left.side is None or right.side is None:
+        return None
+    device = cuda.device_of(module_of(right.side.rows))
+    precision = right.precision or exact_precision(right.dtype)
+    return cuda.Operands(device, what, left.side, right.side, right.blocks, right.table, precision)
 
 
 def fill_for(what: Program, left: Left, right: Points) -> tiled.Fill:
@@ -197,6 +202,9 @@ def fill_for(what: Program, left: Left, right: Points) -> tiled.Fill:
     rows, packed = left.native, right.packed
     if rows is not None and packed is not None:
         return lambda part, k, out: native.block(what, rows, packed, part, k, out)
+    operands = _on_gpu(what, left, right)
+    if operands is not None:  # of a member of a sum or product
+        return lambda part, k, out: cuda.fill(operands, part, right.blocks[k], out)
     if left.side is None or right.side is None:
         raise SpecError("X was prepared for another engine than the points; prepare both in one place")
     return tiled.formula_fill(what, left.side, right.side, right.blocks)

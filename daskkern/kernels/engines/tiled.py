@@ -12,6 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from daskkern.arrays import Array, IntArray
+from daskkern.backend.csr import library_matrix
 from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.backend.tiles import TILE_ROWS, balanced, for_each, multiply, multiply_transposed, slices
 from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
@@ -50,6 +51,7 @@ def inner_products(X: Array, Z: Array, out: Array) -> None:
     if not is_sparse(X) and not is_sparse(Z):
         namespace_of(out).matmul(X, Z.T, out=out)
         return
+    X, Z = library_matrix(X), library_matrix(Z)
     product = X @ Z.T if is_sparse(X) else (Z @ X.T).T
     out[...] = product.toarray() if is_sparse(product) else product
 
@@ -87,7 +89,7 @@ def _features_of(X: Array, Z: Array) -> Iterator[tuple[Sequence[int], Array, Arr
 
 
 def _dense_columns(rows: Array, features: IntArray) -> Array:
-    some = rows[:, module_of(rows).asarray(features)]
+    some = library_matrix(rows)[:, module_of(rows).asarray(features)]
     return some.toarray() if is_sparse(some) else some
 
 

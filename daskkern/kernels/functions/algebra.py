@@ -50,6 +50,10 @@ class Composite(Kernel):
         combined: Expression = self.combine([member.formula(pair) for member in self.members])
         return combined
 
+    def check_rows(self, rows: Array) -> None:
+        for member in self.members:
+            member.check_rows(rows)
+
     def resolve(self, sample: Array) -> Self:
         return self.with_members(tuple(member.resolve(sample) for member in self.members))
 

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import Array, FloatArray
+from daskkern.backend.csr import library_matrix
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.parameters import as_number, positive
@@ -131,6 +132,7 @@ def _squared_distances(rows: Array) -> tuple[Array, Array]:
     distances between all other rows their digits.
     """
     if is_sparse(rows):
+        rows = library_matrix(rows)
         inner = (rows @ rows.T).toarray()
         norms = inner.diagonal()
     else:

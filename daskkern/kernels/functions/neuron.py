@@ -6,13 +6,12 @@ from math import pi
 from typing import Any, ClassVar
 
 from daskkern.arrays import Array
-from daskkern.backend.csr import with_ones
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.formula import Expression, Pair, cos, exp, maximum, sqrt
 from daskkern.kernels.points import Left, Points
-from daskkern.kernels.rows import as_rows
+from daskkern.kernels.rows import as_rows, with_ones
 
 _TINY = 1e-30
 _ROOT2 = 2**0.5

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from daskkern.linalg import group_count
-from daskkern.linalg.projection import JOINED_COLUMNS
+from daskkern.linalg.joined_factor import JOINED_COLUMNS
 from daskkern.solvers.costs.primitives import (
     BLOCK_COLUMNS,
     HELD_OUT,
@@ -140,7 +140,9 @@ def _steps(z: FitSizes) -> Items:
         return ()
     damped = ("damped directions", own * z.q * b)
     if z.exact:
-        joined = min(z.p, JOINED_COLUMNS) ** 2 * b * (z.device == "gpu" and z.ranks == 1)  # more centres need no less
+        few = min(z.p, JOINED_COLUMNS)  # more centres need no less
+        joined = few**2 * b if z.ranks == 1 else 2 * factor_bytes(few, z.ranks, b, z.share)
+        joined *= z.device == "gpu"
         return damped, ("projection factor", max(joined, factor_bytes(z.p, z.ranks, b, z.share)))
     if z.s:
         iterated = _VECTORS * own * padded(z.c) * 8 + 4 * z.q * z.q * 8 + z.m * z.d * b

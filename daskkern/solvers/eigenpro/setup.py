@@ -10,7 +10,7 @@ from daskkern.backend.shares import owners_of
 from daskkern.errors import DataError
 from daskkern.kernels import diagnose
 from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
-from daskkern.linalg.projection import JOINED_COLUMNS
+from daskkern.linalg.joined_factor import JOINED_COLUMNS, JoinedFactor, joined_factor
 from daskkern.preconditioners import CovarianceState, EigenProState
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
@@ -64,7 +64,7 @@ def eigenpro_setup(inputs: RankInputs, state: EigenProState, *, exact: bool, tol
     return EigenProSetup(state, preconditioner, damped, projector, inputs.window, heads, owners=units)
 
 
-def _factor(inputs: RankInputs) -> BlockCyclicFactor:
+def _factor(inputs: RankInputs) -> BlockCyclicFactor | JoinedFactor:
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis, comm, xp = inputs.basis, inputs.comm, inputs.xp
     Z = inputs.every_point()
@@ -78,8 +78,8 @@ def _factor(inputs: RankInputs) -> BlockCyclicFactor:
         panels = [basis.panel(Z, layout.blocks[k]) for k in layout.own]
         try:
             factor = distributed_factor(panels, layout, jitter, comm, inputs.dtype, xp)
-            joins = xp is not np and comm.size == 1 and 0 < basis.n_columns <= JOINED_COLUMNS
-            return factor.with_joined_groups() if joins else factor
+            joins = xp is not np and 0 < basis.n_columns <= JOINED_COLUMNS
+            return joined_factor(factor, xp, inputs.dtype) if joins else factor
         except NotPositiveDefiniteError as error:
             last = error
     why = diagnose(basis.kernel, Z, inputs.dtype, otherwise="take another length scale")

@@ -140,8 +140,10 @@ def step_all_rows(
     residual = pulled + problem.alpha * state.at_S  # u, own rows of S
     projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink if problem.alpha else state.working.copy()
-    here, rows = (xp.asarray(numbers) for numbers in _own_rows(setup, batch))
-    working[here] -= (eta / m) * rows_of_all_groups(problem, g)[rows]  # the rows of a batch are distinct
+    here, rows = _own_rows(setup, batch)
+    change = rows_of_all_groups(problem, g)
+    change = change if rows.size == len(change) else change[xp.asarray(rows)]
+    working[xp.asarray(here)] -= (eta / m) * change  # the rows of a batch are distinct
     setup.part.add_to(working[:n_head], projected, eta, setup.head_blocks)
     at_S = state.at_S
     if problem.alpha:

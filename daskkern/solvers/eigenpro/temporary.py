@@ -110,12 +110,15 @@ class Temporary:
             return replace(self, buffer=self.buffer.with_more(points, coefficients))
         if Buffer.takes(points):
             return replace(self, buffer=Buffer.of(points, coefficients, room))
-        if not self.sets or self.sets[-1][0].size + points.size > _JOINED:
+        on_gpu = points.table is not None  # sparse rows: one product of all takes fewer launches than their copy saves
+        if not self.sets or (not on_gpu and self.sets[-1][0].size + points.size > _JOINED):
             return replace(self, sets=(*self.sets, (points, coefficients)))
         last, before = self.sets[-1]
         xp = namespace_of(before)
-        joined = last.join(points), xp.concatenate([before, coefficients])
-        return replace(self, sets=(*self.sets[:-1], joined))
+        joined = last.join(replace(points, table=None) if on_gpu else points)
+        if on_gpu:  # the same in every window
+            joined = replace(joined, table=block_table(xp, joined.blocks))
+        return replace(self, sets=(*self.sets[:-1], (joined, xp.concatenate([before, coefficients]))))
 
     def with_batch(
         self,

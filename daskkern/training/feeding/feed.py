@@ -5,6 +5,8 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.cluster.collectives.timed import TimedCommunicator
@@ -191,6 +193,8 @@ class Feed:
         rows = None if self._stored else block.X
         excess = self.extremes.observe(item.index, rows, weight, item.positions if sampling is None else None)
         X, y = self._needed(item), block.y
+        if X is not None and not self._stored and self._xp is not np:
+            self._problem.part.kernel.check_rows(X)
         if self._group is not None:
             part = self._group.part(len(item.positions))
             y, weight = y[part], None if weight is None else weight[part]

@@ -156,6 +156,8 @@ class RowFeed:
     def _encode(self, share: _Share, block: RowBlock) -> Batch:
         """Return rows in the form of the solver, in host memory and without kernel values."""
         assert block.y is not None
+        if block.X is not None and self._uploads.ahead:
+            self._settings.kernel.check_rows(block.X)
         first = share.rows.start
         return Batch(
             X=block.X,

@@ -72,6 +72,7 @@ class Validation:
             with comm.reading():
                 block = self.rows.read(start, stop, row_fields(self.rows))
             assert block.y is not None
+            problem.part.kernel.check_rows(block.X)
             f = to_host(comm.allreduce(problem.part.scores(to_device(block.X, xp), coef)))
             f = best_of(f, f.shape[1] // self.targets.n_outputs)
             f = f if offset is None else f + offset

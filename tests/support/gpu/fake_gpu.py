@@ -36,6 +36,7 @@ SIGNATURES = {
     "ndarray.sum": ("axis", "dtype"),
     "cuda.PinnedMemory": ("size",),
     "cuda.PinnedMemoryPointer": (),
+    "cuda.MemoryPool.set_limit": ("size",),
     "cuda.get_current_stream": ("device_id",),
     "cuda.Stream": ("null", "non_blocking", "ptds"),
     "cuda.Stream.record": ("event",),
@@ -192,6 +193,19 @@ class FakeGpu:
                     sys.modules[name] = module
 
 
+class _Pool:
+    """A pool of CuPy's: only what is asked of one."""
+
+    def __init__(self) -> None:
+        self.limit: int | None = None
+
+    def set_limit(self, size: int) -> None:
+        self.limit = size
+
+    def malloc(self, size: int) -> None:
+        raise AssertionError(size)
+
+
 def _cupyx() -> ModuleType:
     """Return ``cupyx``: NumPy raises in any case."""
     cupyx = ModuleType("cupyx")
@@ -234,7 +248,9 @@ def cuda_module() -> ModuleType:
     cuda.__dict__.update(
         runtime=runtime, Event=Event, Stream=Stream, nccl=nccl, get_current_stream=lambda device_id=-1: default,
         PinnedMemory=bytearray, PinnedMemoryPointer=lambda mem, offset: memoryview(mem)[offset:],
-        get_allocator=lambda: default.synchronize,
+        get_allocator=lambda: getattr(here, "allocator", default.synchronize),
+        set_allocator=lambda allocator: setattr(here, "allocator", allocator),
+        MemoryPool=_Pool,
         cublas=SimpleNamespace(gemmEx=gemm_ex, gemmStridedBatchedEx=gemm_strided_batched_ex, **_OPS, **_COMPUTE),
         device=SimpleNamespace(get_cublas_handle=lambda: 5),
     )  # fmt: skip

@@ -14,6 +14,7 @@ from daskkern.kernels.engines.cuda.engine import (
     block,
     block_table,
     double_product,
+    fill,
     matvec,
     rmatvec,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "block_table",
     "device_of",
     "double_product",
+    "fill",
     "is_faster_and_as_exact",
     "matvec",
     "on_tensor_cores",

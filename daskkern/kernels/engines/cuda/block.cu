@@ -11,7 +11,8 @@
 #define SIDE 16            // threads of a block along each side
 #define EACH (TILE / SIDE)
 #define CHUNK_FEATURES 16
-#define LINE (TILE + 2)    // of shared memory: even for pairs, and 16 features of two rows go to 32 different banks
+#define NEIGHBOURS (64 / (int)sizeof(real))  // features of a row that neighbouring threads load: all, or 8 in float64
+#define LINE (TILE + 2)    // of shared memory: even for pairs; 16 features of two rows go to 32 different banks, and 8 of float64
 
 struct __align__(2 * sizeof(real)) Pair {
     real of[2];
@@ -46,7 +47,8 @@ extern "C" __global__ void __launch_bounds__(SIDE * SIDE) write_block(
             const int depth = (int)least(CHUNK_FEATURES, N_FEATURES - start);
             __syncthreads();
             for (int i = thread; i < TILE * depth; i += SIDE * SIDE) {
-                const int line = i / depth, k = i % depth;
+                const int part = i / (TILE * NEIGHBOURS) * NEIGHBOURS, at = i - part * TILE;
+                const int width = (int)least(NEIGHBOURS, depth - part), line = at / width, k = part + at % width;
                 rows[k][line] = x[least(first_row + line, n_rows - 1) * N_FEATURES + start + k];
                 columns[k][line] = z[least(first_column + line, n_columns - 1) * N_FEATURES + start + k];
             }

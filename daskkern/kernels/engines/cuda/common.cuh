@@ -8,6 +8,7 @@ typedef float real;
 #define N_FEATURES 18
 #define N_OUTPUTS 10
 #define ROWS_PER_THREAD 2
+#define SPREAD_IS_CSR 0
 #define USES_SQUARED 1
 #define USES_NORM 0
 #define USES_INVERSE 0
@@ -17,7 +18,7 @@ typedef float real;
 #define NUMBERS_ARGUMENTS , n0
 #endif
 
-#define THREADS 128        // of a block of `scores` and `profile`
+#define THREADS 128        // of a block of `scores`, `profile` and `write_sparse`
 #define CHUNK_COLUMNS 64   // columns that `scores` holds in shared memory at a time
 
 // What a formula may read of one row: |x|^2, |x| and 1/|x|.

@@ -12,7 +12,6 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import balanced, slices
-from daskkern.kernels.engines import tiled
 from daskkern.kernels.engines.cuda import launch
 from daskkern.kernels.engines.cuda.block_by_block import sum_over_blocks
 from daskkern.kernels.engines.cuda.device import Device
@@ -26,6 +25,7 @@ MOST_OUTPUTS = 32
 """Columns of A or G up to which products are fused; each 16 of them compute the block again. Not measured on a GPU."""
 WORKSPACE_BYTES = 256 << 20
 """Bytes of the largest tile of the block that is held. Not measured on a GPU."""
+_TABLE_BYTES = 64 << 20  # of sparse rows that are made dense at once
 SUM_ROWS = 512
 """Rows that a transposed product sums in the working dtype."""
 
@@ -58,15 +58,20 @@ class Operands:
     @property
     def is_narrow(self) -> bool:
         """Whether the rows are dense and short enough for the fused kernels."""
-        sparse = is_sparse(self.left.rows) or is_sparse(self.right.rows)
-        return not sparse and self.left.rows.shape[1] <= FEW_FEATURES
+        return not self.is_sparse and self.left.rows.shape[1] <= FEW_FEATURES
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether one side is CSR, or both are."""
+        return is_sparse(self.left.rows) or is_sparse(self.right.rows)
 
     @property
     def is_one_product(self) -> bool:
-        """Whether a matrix product writes the values where they belong, without a copy of its operands on the way."""
-        sparse = is_sparse(self.left.rows) or is_sparse(self.right.rows)
+        """Whether one call writes the values where they belong, without a copy of its operands on the way."""
+        if self.is_sparse:
+            return self.what.difference is None
         in_terms = self.precision == "float32" and are_on_tensor_cores()
-        return not (sparse or in_terms or self.precision == "float16")
+        return not (in_terms or self.precision == "float16")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,14 +86,22 @@ def block(of: Operands, out: Array) -> None:
     if not (m and p):
         return
     if out.strides[1] != out.itemsize:
-        made = of.device.xp.empty(out.shape, out.dtype)
-        block(of, made)
-        out[...] = made
+        fill(of, slice(0, m), everything, out)
     elif of.is_narrow or of.is_one_product:
         _fill(of, slice(0, m), everything, out)
     else:
         for rows in balanced(m, _fitting(m, p, out.itemsize)):
             _fill(of, rows, everything, out[rows])
+
+
+def fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
+    """Write the kernel's values for some rows and columns to `out`, of any strides."""
+    if out.strides[1] == out.itemsize or not out.size:
+        _fill(of, rows, cols, out)
+        return
+    made = of.device.xp.empty(out.shape, out.dtype)
+    _fill(of, rows, cols, made)
+    out[...] = made
 
 
 def matvec(of: Operands, A: Array, head: Array | None) -> Array:
@@ -122,8 +135,7 @@ def double_product(of: Operands, V: Array, between: Callable[[Array, slice], Arr
     for rows in balanced(m, height):
         values = _tile(held, rows, slice(0, p))
         _fill(of, rows, slice(0, p), values)
-        middle = xp.zeros((values.shape[0], V.shape[1]), np.float64)
-        _add_scores(of, values, of.blocks, V, middle)
+        middle = sum_over_blocks(of.device, values, V, of.blocks, turned=False)
         _add_pull(of, values, (middle if between is None else between(middle, rows)).astype(V.dtype), total)
     return total
 
@@ -137,23 +149,33 @@ def _tiled_matvec(of: Operands, A: Array, head: Array | None) -> Array:
     xp = of.device.xp
     (m, _), c = of.shape, A.shape[1]
     A = xp.ascontiguousarray(A)
-    total = xp.zeros((m, c), np.float64)
     widest = max((cut.stop - cut.start for cut in of.blocks), default=1)
     height = _fitting(m, widest, A.itemsize)
     tiles = _column_tiles(of.blocks, max(widest, WORKSPACE_BYTES // (height * A.itemsize)))
     held = xp.empty(height * max((_width(tile) for tile in tiles), default=0), A.dtype)
     n_head = 0 if head is None else head.shape[1]
+    # Nothing that a rank's share of the columns decides: last bits differ.
+    never_written = head is None and not of.is_sparse and of.what.difference is None and 0 < c <= MOST_OUTPUTS
+    total = None if len(tiles) == 1 and height >= m else xp.zeros((m, c), np.float64)
     for rows in balanced(m, height):
         for tile in tiles:
             cols = slice(tile[0].start, tile[-1].stop)
             values = _tile(held, rows, cols)
-            _fill(of, rows, cols, values)
-            here = [slice(cut.start - cols.start, cut.stop - cols.start) for cut in tile]
-            _add_scores(of, values, here, A[cols], total[rows])
+            # Coefficients cancel, so that the reduced precision does not apply to them.
+            if never_written:
+                scores = _never_written(of, rows, tile, values, A)
+            else:
+                _fill(of, rows, cols, values)
+                here = [slice(cut.start - cols.start, cut.stop - cols.start) for cut in tile]
+                scores = sum_over_blocks(of.device, values, A[cols], here, turned=False)
+            if total is None:
+                total = scores  # of the only tile
+            else:
+                total[rows] += scores
             if head is not None and cols.start < n_head:
                 kept = min(cols.stop, n_head)
                 head[rows, cols.start : kept] = values[:, : kept - cols.start]
-    return total
+    return xp.zeros((m, c), np.float64) if total is None else total
 
 
 def _tiled_rmatvec(of: Operands, G: Array) -> Array:
@@ -172,14 +194,6 @@ def _tiled_rmatvec(of: Operands, G: Array) -> Array:
     return total
 
 
-def _add_scores(of: Operands, values: Array, blocks: Sequence[slice], A: Array, total: Array) -> None:
-    """Add ``values @ A`` to `total`, block by block.
-
-    Coefficients cancel, so that the reduced precision does not apply to them.
-    """
-    total += sum_over_blocks(of.device, values, A, blocks, turned=False)
-
-
 def _add_pull(of: Operands, values: Array, G: Array, total: Array) -> None:
     """Add ``values^T @ G`` to `total`, 512 rows at a time."""
     total += sum_over_blocks(of.device, values, G, slices(values.shape[0], SUM_ROWS), turned=True)
@@ -192,19 +206,52 @@ def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
     if not sparse and (of.is_narrow or difference is not None):  # no matrix product gives sums of differences
         launch.write_block(of.device, of.what, left, right, out)
         return
-    if sparse and difference is not None:
-        tiled.difference_sums(left.rows, right.rows, replace(difference, caps=right.caps), out)
-    elif sparse:
-        tiled.inner_products(left.rows, right.rows, out)
-    else:
-        xp = of.device.xp
-        as_rows = left.operand is None or right.operand is None
-        X, Z = (xp.ascontiguousarray(side.rows if as_rows else side.operand) for side in (left, right))
-        if of.precision == "float32" and are_on_tensor_cores():
-            three_products(of.device, X, Z, out)
+    if sparse:
+        if difference is None:
+            launch.write_sparse(of.device, of.what, left, right, out)
         else:
-            of.device.multiply(X, Z, out, turn_left=False, turn_right=True, precision=of.precision)
+            _fill_from_tables(of, left, right, out)
+        return
+    _multiply(of, left, right, out)
     launch.apply_profile(of.device, of.what, left, right, out)
+
+
+def _never_written(of: Operands, rows: slice, tile: Sequence[slice], held: Array, A: Array) -> Array:
+    """Return ``K A`` of some rows and blocks, of which only inner products are written, to `held`."""
+    first, cols = of.blocks.index(tile[0]), slice(tile[0].start, tile[-1].stop)
+    table = of.table[first : first + len(tile)]
+    left, right = _part(of.left, rows), _part(of.right, cols)
+    _multiply(of, left, right, held)
+    return launch.profile_sums(
+        of.device, of.what, left, right, held, table - cols.start if cols.start else table, A[cols]
+    )
+
+
+def _multiply(of: Operands, left: Side, right: Side, out: Array) -> None:
+    """Write the inner products of dense rows to `out`."""
+    xp = of.device.xp
+    as_rows = left.operand is None or right.operand is None
+    X, Z = (xp.ascontiguousarray(side.rows if as_rows else side.operand) for side in (left, right))
+    if of.precision == "float32" and are_on_tensor_cores():
+        three_products(of.device, X, Z, out)
+    else:
+        of.device.multiply(X, Z, out, turn_left=False, turn_right=True, precision=of.precision)
+
+
+def _fill_from_tables(of: Operands, left: Side, right: Side, out: Array) -> None:
+    """Write values of sums of differences, which every feature of either row has a part in, from dense tiles of rows.
+
+    A look at the features that occur in a batch would be to wait for the GPU.
+    """
+    height = max(1, min(max(out.shape), _TABLE_BYTES // max(1, left.rows.shape[1] * out.itemsize)))
+    for cols in balanced(out.shape[1], height):
+        points = _as_table(_part(right, cols))
+        for rows in balanced(out.shape[0], height):
+            launch.write_block(of.device, of.what, _as_table(_part(left, rows)), points, out[rows, cols])
+
+
+def _as_table(side: Side) -> Side:
+    return replace(side, rows=side.rows.toarray()) if is_sparse(side.rows) else side
 
 
 def _part(side: Side, cut: slice) -> Side:

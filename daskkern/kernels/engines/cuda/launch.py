@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.backend.csr import parts_of
+from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import balanced
 from daskkern.kernels.engines.cuda.device import Device
 from daskkern.kernels.engines.cuda.source import (
@@ -15,11 +17,14 @@ from daskkern.kernels.engines.cuda.source import (
     BLOCK_TILE,
     FUNCTIONS,
     SCORE_THREADS,
+    SPARSE_LINES,
+    SPARSE_LISTS,
     SUM_LINES,
     SUM_THREADS,
     KernelSizes,
     Name,
     constants,
+    profile_sums_source,
     source,
     sums_source,
 )
@@ -111,6 +116,29 @@ def write_block(device: Device, what: Program, rows: Side, columns: Side, out: A
     _launch(device, "block", what, KernelSizes(out.itemsize, rows.rows.shape[1]), grid, BLOCK_THREADS, arguments)
 
 
+def write_sparse(device: Device, what: Program, rows: Side, columns: Side, out: Array) -> None:
+    """Write K (m, p) to `out`, whose rows are contiguous, where one side is CSR or both are, in one launch.
+
+    For formulas of inner products, distances, cosines and norms.
+    """
+    m, p = out.shape
+    if not (m and p):
+        return
+    turned = not is_sparse(columns.rows)  # the rows of X are walked along, those of Z are spread
+    listed, spread = (rows, columns) if turned else (columns, rows)
+    strides = (_stride(out), 1) if turned else (1, _stride(out))
+    both = is_sparse(spread.rows)
+    table = parts_of(listed.rows)
+    other = parts_of(spread.rows) if both else (device.xp.ascontiguousarray(spread.rows), *table[1:])
+    arguments = [
+        *table, *_stats(listed, out), np.int64(listed.rows.shape[0]),
+        *other, *_stats(spread, out), np.int64(spread.rows.shape[0]),
+        np.int64(rows.rows.shape[1]), out, *map(np.int64, strides),
+    ]  # fmt: skip
+    grid = -(-spread.rows.shape[0] // SPARSE_LINES), min(-(-listed.rows.shape[0] // SPARSE_LISTS), _MOST_ACROSS)
+    _launch(device, "sparse", what, KernelSizes(out.itemsize, both_sparse=both), grid, SCORE_THREADS, arguments)
+
+
 def apply_profile(device: Device, what: Program, rows: Side, columns: Side, tile: Array) -> None:
     """Turn the inner products in `tile` (m, p), whose rows are contiguous, into the kernel's values."""
     m, p = tile.shape
@@ -145,6 +173,33 @@ def block_sums(device: Device, left: Array, right: Array, table: Array, *, turne
         grid = (-(-n_lines // SUM_LINES), min(n_blocks, _MOST_ACROSS))
         text = sums_source(right.itemsize, c, turned)
         device.launch(text, "block_sums", grid, SUM_THREADS, arguments)
+    return partial.sum(axis=0, dtype=np.float64)
+
+
+def profile_sums(
+    device: Device, what: Program, rows: Side, columns: Side, inner: Array, table: Array, A: Array
+) -> Array:
+    """Return ``K A`` (m, c), float64 over blocks of columns, from the inner products of K, which is never written.
+
+    Parameters
+    ----------
+    inner : (m, p) array
+        Its rows are contiguous.
+    table : (blocks, 2) int64
+        Starts and stops of the blocks, on the device.
+    A : (p, c) array
+        At least one output.
+    """
+    m, n_blocks, c = inner.shape[0], table.shape[0], A.shape[1]
+    partial = device.xp.empty((n_blocks, m, c), A.dtype)
+    if partial.size:
+        arguments = [
+            inner, np.int64(_stride(inner)), np.int64(m), table, np.int64(n_blocks), device.xp.ascontiguousarray(A),
+            partial, *_stats(rows, inner), *_stats(columns, inner), *constants(what, A.dtype),
+        ]  # fmt: skip
+        grid = (-(-m // SUM_LINES), min(n_blocks, _MOST_ACROSS))
+        text = profile_sums_source(what.instructions, A.itemsize, c)
+        device.launch(text, "profile_sums", grid, SUM_THREADS, arguments)
     return partial.sum(axis=0, dtype=np.float64)
 
 

@@ -9,17 +9,25 @@ import numpy as np
 
 from daskkern.kernels.formula import DIFFERENCES, Instruction, Program, is_capped
 
-Name = Literal["scores", "block", "profile"]
-FUNCTIONS: dict[Name, str] = {"scores": "scores", "block": "write_block", "profile": "profile"}
+Name = Literal["scores", "block", "sparse", "profile"]
+FUNCTIONS: dict[Name, str] = {
+    "scores": "scores",
+    "block": "write_block",
+    "sparse": "write_sparse",
+    "profile": "profile",
+}
 """The file of each kernel, and the kernel's name in it."""
 SCORE_THREADS = 128
-"""Threads of a block of `scores` and `profile`: THREADS of common.cuh."""
+"""Threads of a block of `scores`, `profile` and `write_sparse`: THREADS of common.cuh."""
 SUM_THREADS = 128
 SUM_LINES = 32
 """Threads of a block of `block_sums`, and the lines that it makes: SUM_THREADS and SQUARE of sums.cu."""
 BLOCK_TILE = 64
 BLOCK_THREADS = 256
 """Rows and columns that a block of `write_block` makes, and its threads: TILE and SIDE * SIDE of block.cu."""
+SPARSE_LINES = 8
+SPARSE_LISTS = 512
+"""Rows of the spread and of the listed side of a block of `write_sparse`: LINES and LISTS * THREADS of sparse.cu."""
 _REGISTER_BYTES = 256
 _OPERATIONS = {
     "add": "{} + {}",
@@ -47,13 +55,15 @@ _SQUARED = "larger(fma(inner, real(-2), row.squared + column.squared), real(0))"
 class KernelSizes:
     """The sizes at compile time: element size, features and outputs (1 where the kernel has none).
 
-    `rows_per_thread` is how many rows' features one thread of `scores` keeps in registers.
+    `rows_per_thread` is how many rows' features one thread of `scores` keeps in registers; `both_sparse` whether the
+    side that `write_sparse` spreads is CSR, too.
     """
 
     itemsize: int
     n_features: int = 1
     n_outputs: int = 1
     rows_per_thread: int = 1
+    both_sparse: bool = False
 
     @property
     def most_rows_per_thread(self) -> int:
@@ -87,9 +97,22 @@ def source(name: Name, instructions: tuple[Instruction, ...], sizes: KernelSizes
 @cache
 def sums_source(itemsize: int, n_outputs: int, turned: bool) -> str:
     """Return the text of ``block_sums``, which uses no formula."""
-    settings = {"DASKKERN_GENERATED": 1, "N_OUTPUTS": n_outputs, "TURNED": int(turned)}
+    settings = {"DASKKERN_GENERATED": 1, "N_OUTPUTS": n_outputs, "TURNED": int(turned), "WITH_PROFILE": 0}
     lines = [f"#define {name} {value}" for name, value in settings.items()]
     return "\n".join([_real(itemsize), *lines, _read("sums.cu")])
+
+
+@cache
+def profile_sums_source(instructions: tuple[Instruction, ...], itemsize: int, n_outputs: int) -> str:
+    """Return the text of ``profile_sums``: ``block_sums`` of values whose inner products it reads."""
+    parts = [
+        _prologue(instructions, KernelSizes(itemsize, n_outputs=n_outputs)),
+        "#define TURNED 0\n#define WITH_PROFILE 1",
+        _read("common.cuh"),
+        value_function(instructions),
+        _read("sums.cu"),
+    ]
+    return "\n".join(parts)
 
 
 @cache
@@ -149,6 +172,7 @@ def _prologue(instructions: tuple[Instruction, ...], sizes: KernelSizes) -> str:
         "N_FEATURES": sizes.n_features,
         "N_OUTPUTS": sizes.n_outputs,
         "ROWS_PER_THREAD": sizes.rows_per_thread,
+        "SPREAD_IS_CSR": int(sizes.both_sparse),
         "USES_SQUARED": int(bool(symbols & {"squared_distance", "distance"})),
         "USES_NORM": int("norms" in symbols),
         "USES_INVERSE": int("cosine" in symbols),

@@ -4,11 +4,15 @@
 // A block of threads makes 32 lines of one partial product. The table passes by in squares of 32 x 32 through shared
 // memory; a thread owns one line and four outputs of every 16. Sums are taken in the working type, within a square and
 // then over the squares of a block, in their order.
+//
+// With WITH_PROFILE the table holds inner products, and the formula is applied to each number as it is read: the values
+// themselves are never written. Then it is not TURNED.
 
 #ifndef DASKKERN_GENERATED
 typedef float real;
 #define N_OUTPUTS 10
 #define TURNED 0
+#define WITH_PROFILE 0
 #endif
 
 #define SQUARE 32
@@ -17,6 +21,21 @@ typedef float real;
 #define SUM_BLOCKS (SETS == 1 ? 8 : 6)  // at once on a processor; 8 loads a thread then cover the latency of memory
 #define PADDED (SETS * 16)
 
+#if WITH_PROFILE
+#define SUMS_NAME profile_sums
+#define PROFILE_PARAMETERS                                                                                            \
+    , const real* __restrict__ x_squared, const real* __restrict__ x_norm, const real* __restrict__ x_inverse,        \
+    const real* __restrict__ z_squared, const real* __restrict__ z_norm, const real* __restrict__ z_inverse           \
+    NUMBERS_PARAMETERS
+#define VALUE(number, row, column)                                                                                    \
+    kernel_value(number, load_stats(x_squared, x_norm, x_inverse, row),                                               \
+                 load_stats(z_squared, z_norm, z_inverse, column) NUMBERS_ARGUMENTS)
+#else
+#define SUMS_NAME block_sums
+#define PROFILE_PARAMETERS
+#define VALUE(number, row, column) number
+#endif
+
 // Four numbers that shared memory delivers in one instruction (two for double).
 struct __align__(16) Four {
     real of[4];
@@ -24,10 +43,10 @@ struct __align__(16) Four {
 
 // left has n_lines lines (turned: columns) of which each is left_stride numbers after the last; right (., N_OUTPUTS) is
 // contiguous; blocks holds (start, stop) pairs; partial is (n_blocks, n_lines, N_OUTPUTS).
-extern "C" __global__ void __launch_bounds__(SUM_THREADS, SUM_BLOCKS) block_sums(
+extern "C" __global__ void __launch_bounds__(SUM_THREADS, SUM_BLOCKS) SUMS_NAME(
     const real* __restrict__ left, long long left_stride, long long n_lines,
     const long long* __restrict__ blocks, long long n_blocks,
-    const real* __restrict__ right, real* __restrict__ partial)
+    const real* __restrict__ right, real* __restrict__ partial PROFILE_PARAMETERS)
 {
     __shared__ real square[SQUARE][SQUARE + 1];  // [line][place in the sum]; the odd width spares bank conflicts
     __shared__ __align__(16) real factors[SQUARE * PADDED];
@@ -53,7 +72,9 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS, SUM_BLOCKS) block_sums
                 square[across][down] = inside ? left[(start + down) * left_stride + first + across] : real(0);
 #else
                 const bool inside = first + down < n_lines && start + across < stop;
-                square[down][across] = inside ? left[(first + down) * left_stride + start + across] : real(0);
+                square[down][across] =
+                    inside ? VALUE(left[(first + down) * left_stride + start + across], first + down, start + across)
+                           : real(0);
 #endif
             }
             for (int i = thread; i < SQUARE * PADDED; i += SUM_THREADS) {

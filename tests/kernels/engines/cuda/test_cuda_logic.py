@@ -26,7 +26,7 @@ from daskkern.kernels.engines import cuda as cuda_engine
 from daskkern.kernels.engines.cuda import Operands, block_table, engine
 from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.points import make_side
-from daskkern.kernels.precision import Precision
+from daskkern.kernels.precision import Precision, exact_precision
 from tests.support import naive
 from tests.support.gpu import cuda_twins as twins
 from tests.support.gpu.cuda_on_host import HostDevice
@@ -248,6 +248,27 @@ def test_a_wide_block_with_a_place_to_go_takes_one_product(device: HostDevice, m
     cuda_engine.block(_operands(device, Gaussian(6.0), X, Z, _blocks(90, 25)), out)
     assert device.launches == ["profile"]
     _close(out, Gaussian(6.0).block(X, Z).astype(np.float64), "float32")
+
+
+@each_dtype
+@pytest.mark.parametrize("kernel", [Gaussian(10.0), Laplacian(10.0)], ids=lambda kernel: kernel.name)
+def test_values_of_a_wide_product_are_never_written(
+    device: HostDevice, kernel: Kernel, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, Z, A = _rows(75, 90, dtype), _rows(130, 90, dtype, 1), _rows(130, 10, dtype, 2)
+    of = _operands(device, kernel, X, Z, _blocks(130, 60), exact_precision(dtype))
+    device.launches.clear()
+    found = cuda_engine.matvec(of, A, None)
+    assert device.launches == ["profile_sums"]
+    _close(found, kernel.block(X, Z).astype("float64") @ A, dtype)
+    monkeypatch.setattr(engine, "WORKSPACE_BYTES", 20 * 130 * A.itemsize)  # tiles of rows and of columns
+    device.launches.clear()
+    _close(cuda_engine.matvec(of, A, None), found, dtype)
+    assert device.launches == ["profile_sums"] * 6
+    head = np.empty((75, 5), dtype)
+    device.launches.clear()
+    _close(cuda_engine.matvec(of, A, head), found, dtype)
+    assert set(device.launches) == {"profile"}
 
 
 def test_many_outputs_go_through_tiles(device: HostDevice) -> None:

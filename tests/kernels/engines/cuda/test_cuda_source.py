@@ -19,6 +19,7 @@ from daskkern.kernels.engines.cuda.source import (
     SUM_THREADS,
     KernelSizes,
     constants,
+    profile_sums_source,
     source,
     sums_source,
     value_function,
@@ -80,6 +81,8 @@ def test_sums_and_features_stay_in_registers(kernel: Kernel, itemsize: int, d: i
 @pytest.mark.parametrize("c", [1, 10, 32])
 @pytest.mark.parametrize("turned", [False, True])
 def test_sums_of_blocks_compile_and_stay_in_registers(itemsize: int, c: int, turned: bool, tmp_path: Path) -> None:
+    profile = profile_sums_source(Laplacian(2.0).program.instructions, itemsize, c)
+    assert "warning" not in _compile(profile, tmp_path)
     report = _compile(sums_source(itemsize, c, turned), tmp_path, "-Xptxas", "-v")
     assert "warning" not in report
     spilled = re.search(r"(\d+) bytes spill stores", report)
@@ -97,15 +100,25 @@ def test_the_files_hold_the_sizes_that_python_launches_with() -> None:
     assert f"#define SUM_THREADS {SUM_THREADS} " in sums
 
 
-def test_features_of_a_block_are_stored_without_bank_conflicts() -> None:
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_features_of_a_block_are_stored_without_bank_conflicts(itemsize: int) -> None:
     text = (FOLDER / "block.cu").read_text()
-    (tile,), (more,), (depth,) = (
-        re.findall(pattern, text, re.MULTILINE)
-        for pattern in (r"^#define TILE (\d+)", r"^#define LINE \(TILE \+ (\d+)\)", r"^#define CHUNK_FEATURES (\d+)")
+    (tile,), (more,), (depth,), (neighbours,) = (
+        [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
+        for pattern in (
+            r"^#define TILE (\d+)",
+            r"^#define LINE \(TILE \+ (\d+)\)",
+            r"^#define CHUNK_FEATURES (\d+)",
+            r"^#define NEIGHBOURS \((\d+) / \(int\)sizeof\(real\)\)",
+        )
     )
-    assert "const int line = i / depth, k = i % depth;" in text
-    stored = [(i % int(depth), i // int(depth)) for i in range(32)]  # by one warp: feature and row
-    assert len({(k * (int(tile) + int(more)) + line) % 32 for k, line in stored}) == 32
+    assert "const int part = i / (TILE * NEIGHBOURS) * NEIGHBOURS, at = i - part * TILE;" in text
+    assert "width = (int)least(NEIGHBOURS, depth - part), line = at / width, k = part + at % width;" in text
+    width, words = min(neighbours // itemsize, depth), itemsize // 4
+    for first in range(0, tile * width, 32 // words):  # by one warp at once, by half of one in float64
+        stored = [(i % width, i // width) for i in range(first, first + 32 // words)]  # feature and row
+        banks = {((k * (tile + more) + line) * words + word) % 32 for k, line in stored for word in range(words)}
+        assert len(banks) == 32
     pairs = [2 * thread % 32 for thread in range(16)]  # read by half a warp, twice: the other half reads the same
     assert len({(at + u) % 32 for at in pairs for u in range(2)}) == 32
 
