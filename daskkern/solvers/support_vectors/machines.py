@@ -8,9 +8,9 @@ w_i max(0, |y_i - f_i - beta| - eps)``, which finds the tube eps, too. One class
 References
 ----------
 Cortes and Vapnik, "Support-vector networks", Machine Learning 1995. Schoelkopf, Smola, Williamson and Bartlett, "New
-support vector algorithms", Neural Computation 2000, sections 3 and 7. Schoelkopf, Platt, Shawe-Taylor, Smola and Williamson,
-"Estimating the support of a high-dimensional distribution", Neural Computation 2001, equations 3.4 and 3.11. Chang and
-Lin, "LIBSVM", 2011, sections 2.2 and 4.2.3.
+support vector algorithms", Neural Computation 2000, sections 3 and 7. Schoelkopf, Platt, Shawe-Taylor, Smola and
+Williamson, "Estimating the support of a high-dimensional distribution", Neural Computation 2001, equations 3.4 and
+3.11. Chang and Lin, "LIBSVM", 2011, sections 2.2 and 4.2.3.
 """
 
 from collections.abc import Sequence
