@@ -49,7 +49,7 @@ class DescentSetup(RankSetup):
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class PassSums:
     """The sums of a pass over the rank's rows so far.
 
     Attributes
@@ -67,17 +67,17 @@ class Sums:
     part: KernelPart | None
 
 
-def begin(problem: Problem[DescentSetup], working: IntArray, *, known: bool) -> Sums:
+def begin(problem: Problem[DescentSetup], working: IntArray, *, known: bool) -> PassSums:
     """Return the sums before the first batch; `known`: the curvature is that of the last pass."""
     setup: DescentSetup = problem.extra
     xp, p, k = problem.part.namespace, setup.whole.points.size, len(working)
     shape = (1 if isinstance(problem.loss, Squared) else problem.n_outputs, k, k)
     curvature = None if known else xp.zeros(shape)
     some = not known and 0 < k < p
-    return Sums(xp.zeros((p + 1, problem.n_outputs)), curvature, setup.some(working) if some else None)
+    return PassSums(xp.zeros((p + 1, problem.n_outputs)), curvature, setup.some(working) if some else None)
 
 
-def add(problem: Problem[DescentSetup], sums: Sums, working: IntArray, batch: Batch, w: Array | None) -> Sums:
+def add(problem: Problem[DescentSetup], sums: PassSums, working: IntArray, batch: Batch, w: Array | None) -> PassSums:
     """Add the rank's rows of a batch, at the coefficients `w` (p, c); None for 0."""
     setup: DescentSetup = problem.extra
     pulled, loss, f = gradient_of_rows(problem, setup.whole, batch, w)
@@ -90,7 +90,7 @@ def add(problem: Problem[DescentSetup], sums: Sums, working: IntArray, batch: Ba
 
 
 def whole(
-    problem: Problem[DescentSetup], sums: Sums, comm: Communicator
+    problem: Problem[DescentSetup], sums: PassSums, comm: Communicator
 ) -> tuple[FloatArray, float, FloatArray | None]:
     """Return the mean gradient (p, c), the mean loss and the mean curvature (k, w, w) of all rows, in host memory.
 

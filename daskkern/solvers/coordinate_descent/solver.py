@@ -41,7 +41,7 @@ from daskkern.losses import Curved, Loss, Squared
 from daskkern.solvers.base import Solver, is_whole
 from daskkern.solvers.coordinate_descent import passes
 from daskkern.solvers.coordinate_descent.costs import CurvatureCosts
-from daskkern.solvers.coordinate_descent.passes import DescentSetup, Sums
+from daskkern.solvers.coordinate_descent.passes import DescentSetup, PassSums
 from daskkern.solvers.coordinate_descent.quadratic import minimise, violation
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.problem import Batch, Certificate, Problem
@@ -77,7 +77,7 @@ class DescentRun:
         Finished ones.
     curvature : (k, w, w) array or None
         For the squared loss, whose curvature stays the same while the working columns do.
-    sums : Sums or None
+    sums : PassSums or None
         Those of the pass; None between passes.
     loss : float
         Mean training loss of `w` for the squared loss, of `best` for others.
@@ -94,7 +94,7 @@ class DescentRun:
     halved: bool = False
     passes: int = 0
     curvature: FloatArray | None = None
-    sums: Sums | None = None
+    sums: PassSums | None = None
     loss: float = 0.0
     reported: float = 0.0
     seen: int = 0
