@@ -66,8 +66,18 @@ def model_facts(model: KernelModel) -> list[tuple[str, str]]:
         ("loss", model.loss),
         ("columns", f"{model.coef.shape[0]:,}{trees} ({format_bytes(model.nbytes)})"),
         ("features", f"{model.n_features:,}, scaling {model.scaling.kind}"),
+        *_used_columns(model),
         *calibration_of(model),
     ]
+
+
+def _used_columns(model: KernelModel) -> list[tuple[str, str]]:
+    """Return how many columns of the fit have coefficients other than 0, where some have none."""
+    started, used = model.history_.started, int(model.coef.any(axis=1).sum())
+    total = max(len(model.coef), 0 if started is None else started.n_columns)
+    if used == total or isinstance(model.kernel, TreeAverage):
+        return []
+    return [("coefficients", f"{used:,} of {total:,} columns have any other than 0")]
 
 
 def summary(d: StoreDescription) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import Loss
 from daskkern.solvers.base import Solver
 from daskkern.solvers.compatibility import check_pair
+from daskkern.solvers.coordinate_descent import CoordinateDescent
 from daskkern.solvers.eigenpro.preconditioned_svrg import PreconditionedSVRG
 from daskkern.solvers.eigenpro.solver import EigenPro
 from daskkern.solvers.falkon import Falkon
@@ -46,6 +47,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     PCG,
     SGD,
     AdaGrad,
+    CoordinateDescent,
     SDCA,
     SVM,
     MISO,
@@ -124,6 +126,7 @@ __all__ = [
     "Batch",
     "BlockCD",
     "Certificate",
+    "CoordinateDescent",
     "Direct",
     "DoublySGD",
     "EigenPro",

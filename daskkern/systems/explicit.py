@@ -2,7 +2,21 @@
 
 from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
 from daskkern.landmarks import KMeans
-from daskkern.solvers import AMM, S2GD, SAG, SARAH, SDCA, SGD, SVRG, Direct, DoublySGD, EigenPro, MixedGradient, Pegasos
+from daskkern.solvers import (
+    AMM,
+    S2GD,
+    SAG,
+    SARAH,
+    SDCA,
+    SGD,
+    SVRG,
+    CoordinateDescent,
+    Direct,
+    DoublySGD,
+    EigenPro,
+    MixedGradient,
+    Pegasos,
+)
 from daskkern.systems.named import System
 
 _LINEAR, _RANDOM, _KERNEL = "linear", "random features", "Nystrom and full kernel"
@@ -49,6 +63,11 @@ EXPLICIT = (
         "mixed_gradient", "SVRG within a ball that holds the optimum, its iterates averaged",
         "Zhang, Mahdavi and Jin, NeurIPS 2013", _LINEAR,
         MixedGradient(), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=20,
+    ),
+    System(
+        "lasso", "coordinate descent for an L1 penalty: sparse linear models, logistic ones for classes",
+        "Friedman, Hastie and Tibshirani, 2010; Shalev-Shwartz and Tewari, JMLR 2011", _LINEAR,
+        CoordinateDescent(l1=1e-3), Linear(), "logistic", "squared", max_epochs=30,
     ),
     System(
         "amm", "adaptive multi-hyperplane machine: several weights a class, the best of which speaks for it",

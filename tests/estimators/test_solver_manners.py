@@ -50,6 +50,7 @@ ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
     "miso": KernelRegressor("gaussian:median", "huber:1", RandomFeatures(60), MISO(), ALPHA, 40),
     "nytro": KernelClassifier("gaussian:median", "logistic", Landmarks(30), NYTRO(), ALPHA, 40),
     "adagrad": KernelRegressor("linear", "squared", Linear(), AdaGrad(l1=1e-4), ALPHA, 40),
+    "coordinate_descent": KernelRegressor("linear", "squared", Linear(), "coordinate_descent", ALPHA),
     "sag": KernelRegressor("linear", "squared", Linear(), SAG(), ALPHA, 40),
     "svrg": KernelClassifier("linear", "logistic", Linear(), SVRG(), ALPHA),
     "preconditioned_svrg": KernelClassifier("linear", "logistic", Linear(), "preconditioned_svrg", ALPHA),

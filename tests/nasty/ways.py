@@ -45,6 +45,7 @@ METHODS = {
         ("local_ridge", "local rows", "squared"),
         ("sgd", "nystrom features"),
         ("adagrad", "nystrom features"),
+        ("coordinate_descent", "nystrom features"),
         ("sdca", "nystrom features"),
         ("svm", "all rows", "hinge"),
         ("miso", "nystrom features"),

@@ -1,5 +1,6 @@
 """Options of a fit from a file and from ``--set``."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import yaml
 
 from daskkern.errors import SpecError
+
+_POWER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+"""Numbers such as 1e-3, which YAML reads as text for lack of a point or a sign."""
 
 
 def from_file(path: str | None, options: tuple[str, ...]) -> dict[str, Any]:
@@ -47,9 +51,14 @@ def from_assignments(assignments: tuple[str, ...], options: tuple[str, ...]) -> 
 
 
 def _known(values: dict[str, Any], where: str, options: tuple[str, ...]) -> dict[str, Any]:
+    """Return the values, powers of ten as numbers. SpecError for names that are none of a fit."""
     for key in values:
         if key not in options and not key.startswith(("solver.", "learn_features.")):
             raise SpecError(
                 f"{where} names {key!r}, which is not an option of a fit; known are {', '.join(sorted(options))}"
             )
-    return values
+    return {key: _number(value) for key, value in values.items()}
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, str) and _POWER.fullmatch(value.strip()) else value

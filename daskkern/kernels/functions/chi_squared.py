@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from daskkern.backend.csr import with_entries
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.base import Spec
+from daskkern.kernels.engines.quotient_sums import quotient_sums
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.functions.callable_kernel import ValuesKernel
 from daskkern.kernels.parameters import as_number
@@ -89,7 +89,7 @@ class AdditiveChiSquared(_OfHistograms):
     name: ClassVar[str] = "additive_chi2"
 
     def values(self, X: Array, Z: Array) -> Array:
-        return _sums(X, Z, lambda x, z, whole: 2 * x * z / whole)
+        return _sums(X, Z, "harmonic")
 
     def formula(self, pair: Pair) -> Expression:
         raise SpecError(_NO_FORMULA.format(self.name))
@@ -125,7 +125,7 @@ class ChiSquared(_OfHistograms):
         object.__setattr__(self, "gamma", float(self.gamma))
 
     def values(self, X: Array, Z: Array) -> Array:
-        found = _sums(X, Z, lambda x, z, whole: (x - z) * (x - z) / whole)
+        found = _sums(X, Z, "chi_squared")
         return namespace_of(found).exp(found * -self.gamma)
 
     def formula(self, pair: Pair) -> Expression:
@@ -138,16 +138,9 @@ class ChiSquared(_OfHistograms):
 _NO_FORMULA = "the {} kernel sums quotients of features: it has no formula of products or differences, and no gradients"
 
 
-def _sums(X: Array, Z: Array, term: Callable[[Array, Array, Array], Array]) -> Array:
-    """Return the sums over the features of terms of two features and their sum, (m, p)."""
-    X, Z = _dense(X), _dense(Z)
-    xp: ModuleType = namespace_of(X)
-    found = xp.zeros((X.shape[0], Z.shape[0]), X.dtype)
-    tiny = float(np.finfo(X.dtype).tiny)
-    for j in range(X.shape[1]):
-        x, z = X[:, j, None], Z[None, :, j]
-        found += term(x, z, xp.maximum(x + z, tiny))
-    return found
+def _sums(X: Array, Z: Array, term: str) -> Array:
+    """Return the sums (m, p) over the features of a term, one of :data:`daskkern.kernels.engines.quotient_sums.TERMS`."""
+    return quotient_sums(_dense(X), _dense(Z), term)
 
 
 def _with_data(rows: Array, work: Callable[[Array], Array]) -> Array:

@@ -2,14 +2,15 @@
 
 With a loss in boxes: ``(1/n) sum_i w_i loss(f_i + beta, y_i) + (alpha/2) |f|^2``, of which the coefficients are
 ``b = w u / (alpha n)``, u in the boxes of the loss. With nu: ``(1/2) |f|^2 - nu rho + (1/n) sum_i w_i max(0, rho - y_i
-(f_i + beta))``, divided by rho at the end, so that margins are 1. One class: :func:`one_class`.
+(f_i + beta))``, divided by rho at the end, so that margins are 1; of numbers, ``(alpha/2) |f|^2 + nu eps + (1/n) sum_i
+w_i max(0, |y_i - f_i - beta| - eps)``, which finds the tube eps, too. One class: :func:`one_class`.
 
 References
 ----------
 Cortes and Vapnik, "Support-vector networks", Machine Learning 1995. Schoelkopf, Smola, Williamson and Bartlett, "New
-support vector algorithms", Neural Computation 2000, section 7. Schoelkopf, Platt, Shawe-Taylor, Smola and Williamson,
-"Estimating the support of a high-dimensional distribution", Neural Computation 2001, equations 3.4 and 3.11. Chang and
-Lin, "LIBSVM", 2011, sections 2.2 and 4.2.3.
+support vector algorithms", Neural Computation 2000, sections 3 and 7. Schoelkopf, Platt, Shawe-Taylor, Smola and
+Williamson, "Estimating the support of a high-dimensional distribution", Neural Computation 2001, equations 3.4 and
+3.11. Chang and Lin, "LIBSVM", 2011, sections 2.2 and 4.2.3.
 """
 
 from collections.abc import Sequence
@@ -117,6 +118,31 @@ def of_nu(rows: KernelRows, y: FloatArray, weight: FloatArray, nu: float, limits
     gap = (float(found.b @ found.f) - nu * total * rho + float(weight @ errors)) / n
     # The signs as LIBSVM has them: a margin below 0 stays one.
     return _machine(found.b / rho, offset / rho, float(weight @ errors) / (n * abs(rho)), gap, found)
+
+
+def of_nu_regression(
+    rows: KernelRows, y: FloatArray, weight: FloatArray, alpha: float, nu: float, limits: Limits
+) -> OneMachine:
+    """Return the machine for numbers (n,) outside of whose tube is at most the share `nu` of the weight.
+
+    Coefficients above and below 0 are variables of their own, each of which add up to ``nu / (2 alpha)``: of free ones
+    above, ``y - f - beta = eps``, of those below ``-eps``. The loss is the absolute one, of which the tube is a part.
+    """
+    n = len(y)
+    most = weight / (alpha * n)
+    total, none = float(most.sum()), np.zeros(n)
+    part = _filled(most, nu * total / 2)
+    groups = np.repeat(np.array([0, 1]), n)
+    row, slope = np.tile(np.arange(n), 2), np.concatenate([-y, -y])
+    low, high = np.concatenate([none, -most]), np.concatenate([most, none])
+    problem = BoxProblem(row, slope, low, high, np.concatenate([part, -part]), groups)
+    found = solve_boxes(problem, rows, limits.tol, limits.max_rounds)
+    offset, tube = float(found.levels.mean()), max(0.0, float(found.levels[0] - found.levels[1]) / 2)
+    errors = np.abs(y - found.f - offset)
+    coef = problem.coefficients(found.b, n)
+    dual = float(coef @ found.f) - float(y @ coef)
+    gap = alpha * (dual + float(most @ np.maximum(errors - tube, 0)) + nu * total * tube)
+    return _machine(coef, offset, alpha * float(most @ errors), gap, found)
 
 
 def one_class(rows: KernelRows, weight: FloatArray, nu: float, limits: Limits) -> OneMachine:

@@ -21,7 +21,7 @@ from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.errors import DataError, SpecError
-from daskkern.losses import BoxDual, Hinge, Loss
+from daskkern.losses import Absolute, BoxDual, Hinge, Loss
 from daskkern.solvers.base import Solver, is_whole
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.problem import Batch, Certificate, Problem
@@ -30,7 +30,7 @@ from daskkern.solvers.snapshot import Snapshot
 from daskkern.solvers.support_vectors.costs import SVMCosts
 from daskkern.solvers.support_vectors.decomposition import WORKING_SET
 from daskkern.solvers.support_vectors.kernel_rows import KernelRows
-from daskkern.solvers.support_vectors.machines import Limits, OneMachine, of_nu, penalised
+from daskkern.solvers.support_vectors.machines import Limits, OneMachine, of_nu, of_nu_regression, penalised
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,10 @@ class SVM(Solver[SVMRun]):
         By how much the conditions of the optimum may be violated, in units of the scores, as LIBSVM's. The duality
         gap, which the history reports, is then at most `tol` for each output.
     nu : float or None
-        Above 0, at most 1: the most weight of rows within the margin, as a share, and the least of support vectors, in
-        place of `alpha`, which must be 0 or "auto". For the hinge loss and with an offset: scikit-learn's ``NuSVC``.
+        Above 0, at most 1, with an offset. For the hinge loss the most weight of rows within the margin, as a share,
+        and the least of support vectors, in place of `alpha`, which must be 0 or "auto": scikit-learn's ``NuSVC``. For
+        the absolute loss the most weight of rows outside a tube around the model, whose errors do not count and whose
+        width is found; `alpha` must be above 0: ``NuSVR``, with ``C = 1 / (alpha n)``.
     cache_bytes : int
         Memory for kernel rows. Where it does not hold all, rows at the edges of their boxes are left out of them until
         the end.
@@ -145,15 +147,22 @@ class SVM(Solver[SVMRun]):
                     "scikit-learn's C, or solver.nu"
                 )
             return
+        if not isinstance(problem.loss, Hinge | Absolute) or not problem.extra.with_offset:
+            raise SpecError(
+                f"got nu={self.nu} for solver svm with the {problem.loss.name} loss; nu is for the hinge loss, and for "
+                "the absolute one, whose tube it finds, with fit_intercept=True; give alpha in place of nu"
+            )
+        if isinstance(problem.loss, Absolute):
+            if not problem.alpha > 0:
+                raise SpecError(
+                    f"got alpha={problem.alpha} and nu={self.nu} for solver svm with the absolute loss; give alpha "
+                    "above 0, which is 1 / (C n) in terms of scikit-learn's C"
+                )
+            return
         if problem.alpha:
             raise SpecError(
                 f"got alpha={problem.alpha} and nu={self.nu} for solver svm, of which nu takes the place of alpha; "
                 "give alpha=0 with nu"
-            )
-        if not isinstance(problem.loss, Hinge) or not problem.extra.with_offset:
-            raise SpecError(
-                f"got nu={self.nu} for solver svm with the {problem.loss.name} loss; nu is for the hinge loss with "
-                "fit_intercept=True; give alpha in place of nu"
             )
 
     def _solved(self, problem: Problem[SVMSetup], state: SVMRun) -> list[OneMachine]:
@@ -161,10 +170,13 @@ class SVM(Solver[SVMRun]):
         rows, limits = setup.kernel_rows(problem.dtype, self.cache_bytes), Limits(self.tol, self.max_rounds)
         if not np.isfinite(rows.diagonal).all():
             raise DataError(f"the {problem.part.kernel.name} kernel is not finite on the rows; scale the features")
+        if self.nu is not None and isinstance(problem.loss, Absolute):
+            alpha, nu = float(problem.alpha), self.nu
+            return [of_nu_regression(rows, y, state.weight, alpha, nu, limits) for y in state.y.T]
         if self.nu is not None:
             return [of_nu(rows, y, state.weight, self.nu, limits) for y in state.y.T]
         assert isinstance(problem.loss, BoxDual)
-        boxes, alpha = problem.loss.dual_boxes(state.y), problem.alpha
+        boxes, alpha = problem.loss.dual_boxes(state.y), float(problem.alpha)
         outputs = [[box.of_output(output) for box in boxes] for output in range(problem.n_outputs)]
         return [penalised(rows, each, state.weight, alpha, setup.with_offset, limits) for each in outputs]
 

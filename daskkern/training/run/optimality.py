@@ -89,9 +89,12 @@ def measure_optimality(
     """Return the possible decrease of the objective from the final model of a fit; None where it is not measured.
 
     It is not measured with too many features for a tile of memory, nor with kernel values that are not finite. Features
-    that are drawn again at each use stand for their kernel, of which functions are added. A collective; the same on
-    every rank. `f` (k, c) are the model's scores of the held rows, several for each output where it has several.
+    that are drawn again at each use stand for their kernel, of which functions are added. Nor is it with a penalty on
+    absolute coefficients, whose kinks the functions nearby do not have. A collective; the same on every rank.
+    `f` (k, c) are the model's scores of the held rows, several for each output where it has several.
     """
+    if settings.solver.l1_penalty:
+        return None
     sample, comm, xp = reference.sample, reference.comm, reference.xp
     problem = with_points(reference.problem, ended.points, xp)
     p = _columns(problem, ended, prepared)

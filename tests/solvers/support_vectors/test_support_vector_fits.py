@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import SVC, SVR, NuSVC
+from sklearn.svm import SVC, SVR, NuSVC, NuSVR
 
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, load
 from daskkern.arrays import HostArray
@@ -60,6 +60,22 @@ def test_nu_on_very_few_rows_is_that_of_nu_svc(n: int) -> None:
     ours = _classifier(SVM(tol=1e-6, nu=0.5, max_rounds=200), 0.0).fit(X, y)
     theirs = NuSVC(nu=0.5, gamma=GAMMA, tol=1e-8).fit(X, y)
     np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-4)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("nu", "C"), [(0.2, 1.0), (0.7, 10.0)])
+def test_nu_of_the_absolute_loss_is_that_of_nu_svr(nu: float, C: float) -> None:
+    X, _, weight = _rows()
+    y = X[:, 0] * X[:, 1] + 0.3 * np.random.default_rng(1).normal(size=len(X))
+    y = (y - np.average(y, weights=weight)) / np.sqrt(np.cov(y, aweights=weight, ddof=0))
+    new, solver = _rows(seed=1)[0], SVM(tol=1e-7, nu=nu)
+    ours = KernelRegressor(KERNEL, "absolute", AllRows(), solver, 1 / (C * len(y)), dtype="float64", scale=None)
+    theirs = NuSVR(nu=nu, C=C, gamma=GAMMA, tol=1e-8).fit(X, y, sample_weight=weight / weight.mean())
+    ours.fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(ours.predict(new), theirs.predict(new), atol=1e-5)
+    np.testing.assert_array_equal(np.sort(ours.landmark_indices_), np.sort(theirs.support_))
+    assert ours.history_.finished is not None
+    assert ours.history_.finished.reason == "converged"
 
 
 @pytest.mark.filterwarnings("error")
@@ -158,6 +174,7 @@ def test_a_model_is_saved_without_the_other_rows(tmp_path: Any) -> None:
         ("svm", 0.0, {}, "give alpha above 0"),
         (SVM(nu=0.5), 0.1, {}, "give alpha=0 with nu"),
         (SVM(nu=0.5), 0.0, {"fit_intercept": False}, "fit_intercept=True"),
+        (SVM(nu=0.5), 0.0, {"loss": "smoothed_hinge:0.5"}, "choose the loss"),
         ("svm", 0.1, {"loss": "logistic"}, "choose the loss 'hinge', or one of"),
         ("svm", 0.1, {"basis": Landmarks(20)}, "svm"),
     ],
@@ -166,6 +183,15 @@ def test_what_it_cannot_fit_is_refused(solver: Any, alpha: float, others: dict[s
     X, y, _ = _rows(60)
     with pytest.raises(SpecError, match=message):
         _classifier(solver, alpha, **others).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("loss", "alpha", "message"), [("absolute", 0.0, "alpha above 0"), ("quantile:0.3", 0.1, "nu")]
+)
+def test_a_nu_without_a_machine_is_refused(loss: str, alpha: float, message: str) -> None:
+    X, _, _ = _rows(60)
+    with pytest.raises(SpecError, match=message):
+        KernelRegressor(KERNEL, loss, AllRows(), SVM(nu=0.5), alpha, dtype="float64").fit(X, X[:, 0])
 
 
 def test_a_nu_beyond_the_smaller_class_is_refused() -> None:

@@ -22,6 +22,7 @@ from daskkern.solvers import (
     AdaGrad,
     ASkotch,
     BlockCD,
+    CoordinateDescent,
     Direct,
     EigenPro,
     Falkon,
@@ -107,6 +108,16 @@ TABLE = {
         AdaGrad(3.0, averaging=0.3), SquaredHinge(), NystromFeatures(40), 60, 1e-3, 30, stochastic=True
     ),
     "adagrad, linear": Row(AdaGrad(), Squared(), Linear(), 60, 1e-3, 30, regression=True, stochastic=True),
+    "coordinate descent, linear": Row(CoordinateDescent(tol=0), Squared(), Linear(), 2, 1e-13, 50, regression=True),
+    "coordinate descent, random features": Row(
+        CoordinateDescent(tol=0), Logistic(), RandomFeatures(60), 12, 1e-10, 50, tells_before=True
+    ),
+    "coordinate descent, working sets": Row(
+        CoordinateDescent(tol=0, working_set=50), SquaredHinge(), RandomFeatures(60), 30, 1e-6, 50, tells_before=True
+    ),
+    "coordinate descent, softmax": Row(
+        CoordinateDescent(tol=0), MultinomialLogistic(), Linear(), 30, 1e-3, 50, tells_before=True
+    ),
     "pegasos, all rows": Row(Pegasos(), SquaredHinge(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, random features": Row(Pegasos(3), Logistic(), RandomFeatures(60), 90, 1e-2, 30, stochastic=True),
     "block_cd": Row(BlockCD(), Squared(), AllRows(), 40, 1e-8, 40, regression=True, stochastic=True),
