@@ -139,7 +139,7 @@ _NO_FORMULA = "the {} kernel sums quotients of features: it has no formula of pr
 
 
 def _sums(X: Array, Z: Array, term: str) -> Array:
-    """Return the sums (m, p) over the features of a term, one of :data:`daskkern.kernels.engines.quotient_sums.TERMS`."""
+    """Return the sums (m, p) over the features of a term; see :mod:`daskkern.kernels.engines.quotient_sums`."""
     return quotient_sums(_dense(X), _dense(Z), term)
 
 
