@@ -134,8 +134,8 @@ class HostMemory:
 class HostSlots:
     """The memory of one communicator on one host: two slots for each of its ranks, used in turn.
 
-    A slot holds an array with its dtype, its shape and the number of its round. Two counters of each rank say up to which sum it has given its term,
-    and up to which its slot has the total instead.
+    A slot holds an array with its dtype, its shape and the number of its round. Two counters of each rank say up to
+    which sum it has given its term, and up to which its slot has the total instead.
 
     Parameters
     ----------
