@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +93,19 @@ class KernelFits:
         notes = (self.spectrum_note, self.shares_note, self.score_note, self.stop.note)
         controls = (self.chosen, self.compared, self.axis, self.scale, self.smoothing, self.stop.button)
         plots = (losses, self.score.figure, self.rate.figure, self.shares, self.spectrum)
-        for root in (*texts, *notes, *controls, *plots):
-            document.add_root(root)
+        with document.models.freeze():
+            for root in (*texts, *notes, *controls, *plots):
+                document.add_root(root)
         self.update()
         document.add_periodic_callback(self.update, _REFRESH_MS)
 
     def update(self) -> None:
         """Fetch the status of the fits, and show what has changed."""
+        document = self.stop.document
         self._updating = True
-        try:
-            self._update(time.time())
+        try:  # curves of other fits are many models: without the freeze the document looks for new ones after each
+            with nullcontext() if document is None else document.models.freeze():
+                self._update(time.time())
         finally:
             self._updating = False
 

@@ -72,7 +72,7 @@ def _plot(x: str, y: str, **options: Any) -> Any:
 
 def _legend(columns: int | None = None) -> Any:
     """Return a legend above a plot, where it hides no data, on one line or in columns."""
-    legend = Legend(orientation="horizontal", location="left", border_line_color=None, background_fill_color=None)
+    legend = Legend(orientation="horizontal", border_line_color=None, background_fill_color=None)
     legend.padding, legend.margin, legend.spacing = 2, 2, 12
     if columns is not None:
         legend.ncols = columns
