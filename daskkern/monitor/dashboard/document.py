@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +101,9 @@ class KernelFits:
 
     def update(self) -> None:
         """Fetch the status of the fits, and show what has changed."""
-        document = self.stop.document
         self._updating = True
-        try:  # curves of other fits are many models: without the freeze the document looks for new ones after each
-            with nullcontext() if document is None else document.models.freeze():
+        try:
+            with _at_once(self.stop.document):
                 self._update(time.time())
         finally:
             self._updating = False
@@ -178,6 +177,21 @@ class KernelFits:
         watched = self._overlay.has_scores()
         set_changed(self.score.figure, {"visible": watched})
         set_changed(self.score_note, {"text": "1 is perfect; higher is better." if watched else _NO_SCORE})
+
+
+@contextmanager
+def _at_once(document: Any) -> Iterator[None]:
+    """Send what changes in `document` at the end, each property once: new curves are many models, for each of which
+    the document would look through all others, and the browser would draw."""
+    if document is None:
+        yield
+        return
+    document.hold("combine")
+    try:
+        with document.models.freeze():
+            yield
+    finally:
+        document.unhold()
 
 
 def fill(document: Any, view: FitsView, variables: Mapping[str, Any]) -> None:

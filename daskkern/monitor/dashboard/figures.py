@@ -7,6 +7,7 @@ from typing import Any
 from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem, NumeralTickFormatter
 from bokeh.plotting import figure
 
+from daskkern.monitor.dashboard.changes import set_changed
 from daskkern.monitor.palette import EIGENVALUES, FIT_COLORS, FLATTENED, PART_COLORS
 from daskkern.monitor.shares import PARTS
 
@@ -144,8 +145,8 @@ class CurvePlot:
             return
         self._shown = dict(names)
         for place, name in names.items():
-            for line in self._lines(place):
-                line.name = name
+            for line in self._lines(place, name):
+                set_changed(line, {"name": name})
         if len(names) > 1:
             items = [(shortened(name), self._fits[place][0]) for place, name in sorted(names.items())]
             items += [("dashed: validation", self._fits[0][1])] if len(self._words) > 1 else []
@@ -154,10 +155,10 @@ class CurvePlot:
         self._legend.items = [LegendItem(label=text, renderers=[line]) for text, line in items]
         self.figure.height = _HEIGHT + _LINE_OF_LEGEND * max(0, -(-len(items) // _LEGEND_COLUMNS) - 1)
 
-    def _lines(self, place: int) -> list[Any]:
-        """Return the lines of the fit at a place, in the order of the words."""
+    def _lines(self, place: int, name: str) -> list[Any]:
+        """Return the lines of the fit at a place, in the order of the words; new ones get the name."""
         if place not in self._fits:
-            curves, look = self._sources.fits[place], {"color": FIT_COLORS[place]}
+            curves, look = self._sources.fits[place], {"color": FIT_COLORS[place], "name": name}
             lines = []
             if self._training is not None:
                 lines.append(self.figure.line("x", self._training.column, source=curves.batches, line_width=2, **look))

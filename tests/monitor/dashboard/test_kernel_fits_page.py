@@ -358,6 +358,19 @@ def test_six_fits_keep_their_colors_while_others_come_and_go() -> None:
     ]
 
 
+def test_new_curves_reach_the_browser_in_a_few_messages() -> None:
+    """Each message with new models makes a browser draw: one for each line took it half a minute."""
+    view = _many(6)
+    page, document = KernelFits(view), Document()
+    page.put_on(document)
+    sent: list[Any] = []
+    document.on_change(sent.append)
+    page.compared.value = list(view.records)[1:]
+    changed = [(event.model.id, event.attr) for event in sent if hasattr(event, "attr")]
+    assert len(changed) == len(set(changed))
+    assert len([attr for _, attr in changed if attr == "renderers"]) == 4 + 6  # of figures, and what the pointer shows
+
+
 def test_times_of_all_fits_are_in_one_unit(view: View) -> None:
     class Slow(View):
         def history(self, fit: str) -> dict[str, Any]:
