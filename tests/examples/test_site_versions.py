@@ -1,5 +1,6 @@
 """Sites of several versions: each says which one it documents, and links the others."""
 
+import importlib.util
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +8,17 @@ from types import ModuleType
 
 import pytest
 
-from tests.examples.test_site import DOCS, _module
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
 def versions() -> ModuleType:
-    return _module(DOCS / "site_versions.py")
+    spec = importlib.util.spec_from_file_location("docs_site_versions", DOCS / "site_versions.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _tree(root: Path, changelog: str, fragment: bool) -> Path:

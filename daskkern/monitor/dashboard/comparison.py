@@ -58,17 +58,21 @@ def not_comparable(fits: Sequence[_Status]) -> str:
 
 def _settings(status: _Status) -> dict[str, str]:
     """Return what may differ between fits, by name: rows, epochs and rank, and the settings of the method."""
-    card = status["card"]
+    metadata = status["card"]
     ranks = {"workers": str(len(status["workers"]))} if status["workers"] else {}
-    found = {"rows from": str(card["source"]).rstrip("/").rpartition("/")[2], "task": str(card["task"]), **ranks}
-    return {name: text for name, text in {**found, **card.get("settings", {})}.items() if text}
+    found = {
+        "rows from": str(metadata["source"]).rstrip("/").rpartition("/")[2],
+        "task": str(metadata["task"]),
+        **ranks,
+    }
+    return {name: text for name, text in {**found, **metadata.get("settings", {})}.items() if text}
 
 
 def _results(place: int, status: _Status, now: float) -> tuple[str, ...]:
-    card, score = status["card"], float(status["validation_score"])
-    fit = f"{swatch(place)} <b>{escape(str(card['name']))}</b> <small>{escape(str(card['fit']))}</small>"
-    of = f" of {int(card['max_epochs'])}" if card["max_epochs"] else ""
-    measured = "-" if math.isnan(score) else f"{number(score)} <small>{score_name(str(card['task']))}</small>"
+    metadata, score = status["card"], float(status["validation_score"])
+    fit = f"{swatch(place)} <b>{escape(str(metadata['name']))}</b> <small>{escape(str(metadata['fit']))}</small>"
+    of = f" of {int(metadata['max_epochs'])}" if metadata["max_epochs"] else ""
+    measured = "-" if math.isnan(score) else f"{number(score)} <small>{score_name(str(metadata['task']))}</small>"
     took = seconds(ran(status["started"], status["ended"], now))
     return fit, badge(status), f"{int(status['epoch'])}{of}", number(status["loss"]), measured, took
 
