@@ -13,7 +13,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-REPOSITORY = "https://github.com/daskkern/daskkern/blob/main/"
+sys.path.insert(0, str(ROOT / "docs"))
+import site_versions  # noqa: E402
+
+VERSION = site_versions.version_of(ROOT)
+_TREE = "main" if VERSION == site_versions.DEVELOPMENT else f"v{VERSION}"
+REPOSITORY = f"https://github.com/daskkern/daskkern/blob/{_TREE}/"
 
 COPIED = {
     "examples.md": "examples/README.md",
@@ -50,7 +55,8 @@ _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):<code>~?(.*?)</code>
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add to the section "Run" the pages of `deploy/`, and pages of `docs/` that the navigation does not list."""
+    """Name the version in the title, and add to the section "Run" the pages of `deploy/`, and pages of `docs/` that the navigation does not list."""
+    config.site_name = site_versions.title(VERSION)  # at the top of every page
     (run,) = (entry["Run"] for entry in config.nav if isinstance(entry, dict) and "Run" in entry)
     place = 1 + next(number for number, entry in enumerate(run) if "deploy/index.md" in entry.values())
     pages = [
@@ -73,6 +79,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     ]  # here, because MkDocs restores the path after the import
     pages = {name: _moved((ROOT / path).read_text(), ROOT / path, name) for name, path in COPIED.items()}
     pages["changelog.md"] += unreleased()
+    versions = site_versions.page(VERSION, site_versions.beside())
+    pages["versions.md"] = _moved(versions, ROOT / "docs" / "versions.md", "versions.md")
     pages |= {f"reference/{name}.md": reference_page(name) for name in REFERENCE}
     pages["reference/commands.md"] = commands_page()
     pages["benchmarks.md"] = _moved(

@@ -1,5 +1,5 @@
 """Make the screenshots of docs/monitoring.md: a cluster with two running fits, one recovering from the loss of a
-worker, and one that has finished, in headless Chromium.
+worker, one that waits for workers, and one that has finished, in headless Chromium.
 
     python docs/make_screenshots.py [--out docs]
 
@@ -84,15 +84,16 @@ def lose_a_worker(client: Client, handle: FitHandle) -> None:
     os.kill(pids[victim], signal.SIGKILL)
 
 
-def show(driver: Any, address: str, theme: str, fit: str, other: str = "") -> None:
-    """Open the page, and wait until it has the data of `fit`, compared with `other`."""
+def show(driver: Any, address: str, theme: str, fit: str, *others: str) -> None:
+    """Open the page, and wait until it has the data of `fit`, compared with `others`."""
     driver.get(f"{address}/kernel-fits?theme={theme}")
     model = "Bokeh.documents[0].get_model_by_name('{}')"
     wait_for(driver, f"return {model.format('chosen')}.options.length > 3")
     time.sleep(2.5)  # settings made before the page is connected are lost
     driver.execute_script(f"{model.format('chosen')}.value = '{fit}'")
     wait_for(driver, f"return {model.format('fits')}.text.includes(\"class='chosen' data-fit='{fit}'\")")
-    driver.execute_script(f"{model.format('compared')}.value = '{other}'")
+    driver.execute_script(f"{model.format('compared')}.value = {list(others)}")
+    wait_for(driver, f"return ({model.format('comparison')}.tags.length > 0) === {str(bool(others)).lower()}")
     time.sleep(2.0)  # the browser draws canvases with a delay
     height, width = driver.execute_script("return [document.documentElement.scrollHeight, innerWidth]")
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -157,8 +158,13 @@ def main() -> None:
             time.sleep(1.0)  # the browser draws it
             picture(driver, out / "kernel-fits-recovering.png")
             wait_for_state(lost, "running")
-            show(driver, address, "light", others[1].fit, lost.fit)
+            queued = start("prices_all", prices, settings(loss=Squared(), basis=Landmarks(5000)))
+            wait_for_state(queued, "queued")
+            show(driver, address, "light", others[1].fit, lost.fit, done.fit)
             picture(driver, out / "kernel-fits-overlay.png")
+            show(driver, address, "light", queued.fit)
+            picture(driver, out / "kernel-fits-queued.png")
+            queued.cancel(abort=True)
             for theme in ("light", "dark"):
                 for width in WIDTHS:
                     driver.set_window_size(width, 900)

@@ -106,7 +106,12 @@ def _submitter(status: FitStatus) -> str:
 
 
 def _waits_for(status: FitStatus) -> str:
-    return status.quota.removeprefix("waiting for ") or ", ".join(status.ahead)
+    """Return what a fit waits for in a few words; `status.waits` is the sentence."""
+    return status.quota.removeprefix("waiting for ") or ", ".join(status.ahead) or _without_waiting(status)
+
+
+def _without_waiting(status: FitStatus) -> str:
+    return status.waits.removeprefix("waiting for ")
 
 
 def _show(status: FitStatus) -> None:
@@ -126,7 +131,7 @@ def _show(status: FitStatus) -> None:
         "time left": _known(seconds(status.seconds_left)) if status.state == "running" else "",
         "last epoch": in_words(status.time_shares),
         "workers": ", ".join(status.workers),
-        "waits for": _waits_for(status),
+        "waits for": _without_waiting(status),
         "lost workers": str(status.lost) if status.lost else "",
         "preempted": f"{status.preempted} time{'s' * (status.preempted != 1)}" if status.preempted else "",
         "error": status.error,

@@ -87,7 +87,7 @@ def summary(d: StoreDescription) -> list[tuple[str, str]]:
         ("store", f"{d.path} (version {d.version})"),
         ("rows", f"{d.n_rows:,} of {d.n_features:,} features ({d.dtype}{density})"),
         ("task", _task(d)),
-        ("chunks", f"{d.chunk_rows:,} rows each, {sum(array.n_chunks for array in d.arrays):,} of all arrays"),
+        ("chunks", f"{d.chunk_rows:,} rows each, {sum(array.n_chunks for array in d.arrays):,} in all arrays"),
         ("bytes", f"{format_bytes(d.n_bytes)}, on disk {format_bytes(d.stored_bytes)}"),
         ("scaling", f"{d.scaling}" + ("" if d.scaling == "none" else " (applied when rows are read)")),
     ]
@@ -98,7 +98,7 @@ def summary(d: StoreDescription) -> list[tuple[str, str]]:
         lines.append(("order", f"{'sorted by' if d.is_sorted else 'not sorted by'} target ({d.sorted_share:.0%})"))
     if d.n_constant:
         lines.append(("constant features", f"{d.n_constant:,}"))
-    return [*lines, *((f"made: {key}", _plain(value)) for key, value in d.provenance.items() if value is not None)]
+    return [*lines, *((f"made {key}", _plain(value)) for key, value in d.provenance.items() if value is not None)]
 
 
 def _task(d: StoreDescription) -> str:

@@ -167,7 +167,7 @@ def sweep_command(
     say(f"{len(found.points)} models of {found.n_landmarks} landmarks in {found.seconds:.1f} s; the best are")
     listing(("length scale", "alpha", "error" if share else "RMSE"), rows)
     kernel_words = f"{found.kernel.name}:{found.best.length_scale:.6g}"
-    columns = f"--landmarks {landmarks} --solver direct --dtype float64" + (f" --seed {seed}" if seed else "")
+    columns = f"--landmarks {found.landmarks} --solver direct --dtype float64" + (f" --seed {seed}" if seed else "")
     words = f"--kernel {kernel_words} --loss squared {columns} --alpha {found.best.alpha:g}"
     words += f" --scale {found.scale or 'none'}"
     if found.system.basis.all_rows:

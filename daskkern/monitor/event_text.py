@@ -20,7 +20,8 @@ from daskkern.events import (
 from daskkern.monitor.shares import in_words, shares_of
 
 _MOSTLY = 0.9
-"""The time breakdown gets a line if computing took less than this share."""
+"""The time breakdown gets a line if computing took less than this share, and the epoch is not over in a moment."""
+_MOMENT_S = 1.0
 
 
 def ranks_in_words(size: int, groups: int) -> str:
@@ -42,7 +43,7 @@ def line_of(event: Event, max_epochs: int) -> str | None:
             return f"  {event.stage:<12} {event.seconds:6.1f} s   {event.detail}".rstrip()
         case EpochFinished():
             return _epoch(event, max_epochs)
-        case EpochTimed() if event.computing < _MOSTLY * event.seconds:
+        case EpochTimed() if event.computing < _MOSTLY * event.seconds and event.seconds >= _MOMENT_S:
             return f"            {in_words(shares_of([event]))}"
         case OptimalityMeasured():
             end = f", to end at {event.tol:.3g}" if event.tol > 0 else ""

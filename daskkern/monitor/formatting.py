@@ -3,6 +3,14 @@
 import math
 import re
 import time
+from collections.abc import Mapping
+from typing import Any
+
+_SCORES = {
+    "classification": "accuracy",
+    "multilabel": "R\N{SUPERSCRIPT TWO} of the scores",
+    "regression": "R\N{SUPERSCRIPT TWO}",
+}
 
 
 def seconds(value: float) -> str:
@@ -47,3 +55,21 @@ def clock(value: float) -> str:
     moment, today = time.localtime(value), time.localtime()
     same = moment[:3] == today[:3]
     return time.strftime("%H:%M:%S" if same else "%Y-%m-%d %H:%M", moment)
+
+
+def setting_in_words(value: Any) -> str:
+    """Return the value of a setting, a JSON value, as people read it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {setting_in_words(item)}" for key, item in value.items())
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+
+
+def score_name(task: str) -> str:
+    """Return the name of the validation score of a fit of `task`, in lower case; "score" where it is unknown."""
+    return _SCORES.get(task, "score")

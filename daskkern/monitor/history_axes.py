@@ -9,6 +9,7 @@ from daskkern.arrays import HostArray
 from daskkern.errors import DataError, SpecError
 from daskkern.monitor.axes import log_ticks, new_axes, plain, thousands
 from daskkern.monitor.figure_text import literal
+from daskkern.monitor.formatting import score_name
 from daskkern.monitor.palette import COLORS, TRAINING, VALIDATION
 
 _LABELS = {
@@ -17,11 +18,6 @@ _LABELS = {
     "rows_per_second": "rows/s",
     "seconds": "seconds an epoch",
     "optimality": "distance from the optimum",
-}
-_SCORES = {
-    "classification": "validation accuracy",
-    "multilabel": "validation R\N{SUPERSCRIPT TWO} of the scores",
-    "regression": "validation R\N{SUPERSCRIPT TWO}",
 }
 _LOGARITHMIC = frozenset({"loss", "validation_loss", "optimality"})
 _AGAINST = {"epoch": "epoch", "seconds": "elapsed"}
@@ -96,7 +92,7 @@ def _color(column: str, number: int) -> str:
 
 def _label(column: str, task: str) -> str:
     if column == "validation_score":
-        return _SCORES.get(task, "validation score")
+        return f"validation {score_name(task)}"
     return _LABELS.get(column, column.replace("_", " "))
 
 

@@ -36,7 +36,7 @@ class SharedView:
     """
 
     _FRESH_S = 0.5
-    _HISTORIES = 8
+    _HISTORIES = 24
 
     def __init__(self, view: FitsView, clock: Callable[[], float] = time.monotonic) -> None:
         self._view, self._clock = view, clock

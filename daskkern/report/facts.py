@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from daskkern.evaluation.metrics import Score
 from daskkern.kernels import Neuron, TreeAverage
 from daskkern.models import KernelModel
 from daskkern.monitor.event_text import line_of
-from daskkern.monitor.formatting import format_bytes, rounded
+from daskkern.monitor.formatting import format_bytes, rounded, setting_in_words
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
 
@@ -111,12 +111,12 @@ def settings_of(model: KernelModel) -> Facts:
     found: Facts = []
     for name, value in model.provenance.get("settings", {}).items():
         if isinstance(value, Mapping) and "name" in value:
-            rest = ", ".join(f"{key} {_word(item)}" for key, item in value.items() if key != "name")
+            rest = ", ".join(f"{key} {setting_in_words(item)}" for key, item in value.items() if key != "name")
             found.append((_label(name), f"{value['name']}" + (f" ({rest})" if rest else "")))
         elif isinstance(value, Mapping):
-            found.append((_label(name), ", ".join(f"{key} {_word(item)}" for key, item in value.items())))
+            found.append((_label(name), ", ".join(f"{key} {setting_in_words(item)}" for key, item in value.items())))
         else:
-            found.append((_label(name), _word(value)))
+            found.append((_label(name), setting_in_words(value)))
     return found
 
 
@@ -235,18 +235,6 @@ def _targets(model: KernelModel) -> int:
 
 def _label(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _word(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_word(item)}" for key, item in value.items())
-    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
 
 
 def _some(names: Sequence[str], most: int = 12) -> str:

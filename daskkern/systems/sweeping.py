@@ -164,6 +164,7 @@ def sweep(
     wanted: Any = (Gaussian("median") if kernel is None else kernel).with_categories(source.info.categories)
     scaled = _checked_kernel(wanted)
     penalties = _checked("alphas", _ALPHAS if alphas is None else alphas, least=0.0)
+    landmarks = min(landmarks, source.info.n_rows)
     exact = chosen.least_squares(str(source.info.task), landmarks, seed)
     # Length scales that are given are in the units of the rows as they are.
     settings = replace(

@@ -73,7 +73,7 @@ def test_info_as_lines_and_as_json(run: Run, store: Path) -> None:
     assert code == 0
     for words in (
         "rows: 1,000 of 4 features (float32)", "classification, 3 classes", "'ant'  rows 500  share 50.00%",
-        "scaling: none", "not sorted by target", "made: by: daskkern", "d.npz", "shuffled with seed: 0",
+        "scaling: none", "not sorted by target", "made by: daskkern", "d.npz", "shuffled with seed: 0",
     ):  # fmt: skip
         assert words in out
     assert "\x1b" not in out

@@ -62,7 +62,7 @@ def test_a_class_has_one_color_in_both_rankings(digits: tuple[KernelClassifier, 
 
 def test_a_color_of_the_time_has_one_meaning(digits: tuple[KernelClassifier, Store], tmp_path: Path) -> None:
     parts = list(palette.PART_COLORS.values())
-    other = [palette.TRAINING, palette.VALIDATION, palette.OTHER_FIT, palette.EIGENVALUES, palette.FLATTENED]
+    other = [palette.TRAINING, palette.VALIDATION, *palette.COLORS, palette.EIGENVALUES, palette.FLATTENED]
     assert set(palette.PART_COLORS) == set(PARTS)
     assert len({*parts, *other, *palette.STAGE_COLORS}) == len(parts) + len(other) + len(palette.STAGE_COLORS)
     model, _ = digits

@@ -259,6 +259,10 @@ def _refusal(address: str, error: Exception, *, encrypts: bool) -> str:
             f"certificates were given for {address}, which is not encrypted; give the tls:// address, or leave them out"
         )
     found = str(error) or type(error).__name__
+    if address.startswith(("http://", "https://")):
+        return f"{address} is the address of a page; give that of the scheduler, such as tcp://host:8786"
+    if isinstance(error, ValueError):  # Dask cannot read the address
+        return f"got {address} as the address of a scheduler; expected one such as tcp://host:8786, with its port"
     if not address.startswith("tls://") and "reset by peer" in f"{found} {error.__cause__}":
         return (
             f"the Dask scheduler at {address} closed the connection ({found}); a cluster with TLS has a tls:// address "

@@ -60,6 +60,8 @@ class FitStatus:
         How often it has handed all its workers over to a fit of a higher priority.
     quota : str
         The quota that it waits for, in a sentence; "" for none.
+    waits : str
+        What it waits for, in a sentence: workers, other fits, or a quota; "" for nothing.
     """
 
     metadata: FitMetadata
@@ -82,6 +84,7 @@ class FitStatus:
     time_shares: Mapping[str, float] = field(default_factory=dict)
     preempted: int = 0
     quota: str = ""
+    waits: str = ""
 
     @property
     def active(self) -> bool:
@@ -201,7 +204,7 @@ class FitRecord:
         self.n_events += 1
         del self.events[:-_EVENTS], self.numbers[:-_EVENTS]
 
-    def status(self, workers: tuple[str, ...], ahead: tuple[str, ...], quota: str = "") -> FitStatus:
+    def status(self, workers: tuple[str, ...], ahead: tuple[str, ...], quota: str = "", waits: str = "") -> FitStatus:
         """Return the public status."""
         latest = self.latest
         return FitStatus(
@@ -225,6 +228,7 @@ class FitRecord:
             self.history.time_shares,
             self.preempted,
             quota,
+            waits,
         )
 
 

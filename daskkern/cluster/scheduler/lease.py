@@ -17,6 +17,7 @@ from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitStatus
 from daskkern.cluster.scheduler.metadata import FitMetadata
+from daskkern.cluster.scheduler.sharing.waiting import waiting_in_words
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
 from daskkern.events import FitQueued, Listener
 
@@ -178,16 +179,8 @@ def _wait(
 
 def _reason(answer: Mapping[str, Any], missing: int) -> str:
     """Return in one sentence what a fit waits for."""
-    if answer.get("quota"):
-        return str(answer["quota"])
-    if missing:
-        return f"waiting for {missing} more worker{'s' * (missing > 1)} to join the cluster"
-    preempts, ahead = answer.get("preempts", ()), answer.get("ahead", ())
-    if preempts:
-        return f"waiting for fits of a lower priority to commit and to hand workers over: {', '.join(preempts)}"
-    reasons = [f"{fit} cannot be preempted: {why}" for fit, why in answer.get("obstacles", {}).items()]
-    waits = f"waiting for {len(ahead)} fit{'s' * (len(ahead) != 1)} that use the workers or come first"
-    return "; ".join([f"{waits}: {', '.join(ahead)}", *reasons])
+    ahead, preempts = answer.get("ahead", ()), answer.get("preempts", ())
+    return waiting_in_words(str(answer.get("quota", "")), missing, ahead, preempts, answer.get("obstacles", {}))
 
 
 def _names(client: Client, workers: Sequence[str] | None) -> tuple[str, ...] | None:

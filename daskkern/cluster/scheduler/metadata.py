@@ -3,8 +3,9 @@
 import getpass
 import socket
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
@@ -21,6 +22,7 @@ _LONGEST = {
     "task": 50,
 }
 """Most characters of the texts of FitMetadata."""
+_MOST_SETTINGS, _LONGEST_SETTING = 100, 500
 _MOST_EPOCHS = 2**53
 MOST_PRIORITY = 1_000_000
 """The highest priority of a fit; the lowest is its negative."""
@@ -52,6 +54,8 @@ class FitMetadata:
         Kernel, loss, columns and penalty, in words; "" if unknown.
     task : str
         "classification", "multilabel" or "regression"; "" if unknown.
+    settings : mapping from str to str
+        The settings of the fit by their names, as people read them: for comparisons of fits.
     """
 
     fit: str
@@ -65,6 +69,7 @@ class FitMetadata:
     priority: int = 0
     method: str = ""
     task: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, most in _LONGEST.items():
@@ -77,6 +82,7 @@ class FitMetadata:
         number: Any = self.max_epochs
         if type(number) is bool or not isinstance(number, Integral) or not 0 <= int(number) <= _MOST_EPOCHS:
             raise SpecError(f"max_epochs of a fit is a whole number from 0 to {_MOST_EPOCHS:,}, not {number!s:.50}")
+        object.__setattr__(self, "settings", _checked_settings(self.settings))
         if type(self.detached) is not bool:
             raise SpecError("detached of a fit is True or False")
         check_priority(self.priority)
@@ -84,6 +90,16 @@ class FitMetadata:
     def submitted_with(self, priority: int, user: str | None) -> "FitMetadata":
         """Return it with this priority and user; None leaves the user as it is."""
         return replace(self, priority=priority, user=self.user if user is None else user)
+
+
+def _checked_settings(settings: Any) -> dict[str, str]:
+    """Return settings as a new dict. SpecError for what is no mapping of a few short texts, as it is shown to all."""
+    if not isinstance(settings, Mapping) or len(settings) > _MOST_SETTINGS:
+        raise SpecError(f"the settings of a fit are a mapping of at most {_MOST_SETTINGS} texts")
+    texts = [text for item in settings.items() for text in item]
+    if any(not isinstance(text, str) or len(text) > _LONGEST_SETTING for text in texts):
+        raise SpecError(f"the settings of a fit are texts of at most {_LONGEST_SETTING} characters")
+    return dict(settings)
 
 
 def check_priority(number: Any) -> None:

@@ -8,11 +8,12 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daskkern.cluster.scheduler.fits import LOST, PREEMPTED, PREPARING, QUEUED, RECOVERING, FitRecord
+from daskkern.cluster.scheduler.fits import LOST, PREEMPTED, PREPARING, QUEUED, RECOVERING, SUBMITTED, FitRecord
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.sharing.admission import Admission, Place, Verdict, WorkerRequest
 from daskkern.cluster.scheduler.sharing.preemption import INTERVAL_S, Preemption
 from daskkern.cluster.scheduler.sharing.quotas import Quotas
+from daskkern.cluster.scheduler.sharing.waiting import waiting_in_words
 
 _ENDED_KEPT = 200
 
@@ -140,8 +141,27 @@ class FitRegistry:
         found = []
         for fit, record in self.records.items():
             verdict = verdicts.get(fit, none)
-            found.append(record.status(held.get(fit, ()), verdict.ahead, verdict.quota).to_message())
+            waits = self._waits(record, verdict, n_workers=len(places))
+            found.append(record.status(held.get(fit, ()), verdict.ahead, verdict.quota, waits).to_message())
         return found
+
+    def _waits(self, record: FitRecord, verdict: Verdict, n_workers: int) -> str:
+        """Return what a fit waits for, in a sentence; "" for nothing."""
+        if record.state == SUBMITTED and record.metadata.detached and not n_workers:
+            return "waiting for a worker to join the cluster"  # it cannot even request workers before
+        fit, request = record.metadata.fit, self.admission.waiting.get(record.metadata.fit)
+        if request is None:
+            return ""
+        answer = self._answer(request, verdict)
+        obstacles = answer["obstacles"]
+        return (
+            waiting_in_words(verdict.quota, verdict.missing, verdict.ahead, answer["preempts"], obstacles, self._name)
+            or f"waiting for the workers of fit {fit} to restart"
+        )
+
+    def _name(self, fit: str) -> str:
+        """Return how people find a fit in a list: by its name and its identifier."""
+        return f"{self.records[fit].metadata.name} ({fit})" if fit in self.records else fit
 
     def events(self, fit: str, since: int = 0) -> dict[str, Any]:
         """Return the events of `fit` from number `since` on, the number to request next, and its last batch."""

@@ -1,38 +1,47 @@
-"""The page "Kernel fits": its content, its updates, and the actions of its buttons."""
+"""The page "Kernel fits": its content, its updates, and its controls."""
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bokeh.layouts import column
-from bokeh.models import Button, Div, InlineStyleSheet, RadioButtonGroup, Select
+from bokeh.models import Div, InlineStyleSheet, MultiSelect, RadioButtonGroup, Select
 from distributed.dashboard.components.scheduler import env as dask_pages
 from jinja2 import ChoiceLoader, DictLoader
 
-from daskkern.monitor.curves import batch_columns, epoch_columns, share_columns, spectrum_columns, time_unit
+from daskkern.monitor.curves import share_columns, spectrum_columns
 from daskkern.monitor.dashboard import tables
-from daskkern.monitor.dashboard.figures import Sources, loss_plot, rate_plot, score_plot, shares_plot, spectrum_plot
-from daskkern.monitor.dashboard.origins import is_foreign, may_stop
+from daskkern.monitor.dashboard.cells import is_active
+from daskkern.monitor.dashboard.changes import set_changed
+from daskkern.monitor.dashboard.comparison import comparison_table, not_comparable
+from daskkern.monitor.dashboard.facts import facts, has_begun
+from daskkern.monitor.dashboard.figures import (
+    MOST_FITS,
+    Sources,
+    loss_plot,
+    rate_plot,
+    score_plot,
+    shares_plot,
+    spectrum_plot,
+)
+from daskkern.monitor.dashboard.overlay import Overlay
+from daskkern.monitor.dashboard.stop_button import StopButton
+from daskkern.monitor.formatting import score_name
 from daskkern.monitor.view import FitsView
 
 _REFRESH_MS = 1_000
-_ARMED_S = 5.0
-SCORES = {"classification": "Accuracy", "multilabel": "R² of the scores", "regression": "R²"}
-"""Names of the validation score, by task."""
 _SMOOTHING = {"none": 0.0, "light": 0.8, "strong": 0.97}
-_NOT_HERE = (
-    "This page was opened under a name that the scheduler does not know as its own, so it cannot stop fits. Use "
-    "<code>daskkern cancel</code>, or open the page by the scheduler's address."
-)
-_STOP, _SURE = "Stop after this window", "Click again to stop"
-_PARTS = ("fits", "facts", "ranks", "notices", "spectrum_note", "shares_note", "score_note", "stop_note")
+_SCALES = ("log", "linear")
+_NO_SCORE = "None: it is measured after each epoch where the fit has validation rows."
 _HERE = Path(__file__).parent
 _OURS: Any = DictLoader({"kernel_fits.html": (_HERE / "page.html").read_text()})
 _TEMPLATE = dask_pages.overlay(loader=ChoiceLoader([_OURS, dask_pages.loader])).get_template("kernel_fits.html")
 _STYLE = (_HERE / "parts.css").read_text()
+_Status = Mapping[str, Any]
 
 
 class KernelFits:
@@ -45,160 +54,144 @@ class KernelFits:
     """
 
     def __init__(self, view: FitsView) -> None:
-        style = InlineStyleSheet(css=_STYLE)
-        self._view, self._document = view, None
-        self._armed = ("", 0.0)
-        """The fit that a second click stops, and the time until which it does."""
-        self._drawn: tuple[Any, ...] = ()
+        self._view, self._updating = view, False
+        style = [InlineStyleSheet(css=_STYLE)]
+        text: dict[str, Any] = {"stylesheets": style, "sizing_mode": "stretch_width", "margin": 0}
+        self.fits, self.facts = Div(name="fits", **text), Div(name="facts", **text)
+        self.comparison, self.unlike = Div(name="comparison", **text), Div(name="unlike", **text)
+        self.ranks, self.notices = Div(name="ranks", **text), Div(name="notices", **text)
+        self.spectrum_note, self.shares_note = Div(name="spectrum_note", **text), Div(name="shares_note", **text)
+        self.score_note = Div(name="score_note", **text)
+        self.chosen = Select(name="chosen", options=[], value="", stylesheets=style, sizing_mode="stretch_width")
+        self.compared = MultiSelect(
+            name="compared", options=[], value=[], size=3, stylesheets=style, sizing_mode="stretch_width"
+        )
+        self.axis = RadioButtonGroup(name="axis", labels=["Time", "Epoch"], active=0, stylesheets=style)
+        self.scale = RadioButtonGroup(name="scale", labels=["Log", "Linear"], active=0, stylesheets=style)
+        self.smoothing = Select(name="smoothing", options=list(_SMOOTHING), value="light", stylesheets=style, width=110)
+        self.stop = StopButton(view.cancel, style)
         self.sources = Sources()
-        self._rate = math.nan
-        """Rows per second at the end of the curve of speed."""
-        self._parts = tuple(
-            Div(name=name, stylesheets=[style], sizing_mode="stretch_width", margin=0) for name in _PARTS
-        )
-        self.fits, self.facts, self.ranks, self.notices, *notes = self._parts
-        self.spectrum_note, self.shares_note, self.score_note, self.stop_note = notes
-        self.chosen = Select(name="chosen", options=[], value="", stylesheets=[style], width=330)
-        self.compared = Select(name="compared", options=[("", "none")], value="", stylesheets=[style], width=240)
-        self.axis = RadioButtonGroup(name="axis", labels=["Time", "Epoch"], active=0, stylesheets=[style])
-        self.scale = RadioButtonGroup(name="scale", labels=["Log", "Linear"], active=0, stylesheets=[style])
-        self.smoothing = Select(
-            name="smoothing", options=list(_SMOOTHING), value="light", stylesheets=[style], width=110
-        )
-        self.stop = Button(name="stop", label=_STOP, stylesheets=[style], width=190)
-        self._losses = (loss_plot(self.sources, "log"), loss_plot(self.sources, "linear"))
-        self._losses[1].visible = False
-        self._by_x = (*self._losses, score_plot(self.sources), rate_plot(self.sources))
-        self._shares, self._spectrum = shares_plot(self.sources), spectrum_plot(self.sources)
+        self.losses = tuple(loss_plot(self.sources, scale) for scale in _SCALES)
+        self.score, self.rate = score_plot(self.sources), rate_plot(self.sources)
+        self.shares, self.spectrum = shares_plot(self.sources), spectrum_plot(self.sources)
+        self._overlay = Overlay(view, self.sources, (*self.losses, self.score, self.rate))
+        self._drawn: tuple[str, Any] = ("", None)
+        """The fit whose own plots and notices are shown, and their version."""
         for widget in (self.chosen, self.compared, self.smoothing):
             widget.on_change("value", self._changed)
         for group in (self.axis, self.scale):
             group.on_change("active", self._changed)
-        self.stop.on_click(self._stop_clicked)
+        self.stop.button.on_click(self._stop_clicked)
 
     def put_on(self, document: Any) -> None:
         """Add everything to a bokeh document."""
-        self._document = document
-        losses = column(*self._losses, name="loss", sizing_mode="stretch_width")
-        for name, plot in zip(("score", "rate"), self._by_x[2:], strict=True):
-            plot.name = name
-        self._shares.name, self._spectrum.name = "shares_plot", "spectrum_plot"
-        controls = (self.chosen, self.compared, self.axis, self.scale, self.smoothing, self.stop)
-        for root in (*self._parts, *controls, losses, *self._by_x[2:], self._shares, self._spectrum):
-            document.add_root(root)
+        self.stop.document = document
+        losses = column(*(plot.figure for plot in self.losses), name="loss", sizing_mode="stretch_width")
+        self.score.figure.name, self.rate.figure.name = "score", "rate"
+        self.shares.name, self.spectrum.name = "shares_plot", "spectrum_plot"
+        texts = (self.fits, self.facts, self.comparison, self.unlike, self.ranks, self.notices)
+        notes = (self.spectrum_note, self.shares_note, self.score_note, self.stop.note)
+        controls = (self.chosen, self.compared, self.axis, self.scale, self.smoothing, self.stop.button)
+        plots = (losses, self.score.figure, self.rate.figure, self.shares, self.spectrum)
+        with document.models.freeze():
+            for root in (*texts, *notes, *controls, *plots):
+                document.add_root(root)
         self.update()
         document.add_periodic_callback(self.update, _REFRESH_MS)
 
     def update(self) -> None:
-        """Fetch the status of the fits, and update what has changed."""
-        now, fits = time.time(), self._view.fits()
-        listed = tables.in_order(fits)
-        known = [str(status["card"]["fit"]) for status in listed]
-        if listed and self.chosen.value not in known:
-            self.chosen.value = known[0]  # calls this again
-        options = [(fit, f"{s['card']['name']} - {fit} - {s['state']}") for fit, s in zip(known, listed, strict=True)]
-        _set(self.chosen, options=options)
-        others = [("", "none"), *(option for option in options if option[0] != self.chosen.value)]
-        if self.compared.value not in [fit for fit, _ in others]:
-            self.compared.value = ""  # calls this again
-        _set(self.compared, options=others)
-        _set(self.fits, text=tables.fits_table(fits, self.chosen.value, now))
-        status = next((s for s in listed if s["card"]["fit"] == self.chosen.value), None)
-        glance = self._view.glance(self.chosen.value) if status is not None else {}
-        self._show_stop(status, now)
-        if status is None or not glance:
-            _set(self.facts, text="")
-            return
-        _set(self.ranks, text=tables.ranks_table(glance, tables.is_active(status), now))
-        other = self._view.glance(self.compared.value) if self.compared.value else {}
-        versions = (glance["version"], other.get("version"))
-        shown = (self.chosen.value, self.compared.value, self.axis.active, self.scale.active, self.smoothing.value)
-        if (*versions, *shown) != self._drawn:  # the whole history is long, and each viewer requests it
-            self._draw(
-                self._view.history(self.chosen.value), SCORES.get(str(status["card"]["task"]), "Validation score")
-            )
-            self._draw_other(self._view.history(self.compared.value) if other else {})
-            self._drawn = (*versions, *shown)  # only after success: a failure is retried
-        _set(self.facts, text=tables.facts(status, glance, now, self._rate))
+        """Fetch the status of the fits, and show what has changed."""
+        self._updating = True
+        try:
+            with _at_once(self.stop.document):
+                self._update(time.time())
+        finally:
+            self._updating = False
 
     def _changed(self, attr: str, old: object, new: object) -> None:
         del attr, old, new
-        if self._armed[0] != self.chosen.value:
-            self._armed = ("", 0.0)  # also if the same fit is chosen again
-        self.update()
-
-    def _draw_other(self, history: Mapping[str, Any]) -> None:
-        """Fill the curves of the fit that the chosen one is compared with, from its own beginning."""
-        x = "time" if self.axis.active == 0 else "passes"
-        if not history:
-            self.sources.other_batches.data = {"x": [], "smooth": [], "rate": []}
-            self.sources.other_epochs.data = {"x": [], "validation_loss": [], "validation_score": []}
-            return
-        unit = time_unit(self._view.history(self.chosen.value))[0]
-        share = time_unit(history)[0] / unit if x == "time" else 1.0  # both in the unit of the axis
-        batches, epochs = batch_columns(history, _SMOOTHING[self.smoothing.value]), epoch_columns(history)
-        self.sources.other_batches.data = {"x": share * batches[x], **{k: batches[k] for k in ("smooth", "rate")}}
-        names = ("validation_loss", "validation_score")
-        self.sources.other_epochs.data = {"x": share * epochs[x], **{name: epochs[name] for name in names}}
-
-    def _draw(self, history: Mapping[str, Any], score: str) -> None:
-        """Fill the plots; the axis of the validation score is named `score`."""
-        by_time = self.axis.active == 0
-        x, label = ("time", f"Time since the start ({time_unit(history)[1]})") if by_time else ("passes", "Epoch")
-        for plot in self._by_x:
-            _set(plot.xaxis[0], axis_label=label)
-        for plot, number in zip(self._losses, (0, 1), strict=True):
-            _set(plot, visible=self.scale.active == number)
-        batches, epochs = batch_columns(history, _SMOOTHING[self.smoothing.value]), epoch_columns(history)
-        measured = batches["rate"][np.isfinite(batches["rate"])]
-        self._rate = float(measured[-1]) if measured.size else math.nan
-        _set(self._by_x[2].yaxis[0], axis_label=score)
-        self.sources.batches.data = {"x": batches[x], **{name: batches[name] for name in ("loss", "smooth", "rate")}}
-        scores = epochs["validation_score"]
-        self.sources.epochs.data = {
-            "x": epochs[x],
-            "validation_loss": epochs["validation_loss"],
-            "validation_score": scores,
-        }
-        self.sources.shares.data = share_columns(history)
-        self.sources.spectrum.data = spectrum_columns(history)
-        _set(self.notices, text=tables.notices_table(history))
-        _set(self.spectrum_note, text=tables.spectrum_note(history))
-        _set(self.shares_note, text=tables.shares_note(history))
-        watched = bool(np.isfinite(scores).any())
-        _set(self._by_x[2], visible=watched)
-        none = "None: it is measured after each epoch where the fit has validation rows."
-        _set(self.score_note, text="1 is perfect; higher is better." if watched else none)
-
-    def _show_stop(self, status: Mapping[str, Any] | None, now: float) -> None:
-        active = status is not None and tables.is_active(status)
-        stopping = active and status is not None and bool(status.get("stop"))
-        label = "Stopping …" if stopping else _SURE if self._is_armed(now) else _STOP
-        _set(self.stop, disabled=not active or stopping or not may_stop(self._document), label=label)
-        _set(self.stop_note, text=_NOT_HERE if active and is_foreign(self._document) else "")
-
-    def _is_armed(self, now: float) -> bool:
-        """Return whether a click stops the chosen fit, which may have changed since the first click."""
-        return self._armed[0] == self.chosen.value and now < self._armed[1]
+        if not self._updating:
+            self.update()
 
     def _stop_clicked(self) -> None:
-        """Stop the chosen fit at the second click, so that a single accidental click does not."""
-        if not may_stop(self._document):
-            return
-        now = time.time()
-        if self._is_armed(now):
-            self._armed = ("", 0.0)
-            self._view.cancel(self.chosen.value)
-        else:
-            self._armed = (self.chosen.value, now + _ARMED_S)
+        self.stop.click()
         self.update()
 
+    def _update(self, now: float) -> None:
+        found = self._view.fits()
+        listed = {str(status["card"]["fit"]): status for status in tables.in_order(found)}
+        self._offer(listed)
+        status = listed.get(self.chosen.value)
+        glance = self._view.glance(self.chosen.value) if status is not None else {}
+        places = {}
+        if status is not None and glance:
+            places = self._overlay.place(self.chosen.value, self.compared.value)
+            self._show(status, glance, now)
+            self._compare(places, listed, now)
+        else:
+            set_changed(self.facts, {"text": "", "tags": []})
+        set_changed(self.fits, {"text": tables.fits_table(found, places, now)})
+        active, stopping = status is not None and is_active(status), status is not None and bool(status.get("stop"))
+        self.stop.show(self.chosen.value, active, stopping, begun=not self.facts.tags)
 
-def _set(model: Any, **values: Any) -> None:
-    """Set properties that differ: each assignment is a message to the browser."""
-    for name, value in values.items():
-        if getattr(model, name) != value:
-            setattr(model, name, value)
+    def _offer(self, listed: Mapping[str, _Status]) -> None:
+        """Offer the fits there are in both lists, and drop from them what is gone."""
+        options = [(fit, f"{s['card']['name']} - {fit} - {s['state']}") for fit, s in listed.items()]
+        chosen = self.chosen.value if self.chosen.value in listed else next(iter(listed), "")
+        others = [fit for fit in self.compared.value if fit in listed and fit != chosen][: MOST_FITS - 1]
+        set_changed(self.chosen, {"options": options, "value": chosen})
+        set_changed(self.compared, {"value": others, "options": [item for item in options if item[0] != chosen]})
+
+    def _show(self, status: _Status, glance: Mapping[str, Any], now: float) -> None:
+        """Show the chosen fit by itself: numbers, ranks, and what is not drawn over each other."""
+        set_changed(self.ranks, {"text": tables.ranks_table(glance, is_active(status), now)})
+        drawn = (self.chosen.value, glance["version"])
+        if drawn != self._drawn:  # the whole history is long, and each viewer requests it
+            self._draw(self._overlay.history(self.chosen.value))
+            self._drawn = drawn  # only after success: a failure is retried
+        self._overlay.draw(self.axis.active == 0, _SMOOTHING[self.smoothing.value])
+        rate = self.sources.fits[0].batches.data["rate"]
+        measured = [value for value in rate if np.isfinite(value)]
+        set_changed(self.facts, {"text": facts(status, glance, now, measured[-1] if measured else math.nan)})
+        set_changed(self.facts, {"tags": [] if has_begun(status, glance) else ["waits"]})  # the page leaves plots out
+
+    def _draw(self, history: Mapping[str, Any]) -> None:
+        self.sources.shares.data = share_columns(history)
+        self.sources.spectrum.data = spectrum_columns(history)
+        set_changed(self.notices, {"text": tables.notices_table(history)})
+        set_changed(self.spectrum_note, {"text": tables.spectrum_note(history)})
+        set_changed(self.shares_note, {"text": tables.shares_note(history)})
+
+    def _compare(self, places: Mapping[str, int], listed: Mapping[str, _Status], now: float) -> None:
+        """Name the fits in the plots, and show in which settings they differ."""
+        shown: Sequence[tuple[int, _Status]] = [(place, listed[fit]) for fit, place in places.items()]
+        tasks = {str(status["card"]["task"]) for _, status in shown}
+        score = score_name(tasks.pop()) if len(tasks) == 1 else "score"
+        label = "Validation score" if score == "score" else score[:1].upper() + score[1:]
+        set_changed(self.score.figure.yaxis[0], {"axis_label": label})
+        for plot, scale in zip(self.losses, _SCALES, strict=True):
+            set_changed(plot.figure, {"visible": _SCALES[self.scale.active] == scale})
+        self._overlay.name({place: str(status["card"]["name"]) for place, status in shown})
+        set_changed(self.comparison, {"text": comparison_table(shown, now), "tags": ["shown"] * (len(shown) > 1)})
+        set_changed(self.unlike, {"text": not_comparable([status for _, status in shown])})
+        watched = self._overlay.has_scores()
+        set_changed(self.score.figure, {"visible": watched})
+        set_changed(self.score_note, {"text": "1 is perfect; higher is better." if watched else _NO_SCORE})
+
+
+@contextmanager
+def _at_once(document: Any) -> Iterator[None]:
+    """Send what changes in `document` at the end, each property once: new curves are many models, for each of which
+    the document would look through all others, and the browser would draw."""
+    if document is None:
+        yield
+        return
+    document.hold("combine")
+    try:
+        with document.models.freeze():
+            yield
+    finally:
+        document.unhold()
 
 
 def fill(document: Any, view: FitsView, variables: Mapping[str, Any]) -> None:

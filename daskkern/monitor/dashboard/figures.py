@@ -1,30 +1,54 @@
 """The plots of the page, and the sources of their data. Colors that depend on the theme are set in the browser."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem, NumeralTickFormatter
 from bokeh.plotting import figure
 
-from daskkern.monitor.palette import EIGENVALUES, FLATTENED, OTHER_FIT, PART_COLORS, TRAINING, VALIDATION
+from daskkern.monitor.dashboard.changes import set_changed
+from daskkern.monitor.palette import EIGENVALUES, FIT_COLORS, FLATTENED, PART_COLORS
 from daskkern.monitor.shares import PARTS
 
-_HEIGHT = 300
+MOST_FITS = len(FIT_COLORS)
+"""Fits whose curves are drawn over each other: the chosen one in the first color, and others."""
+_HEIGHT, _LINE_OF_LEGEND = 300, 30
+_LEGEND_COLUMNS = 2
+"""A phone has room for two."""
+_LONGEST_NAME = 22
 
 
 def _source(name: str, *columns: str) -> ColumnDataSource:
     return ColumnDataSource({column: [] for column in columns}, name=name)
 
 
+class Curves:
+    """The curves of one fit. Column ``x`` is time or epochs, as the viewer chose.
+
+    Parameters
+    ----------
+    prefix : str
+        Of the names of the sources.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self.batches = _source(f"{prefix}batches", "x", "loss", "smooth", "rate")
+        self.epochs = _source(f"{prefix}epochs", "x", "validation_loss", "validation_score")
+
+    def clear(self) -> None:
+        """Draw nothing."""
+        for source in (self.batches, self.epochs):
+            source.data = {name: [] for name in source.data}
+
+
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """The data of the plots. Column ``x`` is time or epochs, as the viewer chose."""
+    """The data of the plots: the curves of the chosen fit, then of those drawn over it, each in the color of its
+    place; shares of time and the spectrum of the chosen one."""
 
-    batches: Any = field(default_factory=lambda: _source("batches", "x", "loss", "smooth", "rate"))
-    epochs: Any = field(default_factory=lambda: _source("epochs", "x", "validation_loss", "validation_score"))
-    other_batches: Any = field(default_factory=lambda: _source("other_batches", "x", "smooth", "rate"))
-    other_epochs: Any = field(
-        default_factory=lambda: _source("other_epochs", "x", "validation_loss", "validation_score")
+    fits: tuple[Curves, ...] = field(
+        default_factory=lambda: tuple(Curves(f"{number}_" if number else "") for number in range(MOST_FITS))
     )
     shares: Any = field(default_factory=lambda: _source("shares", "epoch", *PARTS))
     spectrum: Any = field(default_factory=lambda: _source("spectrum", "number", "before", "after"))
@@ -47,55 +71,137 @@ def _plot(x: str, y: str, **options: Any) -> Any:
     return plot
 
 
-def _label(plot: Any, *lines: tuple[str, Any], columns: int | None = None) -> None:
-    """Put a legend above `plot`, where it hides no data, on one line or in `columns` columns."""
-    items = [LegendItem(label=text, renderers=[line]) for text, line in lines]
-    legend = Legend(items=items, orientation="horizontal", border_line_color=None, background_fill_color=None)
+def _legend(columns: int | None = None) -> Any:
+    """Return a legend above a plot, where it hides no data, on one line or in columns."""
+    legend = Legend(orientation="horizontal", border_line_color=None, background_fill_color=None)
     legend.padding, legend.margin, legend.spacing = 2, 2, 12
     if columns is not None:
         legend.ncols = columns
+    return legend
+
+
+def _label(plot: Any, *lines: tuple[str, Any], columns: int | None = None) -> None:
+    """Put a legend above `plot`, on one line or in columns."""
+    legend = _legend(columns)
+    legend.items = [LegendItem(label=text, renderers=[line]) for text, line in lines]
     plot.add_layout(legend, "above")
 
 
-def _hover(plot: Any, renderers: list[Any], *tooltips: tuple[str, str]) -> None:
-    plot.add_tools(HoverTool(tooltips=list(tooltips), renderers=renderers, mode="vline", point_policy="snap_to_data"))
+def _hover(plot: Any, renderers: list[Any], *tooltips: tuple[str, str]) -> Any:
+    """Show values of lines under the pointer."""
+    tool = HoverTool(tooltips=list(tooltips), renderers=renderers, mode="vline", point_policy="snap_to_data")
+    plot.add_tools(tool)
+    return tool
 
 
-def loss_plot(sources: Sources, scale: str) -> Any:
+@dataclass(frozen=True)
+class Line:
+    """A column that is drawn for each fit, and the words for it.
+
+    Attributes
+    ----------
+    column : str
+    legend, label, form : str
+        In the legend where only one fit is drawn, under the pointer, and the format of numbers there.
+    """
+
+    column: str
+    legend: str
+    label: str
+    form: str
+
+
+class CurvePlot:
+    """A plot of curves of several fits: a color is a fit; solid lines are of training, dashed ones of validation rows.
+
+    Parameters
+    ----------
+    sources : Sources
+    y, scale : str
+        The label of the vertical axis, and "linear" or "log".
+    training, validation : Line or None
+        A column of the batches, and of the epochs.
+    """
+
+    def __init__(
+        self, sources: Sources, y: str, scale: str, training: Line | None = None, validation: Line | None = None
+    ) -> None:
+        self.figure = _plot("Time", y, y_axis_type=scale)
+        self._sources, self._training, self._validation = sources, training, validation
+        self._words = [line for line in (training, validation) if line is not None]
+        self._hovers = [
+            _hover(self.figure, [], ("fit", "$name"), (w.label, f"@{w.column}{{{w.form}}}")) for w in self._words
+        ]
+        self._fits: dict[int, list[Any]] = {}
+        """The lines of each place that was ever drawn: each costs the scheduler some milliseconds to make."""
+        self._legend = _legend(_LEGEND_COLUMNS)
+        self.figure.add_layout(self._legend, "above")
+        self._shown: dict[int, str] = {}
+        self.name_fits({0: ""})
+
+    def name_fits(self, names: Mapping[int, str]) -> None:
+        """Draw the fits at these places with these names, the chosen one at 0."""
+        if names == self._shown:
+            return
+        self._shown = dict(names)
+        for place, name in names.items():
+            for line in self._lines(place, name):
+                set_changed(line, {"name": name})
+        if len(names) > 1:
+            items = [(shortened(name), self._fits[place][0]) for place, name in sorted(names.items())]
+            items += [("dashed: validation", self._fits[0][1])] if len(self._words) > 1 else []
+        else:
+            items = [(words.legend, line) for words, line in zip(self._words, self._fits[0], strict=True)]
+        self._legend.items = [LegendItem(label=text, renderers=[line]) for text, line in items]
+        self.figure.height = _HEIGHT + _LINE_OF_LEGEND * max(0, -(-len(items) // _LEGEND_COLUMNS) - 1)
+
+    def _lines(self, place: int, name: str) -> list[Any]:
+        """Return the lines of the fit at a place, in the order of the words; new ones get the name."""
+        if place not in self._fits:
+            curves, look = self._sources.fits[place], {"color": FIT_COLORS[place], "name": name}
+            lines = []
+            if self._training is not None:
+                lines.append(self.figure.line("x", self._training.column, source=curves.batches, line_width=2, **look))
+            if self._validation is not None:
+                at = {"x": "x", "y": self._validation.column, "source": curves.epochs, **look}
+                lines.append(self.figure.line(line_width=2, line_dash="dashed", **at))
+                self.figure.scatter(size=5, **at)
+            self._fits[place] = lines
+            for tool, line in zip(self._hovers, lines, strict=True):
+                tool.renderers = [*tool.renderers, line]
+        return self._fits[place]
+
+
+def shortened(name: str) -> str:
+    """Return a name of a fit for a legend: its begin and its end, which tell fits of a series apart."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    end = _LONGEST_NAME // 3
+    return f"{name[: _LONGEST_NAME - end - 1]}\N{HORIZONTAL ELLIPSIS}{name[-end:]}"
+
+
+def loss_plot(sources: Sources, scale: str) -> CurvePlot:
     """Return the plot of training and validation loss with a y axis that is "log" or "linear"."""
-    plot = _plot("Time", "Mean loss of a row", y_axis_type=scale)
-    plot.line("x", "loss", source=sources.batches, color=TRAINING, alpha=0.35, line_width=1)
-    smooth = plot.line("x", "smooth", source=sources.batches, color=TRAINING, line_width=2)
-    line = plot.line("x", "validation_loss", source=sources.epochs, color=VALIDATION, line_width=2)
-    dots = plot.scatter("x", "validation_loss", source=sources.epochs, color=VALIDATION, size=6)
-    plot.line("x", "smooth", source=sources.other_batches, color=OTHER_FIT, line_width=2)
-    plot.line("x", "validation_loss", source=sources.other_epochs, color=OTHER_FIT, line_width=2, line_dash="dashed")
-    _label(plot, ("training, epoch so far", smooth), ("validation", line))
-    _hover(plot, [smooth], ("training loss", "@loss{0.0000}"))
-    _hover(plot, [dots], ("validation loss", "@validation_loss{0.0000}"))
+    training = Line("smooth", "training, epoch so far", "training loss", "0.0000")
+    validation = Line("validation_loss", "validation", "validation loss", "0.0000")
+    plot = CurvePlot(sources, "Mean loss of a row", scale, training, validation)
+    chosen = sources.fits[0].batches  # as it was reported; the thick line is smoothed
+    plot.figure.line("x", "loss", source=chosen, color=FIT_COLORS[0], alpha=0.35, line_width=1)
     return plot
 
 
-def score_plot(sources: Sources) -> Any:
+def score_plot(sources: Sources) -> CurvePlot:
     """Return the plot of the validation score."""
-    plot = _plot("Time", "Validation score")
-    line = plot.line("x", "validation_score", source=sources.epochs, color=VALIDATION, line_width=2)
-    dots = plot.scatter("x", "validation_score", source=sources.epochs, color=VALIDATION, size=6)
-    plot.line("x", "validation_score", source=sources.other_epochs, color=OTHER_FIT, line_width=2)
-    _label(plot, ("on validation rows, after each epoch", line))
-    _hover(plot, [dots], ("validation score", "@validation_score{0.0000}"))
-    return plot
+    score = Line("validation_score", "on validation rows, after each epoch", "validation score", "0.0000")
+    return CurvePlot(sources, "Validation score", "linear", validation=score)
 
 
-def rate_plot(sources: Sources) -> Any:
+def rate_plot(sources: Sources) -> CurvePlot:
     """Return the plot of rows per second."""
-    plot = _plot("Time", "Rows/s")
-    line = plot.line("x", "rate", source=sources.batches, color=TRAINING, line_width=2)
-    plot.line("x", "rate", source=sources.other_batches, color=OTHER_FIT, line_width=2)
-    plot.y_range.start = 0
-    plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
-    _label(plot, ("rows per second, over the last 5 s", line))
-    _hover(plot, [line], ("rows/s", "@rate{0,0}"))
+    rate = Line("rate", "rows per second, over the last 5 s", "rows/s", "0,0")
+    plot = CurvePlot(sources, "Rows/s", "linear", training=rate)
+    plot.figure.y_range.start = 0
+    plot.figure.yaxis.formatter = NumeralTickFormatter(format="0,0")
     return plot
 
 

@@ -1,4 +1,4 @@
-"""The text of the page: the list of fits, the status of the chosen one, its ranks, and its notices.
+"""The text of the page: the list of fits, and the ranks, the notices and notes on the plots of the chosen one.
 
 Everything that comes from a client is escaped.
 """
@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from daskkern.monitor.dashboard.cells import badge, bar, cells_of, head_of, is_active, plural, submitter, swatch
 from daskkern.monitor.event_text import ranks_in_words
 from daskkern.monitor.formatting import clock, format_bytes, number, ran, seconds
+from daskkern.monitor.palette import FIT_COLORS
 
-_ACTIVE = ("submitted", "queued", "preparing", "running", "recovering", "preempted")
+_DRAW = "Draw the curves of this fit over those of the chosen one"
 _SHOWN = 30
 _SILENT_S = 15.0
 _NOTICES = 100
@@ -20,11 +22,6 @@ _OF_RANKS = (
     "Rank", "Worker", "Device", "Columns", "Memory in use", "of the plan", "GPU busy", "Last report",
     "Last heartbeat of the worker", "Times lost",
 )  # fmt: skip
-_SCORES = {
-    "classification": "Validation accuracy",
-    "multilabel": "Validation R\N{SUPERSCRIPT TWO} of the scores",
-    "regression": "Validation R\N{SUPERSCRIPT TWO}",
-}
 _REASONS = {
     "max_epochs": "all epochs are done",
     "max_seconds": "the time limit is reached",
@@ -32,11 +29,6 @@ _REASONS = {
     "converged": "the optimum is reached",
     "interrupted": "it was asked to stop",
 }
-
-
-def is_active(status: Mapping[str, Any]) -> bool:
-    """Return whether a fit has not ended."""
-    return status["state"] in _ACTIVE
 
 
 def in_order(fits: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -55,40 +47,59 @@ def done_share(status: Mapping[str, Any]) -> float:
     return min(1.0, (status["epoch"] - 1 + status["batch"] / batches) / most)
 
 
-def fits_table(fits: Sequence[Mapping[str, Any]], chosen: str, now: float) -> str:
-    """Return the list of fits as HTML."""
+def fits_table(fits: Sequence[Mapping[str, Any]], drawn: Mapping[str, int], now: float) -> str:
+    """Return the list of fits as HTML; `drawn` are the places of those whose curves are drawn, the chosen one at 0."""
     if not fits:
         return (
             "<p class='empty'>No fits yet. A fit that is submitted to this cluster, for example with "
             "<code>daskkern fit … --scheduler ADDRESS</code>, is listed here at once.</p>"
         )
     listed = in_order(fits)
-    rows = "".join(_fit_row(status, chosen, now) for status in listed[:_SHOWN])
+    rows = "".join(_fit_row(status, drawn, now) for status in listed[:_SHOWN])
     more = len(listed) - _SHOWN
-    return f"<div class='wide'><table class='fits'>{_head(*_OF_FITS)}{rows}</table></div>" + (
+    return f"<div class='wide'><table class='fits'>{head_of(*_OF_FITS)}{rows}</table></div>" + (
         f"<p class='empty'>and {more} older ones</p>" if more > 0 else ""
     )
 
 
-def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
-    metadata, share = status["card"], done_share(status)
+def _fit_row(status: Mapping[str, Any], drawn: Mapping[str, int], now: float) -> str:
+    metadata, place = status["card"], drawn.get(str(status["card"]["fit"]))
     fit = escape(str(metadata["fit"]), quote=True)
-    of = f"/{int(metadata['max_epochs'])}" if metadata["max_epochs"] else ""
-    epoch = f"epoch {int(status['epoch'])}{of}" if status["epoch"] else "-"
     cells = (
-        f"<b>{escape(str(metadata['name']))}</b> <small>{fit}</small>{_what(metadata)}",
+        f"{_over(fit, place)} <b>{escape(str(metadata['name']))}</b> <small>{fit}</small>{_what(metadata)}",
         badge(status),
         str(int(metadata["priority"])),
-        _submitter(metadata),
+        submitter(metadata),
         clock(status["started"]) if status["started"] else "-",
-        f"{_bar(share)} <small>{'' if math.isnan(share) else f'{100 * share:.0f}%, '}{epoch}</small>",
+        _progress(status),
         number(status["loss"]),
         f"{float(status['rows_per_second']):,.0f}" if status["rows_per_second"] and is_active(status) else "-",
         seconds(ran(status["started"], status["ended"], now)),
         seconds(status["seconds_left"]) if status["state"] == "running" else "-",
     )
-    kind = " class='chosen'" if metadata["fit"] == chosen else ""
-    return f"<tr{kind} data-fit='{fit}' onpointerdown='daskkernChoose(this)'>{_cells(cells, _OF_FITS)}</tr>"
+    kind = " class='chosen'" if place == 0 else ""
+    return f"<tr{kind} data-fit='{fit}' onpointerdown='daskkernChoose(this)'>{cells_of(cells, _OF_FITS)}</tr>"
+
+
+def _progress(status: Mapping[str, Any]) -> str:
+    """Return the completed share of a fit as a bar, and what it waits for."""
+    share, most, waits = done_share(status), status["card"]["max_epochs"], str(status.get("waits", ""))
+    words = f"<small class='waits'>{escape(waits)}</small>" if waits else ""
+    if words and not status["epoch"]:
+        return words
+    of = f"/{int(most)}" if most else ""
+    epoch = f"epoch {int(status['epoch'])}{of}" if status["epoch"] else "-"
+    done = "" if math.isnan(share) else f"{100 * share:.0f}%, "
+    return f"{bar(share)} <small>{done}{epoch}</small>{'<br>' * bool(words)}{words}"
+
+
+def _over(fit: str, place: int | None) -> str:
+    """Return the color of the curves of a fit, or the button that draws them over those of the chosen one."""
+    if place == 0:
+        return swatch(0)
+    title, color = ("Remove these curves", f" style='background:{FIT_COLORS[place]}'") if place else (_DRAW, "")
+    press = "event.stopPropagation(); daskkernCompare(this)"
+    return f"<button class='swatch' title='{title}' data-of='{fit}'{color} onpointerdown='{press}'></button>"
 
 
 def _what(metadata: Mapping[str, Any]) -> str:
@@ -98,69 +109,12 @@ def _what(metadata: Mapping[str, Any]) -> str:
     return f"<br><small>{words}</small>" if words else ""
 
 
-def _submitter(metadata: Mapping[str, Any]) -> str:
-    """Return who submitted a fit, and the user whose quota counts where that is another."""
-    owner, user = str(metadata["owner"]), str(metadata["user"])
-    other = f" <small>for {escape(user)}</small>" if user and user != owner.partition("@")[0] else ""
-    return escape(owner) + other
-
-
-def badge(status: Mapping[str, Any]) -> str:
-    """Return the state of a fit as a colored word."""
-    state = escape(str(status["state"]))
-    text = f"{state}, stopping" if status.get("stop") and is_active(status) else state
-    return f"<span class='state {state}'>{text}</span>"
-
-
-def _bar(share: float) -> str:
-    width = 0 if math.isnan(share) else 100 * share
-    return f"<span class='bar'><span style='width:{width:.1f}%'></span></span>"
-
-
-def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float, rate: float = math.nan) -> str:
-    """Return the status of one fit as HTML, with large numbers and small text; `rate` is that of its curve."""
-    metadata, started = status["card"], history["started"]
-    of = f" of {int(metadata['max_epochs'])}" if metadata["max_epochs"] else ""
-    speed = "Speed, last 5 s" if is_active(status) else "Speed at the end"
-    tiles = (
-        ("State", badge(status)),
-        ("Epoch", f"{int(status['epoch'])}{of}"),
-        ("Batch of the epoch", f"{int(status['batch']):,} of {int(status['n_batches']):,}"),
-        ("Training loss", number(status["loss"])),
-        (_SCORES.get(str(metadata["task"]), "Validation score"), number(status["validation_score"])),
-        (speed, "-" if math.isnan(rate) else f"{rate:,.0f} rows/s"),
-        _time_so_far(status, now),
-        ("Time left", seconds(status["seconds_left"]) if status["state"] == "running" else "-"),
-    )
-    words = [f"<b>{escape(str(metadata['method']))}</b>" if metadata["method"] else ""]
-    words += [f"Rows from {escape(str(metadata['source']))}" if metadata["source"] else ""]
-    words.append(f"model goes to {escape(str(metadata['out']))}" if metadata["out"] else "model stays with its owner")
-    if started:
-        words.append(
-            f"{escape(str(started['solver']))}: {_count(started, 'n_samples')} rows x {_count(started, 'n_features')} "
-            f"features, {_count(started, 'n_columns')} basis columns, {_count(started, 'n_outputs')} "
-            f"output{_s(started['n_outputs'])}"
-        )
-    words.append(f"by {_submitter(metadata)}")
-    if metadata["priority"]:
-        words.append(f"priority {int(metadata['priority'])}")
-    if status["preempted"]:
-        words.append(f"preempted {int(status['preempted'])} time{_s(status['preempted'])}")
-    if status["quota"]:
-        words.append(escape(str(status["quota"])))
-    if status["ahead"]:
-        words.append(f"waits for {escape(', '.join(map(str, status['ahead'])))}")
-    error = f"<p class='error'>{escape(str(status['error']))}</p>" if status["error"] else ""
-    body = "".join(f"<div><span>{name}</span><b>{value}</b></div>" for name, value in tiles)
-    return f"<div class='tiles'>{body}</div><p>{' · '.join(word for word in words if word)}</p>{error}"
-
-
 def ranks_table(history: Mapping[str, Any], active: bool, now: float) -> str:
     """Return the ranks of a fit as HTML."""
     if not history["ranks"]:
         return "<p class='empty'>The ranks have not reported yet: the fit waits for workers, or the set-up runs.</p>"
-    rows = "".join(f"<tr>{_cells(_rank(rank, history, active, now), _OF_RANKS)}</tr>" for rank in history["ranks"])
-    return f"<div class='wide'><table class='ranks'>{_head(*_OF_RANKS)}{rows}</table></div>"
+    rows = "".join(f"<tr>{cells_of(_rank(rank, history, active, now), _OF_RANKS)}</tr>" for rank in history["ranks"])
+    return f"<div class='wide'><table class='ranks'>{head_of(*_OF_RANKS)}{rows}</table></div>"
 
 
 def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now: float) -> Iterable[str]:
@@ -178,20 +132,12 @@ def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now
         escape(str(rank["device"])),
         f"{int(rank.get('columns', 0)):,}" if rank.get("columns") else "-",
         format_bytes(used),
-        f"{_bar(min(1.0, share))} <small>{100 * share:.0f}% of {format_bytes(planned)}</small>" if planned else "-",
+        f"{bar(min(1.0, share))} <small>{100 * share:.0f}% of {format_bytes(planned)}</small>" if planned else "-",
         "-" if math.isnan(busy) else f"{100 * busy:.0f}%",
         f"{seconds(max(0.0, now - rank['time']))} ago",
         f"<span{late}>{heard}</span>",
         escape(str(lost)),
     )
-
-
-def _time_so_far(status: Mapping[str, Any], now: float) -> tuple[str, str]:
-    """Return the label and the length of the time that a fit has run, queued or waited."""
-    if status["started"] or not is_active(status):
-        return "Running for", seconds(ran(status["started"], status["ended"], now))
-    waits = status["state"] in ("submitted", "queued")
-    return "Queued for" if waits else "Submitted", seconds(now - status["submitted"]) + ("" if waits else " ago")
 
 
 def notices_table(history: Mapping[str, Any]) -> str:
@@ -219,12 +165,12 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
         case "WorkersLost":
             return "bad", "worker lost", f"{escape(str(m['reason']))}; attempt {int(m['attempt'])} to continue begins"
         case "WorkersJoined":
-            return "good", "workers joined", f"continuing with {int(m['size'])} rank{_s(m['size'])}"
+            return "good", "workers joined", f"continuing with {int(m['size'])} rank{plural(m['size'])}"
         case "WorkersLeft":
             return (
                 "plain",
                 "workers left",
-                f"{escape(str(m['reason']))}; continuing with {int(m['size'])} rank{_s(m['size'])}",
+                f"{escape(str(m['reason']))}; continuing with {int(m['size'])} rank{plural(m['size'])}",
             )
         case "FitPreempted":
             return "plain", "preempted", f"{escape(str(m['reason']))}; it has committed, and waits for workers"
@@ -262,28 +208,12 @@ def spectrum_note(history: Mapping[str, Any]) -> str:
 def shares_note(history: Mapping[str, Any]) -> str:
     """Return an explanation of the shares of time, or why there are none."""
     written, took = int(history["checkpoints"]["count"]), float(history["checkpoints"]["seconds"])
-    saved = f" {written} checkpoint{_s(written)} took {seconds(took)} to write in the background." if written else ""
+    saved = (
+        f" {written} checkpoint{plural(written)} took {seconds(took)} to write in the background." if written else ""
+    )
     if not history["timed"]:
         return f"Measured at the end of each epoch.{saved}"
     last = history["timed"][-1]
     waited = f" the longest wait of a rank for slower ones was {seconds(last['longest_wait'])}"
     longest = f" In the last epoch{waited}." if last["longest_wait"] else ""
     return f"Means over the ranks. Rows are read ahead: only waiting for them counts.{longest}{saved}"
-
-
-def _count(message: Mapping[str, Any], name: str) -> str:
-    return f"{int(message[name]):,}"
-
-
-def _s(number: int) -> str:
-    return "s" * (number != 1)
-
-
-def _head(*names: str) -> str:
-    cells = "".join(f"<th data-label='{name}'>{name}</th>" for name in names)
-    return f"<tr class='head'>{cells}</tr>"
-
-
-def _cells(cells: Iterable[str], names: Sequence[str]) -> str:
-    """Return cells with the names of their columns, which a phone shows in front of them."""
-    return "".join(f'<td data-label="{name}">{cell}</td>' for cell, name in zip(cells, names, strict=True))

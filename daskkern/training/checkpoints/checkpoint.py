@@ -100,8 +100,9 @@ def begin_checkpoint(location: str, run: str, record: Resumption | None = None) 
     except StoreError:
         raise
     except Exception as error:  # zarr and object stores raise many types
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else ""
         raise StoreError(
-            f"the checkpoint {location} cannot be written: {error}; choose another place for it"
+            f"the checkpoint {location} cannot be written: {reason or error}; choose another place for it"
         ) from error
 
 

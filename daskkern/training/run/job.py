@@ -15,7 +15,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sent_rows import Kept
 from daskkern.training.feeding.targets import check_loss, check_multilabel
 from daskkern.training.feeding.validation import check_comparable
-from daskkern.training.jobs.in_words import method_in_words
+from daskkern.training.jobs.in_words import method_in_words, settings_in_words
 from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.kernel_choice import with_categories
@@ -67,9 +67,10 @@ class FitJob:
         new = new_metadata(name or self.settings.solver.name)
         epochs = self.settings.max_epochs
         task = "multilabel" if self.settings.multilabel else self.source.info.task or ""
-        method = method_in_words(self.settings, self.source.info.n_rows)
-        placed = replace(new, source=self.source.origin, out=out, method=method, task=task)
-        return replace(placed, max_epochs=epochs, detached=detached)
+        n_rows = self.source.info.n_rows
+        placed = replace(new, source=self.source.origin, out=out, max_epochs=epochs, detached=detached)
+        method, settings = method_in_words(self.settings, n_rows), settings_in_words(self.settings, n_rows)
+        return replace(placed, method=method, task=task, settings=settings)
 
     @property
     def sources(self) -> list[RowSource]:

@@ -118,6 +118,13 @@ def test_what_names_no_cluster_is_told(tmp_path: Path) -> None:
         (tmp_path / "none.json", ClusterError, r"none\.json cannot be read: No such file"),
         (SimpleNamespace(scheduler_address="<Not Connected>"), ClusterError, "is not connected; start it"),
         ("tcp://127.0.0.1:1", ClusterError, "no Dask scheduler answers at tcp://127.0.0.1:1"),
+        ("http://host:8787/status", ClusterError, "is the address of a page; give that of the scheduler"),
+        (
+            "localhost",
+            ClusterError,
+            "got localhost as the address of a scheduler; expected one such as tcp://host:8786",
+        ),
+        ("foo://host:1", ClusterError, "got foo://host:1 as the address of a scheduler"),
     ):
         with pytest.raises(kind, match=sentence), client_of(cluster, timeout_s=1):
             pass

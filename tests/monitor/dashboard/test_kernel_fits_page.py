@@ -21,8 +21,10 @@ from daskkern.events import (
 )
 from daskkern.monitor import formatting
 from daskkern.monitor.curves import batch_columns, rates, share_columns, smoothed
-from daskkern.monitor.dashboard import tables
+from daskkern.monitor.dashboard import figures, tables
+from daskkern.monitor.dashboard.comparison import comparison_table, differing_settings, not_comparable
 from daskkern.monitor.dashboard.document import KernelFits, fill
+from daskkern.monitor.dashboard.facts import facts, waits_note
 from daskkern.monitor.dashboard.origins import is_own, trust
 from daskkern.monitor.metrics import MOST_FITS, FitMetrics, metric_names
 from daskkern.monitor.view import SharedView
@@ -73,9 +75,9 @@ def page(view: View) -> KernelFits:
 
 def test_the_newest_fit_is_shown_and_another_can_be_chosen(page: KernelFits) -> None:
     assert page.chosen.value == NAMES[1]
-    assert len(page.sources.batches.data["loss"]) == 40
+    assert len(page.sources.fits[0].batches.data["loss"]) == 40
     page.chosen.value = NAMES[0]
-    np.testing.assert_allclose(page.sources.epochs.data["validation_loss"], [2, 1, 2 / 3])
+    np.testing.assert_allclose(page.sources.fits[0].epochs.data["validation_loss"], [2, 1, 2 / 3])
     np.testing.assert_allclose(page.sources.shares.data["waiting"], [25, 25, 25])
     np.testing.assert_allclose(page.sources.spectrum.data["after"], [0.1, 0.1, 0.1])
     assert "3 of 20" in page.facts.text
@@ -85,10 +87,10 @@ def test_the_newest_fit_is_shown_and_another_can_be_chosen(page: KernelFits) -> 
 
 def test_curves_are_against_time_or_epochs(page: KernelFits) -> None:
     page.axis.active = 1
-    np.testing.assert_allclose(page.sources.batches.data["x"], np.arange(1, 41) / 5)
-    np.testing.assert_allclose(page.sources.epochs.data["x"], np.arange(1, 9))
+    np.testing.assert_allclose(page.sources.fits[0].batches.data["x"], np.arange(1, 41) / 5)
+    np.testing.assert_allclose(page.sources.fits[0].epochs.data["x"], np.arange(1, 9))
     page.smoothing.value = "none"
-    np.testing.assert_allclose(page.sources.batches.data["smooth"], page.sources.batches.data["loss"])
+    np.testing.assert_allclose(page.sources.fits[0].batches.data["smooth"], page.sources.fits[0].batches.data["loss"])
 
 
 def test_news_come_with_the_next_update(page: KernelFits, view: View) -> None:
@@ -100,7 +102,7 @@ def test_news_come_with_the_next_update(page: KernelFits, view: View) -> None:
     ):
         view.records[NAMES[1]].note(to_message(event))
     page.update()
-    assert len(page.sources.batches.data["loss"]) == 18
+    assert len(page.sources.fits[0].batches.data["loss"]) == 18
     assert "worker lost" in page.notices.text
     assert "worker &lt;b&gt; left" in page.notices.text
     assert "window redone" in page.notices.text
@@ -109,17 +111,17 @@ def test_news_come_with_the_next_update(page: KernelFits, view: View) -> None:
 
 def test_stopping_takes_two_clicks(page: KernelFits, view: View) -> None:
     page._stop_clicked()
-    assert (view.cancelled, page.stop.label) == ([], "Click again to stop")
+    assert (view.cancelled, page.stop.button.label) == ([], "Click again to stop")
     page._stop_clicked()
     assert view.cancelled == [NAMES[1]]
-    assert page.stop.disabled
+    assert page.stop.button.disabled
     assert "running, stopping" in page.facts.text
 
 
 def test_nobody_stops_a_fit_before_a_page_of_this_dashboard_has_connected(view: View) -> None:
     made = KernelFits(view)
     made.put_on(Document())
-    assert made.stop.disabled
+    assert made.stop.button.disabled
     made._stop_clicked()
     made._stop_clicked()
     assert view.cancelled == []
@@ -156,7 +158,7 @@ def test_a_page_is_of_this_dashboard_when_its_host_was_asked(headers: dict[str, 
 def test_the_second_click_stops_the_fit_of_the_first_only(page: KernelFits, view: View) -> None:
     page._stop_clicked()
     page.chosen.value = NAMES[0]
-    assert page.stop.label == "Stop after this window"
+    assert page.stop.button.label == "Stop after this window"
     page._stop_clicked()
     page.chosen.value = NAMES[1]
     page.chosen.value = NAMES[0]
@@ -192,7 +194,7 @@ def test_what_many_viewers_ask_for_is_made_once(view: View) -> None:
     view.records[NAMES[1]].note(to_message(BatchFinished(9, 1, 5, 0.2, 1e4)))
     for made in pages:
         made.update()
-        assert made.sources.batches.data["loss"][-1] == 0.2
+        assert made.sources.fits[0].batches.data["loss"][-1] == 0.2
         assert "8 of 20" in made.facts.text  # as of half a second ago at most
     assert view.requested == 2
     now[0] = 0.5
@@ -200,7 +202,7 @@ def test_what_many_viewers_ask_for_is_made_once(view: View) -> None:
     assert "9 of 20" in pages[0].facts.text
     assert shared.cancel(NAMES[1])
     assert next(s for s in shared.fits() if s["card"]["fit"] == NAMES[1])["stop"] == "stop"
-    for number in range(20):
+    for number in range(2 * SharedView._HISTORIES):
         shared.history(f"{number:012x}")
     assert shared.history(NAMES[1]) == view.history(NAMES[1])
     assert len(shared._histories) == SharedView._HISTORIES
@@ -220,12 +222,12 @@ def test_a_fit_that_waits_has_not_run_yet() -> None:
     runs = {**waits, "state": "running", "started": 130.0}
     prepares = {**waits, "state": "preparing"}
     never = {**waits, "state": "cancelled", "ended": 150.0}
-    texts = [tables.facts(status, history, 160.0) for status in (waits, runs, prepares, never)]
+    texts = [facts(status, history, 160.0) for status in (waits, runs, prepares, never)]
     assert "<span>Queued for</span><b>1 min 0 s</b>" in texts[0]
     assert "<span>Running for</span><b>30 s</b>" in texts[1]
     assert "<span>Submitted</span><b>1 min 0 s ago</b>" in texts[2]
     assert "<span>Running for</span><b>-</b>" in texts[3]
-    assert "1 min 0 s" not in tables.fits_table([waits], "", 160.0)
+    assert "1 min 0 s" not in tables.fits_table([waits], {}, 160.0)
 
 
 def test_what_clients_send_is_escaped(view: View) -> None:
@@ -309,20 +311,131 @@ def test_metrics_of_many_fits_are_bounded() -> None:
     assert max(len(family.samples) for family in families.values()) == MOST_FITS
 
 
-def test_another_fit_is_drawn_over_the_chosen_one(page: KernelFits) -> None:
-    assert page.sources.other_batches.data["x"] == []
-    assert [fit for fit, _ in page.compared.options] == ["", NAMES[0]]
+def test_fits_are_drawn_over_the_chosen_one(page: KernelFits) -> None:
+    others = page.sources.fits[1]
+    assert len(others.batches.data["x"]) == 0
+    assert [fit for fit, _ in page.compared.options] == [NAMES[0]]
     page.axis.active = 1
-    page.compared.value = NAMES[0]
-    np.testing.assert_allclose(page.sources.other_batches.data["x"], np.arange(1, 16) / 5)
-    np.testing.assert_allclose(page.sources.other_epochs.data["x"], np.arange(1, 4))
+    page.compared.value = [NAMES[0]]
+    np.testing.assert_allclose(others.batches.data["x"], np.arange(1, 16) / 5)
+    np.testing.assert_allclose(others.epochs.data["x"], np.arange(1, 4))
     page.chosen.value = NAMES[0]  # a fit is not compared with itself
-    assert page.compared.value == ""
-    assert page.sources.other_batches.data["x"] == []
+    assert page.compared.value == []
+    assert len(others.batches.data["x"]) == 0
+
+
+def _many(n_fits: int, **differing: list[str]) -> View:
+    """Return fits whose settings differ in these values."""
+    records = []
+    for number in range(n_fits):
+        own = {"solver": "eigenpro", **{name: values[number] for name, values in differing.items()}}
+        made = record(f"{number:012x}", number + 1, name=f"fit {number}", task="classification", settings=own)
+        made.submitted = float(n_fits - number)
+        records.append(made)
+    return View(*records)
+
+
+def test_six_fits_keep_their_colors_while_others_come_and_go() -> None:
+    view = _many(8)
+    page = KernelFits(view)
+    page.put_on(Document())
+    ids = list(view.records)
+    assert figures.MOST_FITS == 6
+    page.compared.value = ids[1:]
+    assert page.compared.value == ids[1:6]  # the others find no color
+    lengths = [len(curves.epochs.data["x"]) for curves in page.sources.fits]
+    assert lengths == [1, 2, 3, 4, 5, 6]
+    legend = [item.label.value for item in page.score.figure.above[0].items]
+    assert legend == [f"fit {number}" for number in range(6)]
+    page.compared.value = [ids[3], ids[7]]
+    lengths = [len(curves.epochs.data["x"]) for curves in page.sources.fits]
+    assert lengths == [1, 8, 0, 4, 0, 0]  # the fourth is where it was
+    assert page.fits.text.count("Remove these curves") == 2
+    page.compared.value = []
+    assert [item.label.value for item in page.losses[0].figure.above[0].items] == [
+        "training, epoch so far",
+        "validation",
+    ]
+
+
+def test_new_curves_reach_the_browser_in_a_few_messages() -> None:
+    """Each message with new models makes a browser draw: one for each line took it half a minute."""
+    view = _many(6)
+    page, document = KernelFits(view), Document()
+    page.put_on(document)
+    sent: list[Any] = []
+    document.on_change(sent.append)
+    page.compared.value = list(view.records)[1:]
+    changed = [(event.model.id, event.attr) for event in sent if hasattr(event, "attr")]
+    assert len(changed) == len(set(changed))
+    assert len([attr for _, attr in changed if attr == "renderers"]) == 4 + 6  # of figures, and what the pointer shows
+
+
+def test_times_of_all_fits_are_in_one_unit(view: View) -> None:
+    class Slow(View):
+        def history(self, fit: str) -> dict[str, Any]:
+            found, stretch = super().history(fit), 90.0 if fit == NAMES[1] else 1.0  # the second is shown in minutes
+            times = [stretch * number for number in range(1, 1 + len(found["batches"]["time"]))]
+            begun = {**found["started"], "time": times[0]}
+            return {**found, "batches": {**found["batches"], "time": times}, "epochs": [], "started": begun}
+
+    page = KernelFits(Slow(*view.records.values()))
+    page.put_on(Document())
+    page.chosen.value, page.compared.value = NAMES[0], [NAMES[1]]
+    assert page.rate.figure.xaxis[0].axis_label == "Time since the start (min)"
+    np.testing.assert_allclose(page.sources.fits[0].batches.data["x"], np.arange(15) / 60)
+    np.testing.assert_allclose(page.sources.fits[1].batches.data["x"], 90 * np.arange(40) / 60)
+
+
+def test_a_table_has_the_settings_in_which_fits_differ() -> None:
+    settings = [{"loss": "squared", "seed": "0"}, {"loss": "hinge", "seed": "0", "step": "2"}, {"loss": "<b>"}]
+    assert differing_settings(settings) == ["loss"]
+    view = _many(2, loss=["squared", "<hinge>"], seed=["0", "0"])
+    text = comparison_table(list(enumerate(view.fits())), 10.0)
+    assert "data-label='Loss'" in text
+    assert "&lt;hinge&gt;" in text
+    assert "Seed" not in text
+    assert comparison_table([(0, view.fits()[0])], 10.0) == ""
+    assert "different functions (&lt;hinge&gt;, squared)" in not_comparable(view.fits())
+    same = _many(2).fits()
+    assert "Their settings are the same" in comparison_table(list(enumerate(same)), 10.0)
+    assert not_comparable(same) == ""
+    other = [{**same[0], "card": {**same[0]["card"], "task": "regression"}}, same[1]]
+    assert "different measures (R\N{SUPERSCRIPT TWO}, accuracy)" in not_comparable(other)
+
+
+def test_names_of_a_series_stay_apart_in_legends() -> None:
+    assert figures.shortened("prices") == "prices"
+    names = [figures.shortened(f"delays of all flights, landmarks {number}") for number in (1000, 2000)]
+    assert names == ["delays of all \N{HORIZONTAL ELLIPSIS}ks 1000", "delays of all \N{HORIZONTAL ELLIPSIS}ks 2000"]
+
+
+def test_a_fit_that_waits_says_for_what() -> None:
+    waiting = View(FitRecord(FitMetadata(NAMES[0], "flights", max_epochs=20)))
+    waiting.records[NAMES[0]].state = "queued"
+
+    class Queue(View):
+        def fits(self) -> list[dict[str, Any]]:
+            return [
+                kept.status((), (NAMES[1],), "", "waiting for <2> fits").to_message() for kept in self.records.values()
+            ]
+
+    page = KernelFits(Queue(*waiting.records.values()))
+    page.put_on(Document())
+    assert page.facts.tags == ["waits"]  # the page leaves its plots out
+    assert "<b>Waiting for &lt;2&gt; fits.</b> It starts by itself" in page.facts.text
+    assert "Epochs to run</span><b>20</b>" in page.facts.text
+    assert "0 of 0" not in page.facts.text
+    assert "<small class='waits'>waiting for &lt;2&gt; fits</small>" in page.fits.text
+    kept = record(NAMES[0], 3)
+    kept.state = "preempted"
+    status = kept.status((), (), "", "waiting for 1 more worker").to_message()
+    assert "It has committed its state" in waits_note(status)
+    assert "3 of 20" in facts(status, kept.history.glance(), 1.0)
 
 
 def test_the_speed_is_that_at_the_end_of_its_curve(page: KernelFits) -> None:
-    rate = page.sources.batches.data["rate"]
+    rate = page.sources.fits[0].batches.data["rate"]
     last = rate[np.isfinite(rate)][-1]
     assert f"<span>Speed, last 5 s</span><b>{last:,.0f} rows/s</b>" in page.facts.text
 
@@ -342,7 +455,7 @@ def test_what_a_fit_is_stands_in_the_list_and_over_its_curves(view: View, task: 
     kept.metadata = replace(kept.metadata, task=task, method=method, source="/data/train.zarr/")
     page = KernelFits(view)
     page.put_on(Document())
-    assert page._by_x[2].yaxis[0].axis_label == score
+    assert page.score.figure.yaxis[0].axis_label == score
     tile = f"Validation {score if 'R²' in score else score.lower()}" if task else score
     assert f"<span>{tile}</span>" in page.facts.text
     assert "gaussian:median, squared, 500 &lt;landmarks&gt;, penalty auto · train.zarr</small>" in page.fits.text

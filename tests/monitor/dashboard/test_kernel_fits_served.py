@@ -270,6 +270,17 @@ def test_the_page_in_a_browser(client: Client, address: str) -> None:
         driver.execute_script("Bokeh.documents[0].get_model_by_name('axis').active = 1")
         wait_for(driver, SOURCE.format("batches", "x"), lambda x: x[-1] == pytest.approx(3.0))
         assert wait_for(driver, SOURCE.format("spectrum", "after")) == pytest.approx([0.1] * 3)
+        over = f"""const host = [...document.querySelectorAll('*')].flatMap(function walk(node) {{
+            return [node, ...(node.shadowRoot ? [...node.shadowRoot.querySelectorAll('*')].flatMap(walk) : [])] }});
+            const button = host.find(node => node.dataset && node.dataset.of === '{NAMES[1]}');
+            button.dispatchEvent(new PointerEvent('pointerdown', {{bubbles: true}})); return true"""
+        wait_for(driver, over)
+        wait_for(driver, SOURCE.format("1_batches", "loss"), lambda loss: len(loss) == 40)
+        assert wait_for(driver, f"{page.format('chosen')}.value") == NAMES[0]  # the button did not choose the fit
+        shown = "return getComputedStyle(document.querySelector('.of-several')).display"
+        wait_for(driver, shown, lambda display: display != "none")
+        wait_for(driver, over)
+        wait_for(driver, shown, lambda display: display == "none")
         driver.find_element("id", "theme").click()
         assert driver.execute_script("return document.documentElement.dataset.theme") == "light"
         wait_for(driver, f"{page.format('stop')}.disabled === false")

@@ -86,6 +86,7 @@ def test_slow_commits_are_seen(store: str, tmp_path: Path, monkeypatch: pytest.M
 
 def test_an_epoch_has_a_line_where_its_time_did_not_go_into_computing() -> None:
     assert line_of(EpochTimed(1, 2.0, 1.9, 0.1, 0.0, 0.0, 0.0, 0.0, 3), 5) is None
+    assert line_of(EpochTimed(1, 0.2, 0.1, 0.05, 0.0, 0.025, 0.03, 0.025, 3), 5) is None  # over in a moment
     line = line_of(EpochTimed(1, 2.0, 1.0, 0.5, 0.0, 0.25, 0.3, 0.25, 3), 5)
     assert line is not None
     assert line.strip() == (
