@@ -15,7 +15,6 @@ FOLDS, FEW_ROWS = 3, 2500
 """Folds of a sample of up to 2,500 rows; a larger one is cut once."""
 _PENALTIES = 5  # that a round tries
 _EIGEN = 10.0  # multiply-adds of an eigendecomposition of a (d, d) matrix, in units of d^3
-_MEDIAN = 10  # arrays of all pairs of rows whose median distance counts
 _PYTHON = 4  # numbers that one of a kernel's tuples takes: a reference, and an object
 
 
@@ -34,6 +33,8 @@ class LearningCosts:
     learning : FeatureLearning
     full : bool
         Whether a metric with directions is tried.
+    median_numbers : int
+        What the median distance of :data:`MEDIAN_ROWS` rows takes.
     """
 
     n_rows: int
@@ -42,6 +43,7 @@ class LearningCosts:
     c: int
     learning: FeatureLearning
     full: bool
+    median_numbers: int = int(3.5 * MEDIAN_ROWS**2)
 
     @property
     def m(self) -> int:
@@ -65,8 +67,9 @@ class LearningCosts:
         copies = 2.5 + (FOLDS if m <= FEW_ROWS else 0)
         rows = int(copies * m * self.width) + 2 * few * self.width
         targets = int((copies + 3) * m * self.c)
-        rounds = held * (2 * p * p + p * (self.width + 2 * self.c) + _PYTHON * self.d * self._columns)
-        solving = max(3 * p * p + 3 * min(m, BLOCK_ROWS) * p, _MEDIAN * min(m, MEDIAN_ROWS) ** 2)
+        rounds = held * (p * (self.width + 2 * self.c) + _PYTHON * self.d * self._columns)
+        share = (min(m, MEDIAN_ROWS) / MEDIAN_ROWS) ** 2
+        solving = max(5 * p * p + 2 * min(m, BLOCK_ROWS) * p, int(share * self.median_numbers))
         return 8 * (rows + targets + rounds + max(solving, self._gradient_numbers(threads)))
 
     def pass_bytes(self, block_rows: int, itemsize: int, threads: int) -> int:

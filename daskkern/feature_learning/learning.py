@@ -9,7 +9,7 @@ standard error of the difference on the same rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -216,7 +216,7 @@ class _Tries:
 
 def _solved(done: Round, pair: _Pair, start: float) -> _Solved:
     alpha, losses = done.ridge.best(pair.held.X, lambda scores: pair.losses(scores + done.offset), pair.weight, start)
-    return _Solved(done, alpha, losses)
+    return _Solved(replace(done, ridge=done.ridge.only(alpha)), alpha, losses)
 
 
 def _losses(done: Round, pair: _Pair, alpha: float) -> FloatArray:

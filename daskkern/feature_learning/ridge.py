@@ -9,7 +9,7 @@ With C = K_mz the kernel of m rows and p landmarks and W the weights of the rows
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class Ridge:
         ``C^T W y``.
     least, most : float
         Bounds of the penalty.
+    solution : (alpha, (p, c) array) or None
+        The coefficients of a penalty, where the equations were given up; see :meth:`only`.
     """
 
     kernel: Kernel
@@ -52,6 +54,7 @@ class Ridge:
     target: Array
     least: float
     most: float
+    solution: tuple[float, Array] | None = None
 
     @classmethod
     def of(cls, kernel: Kernel, Z: Array, X: Array, y: Array, weight: Array) -> "Ridge":
@@ -71,8 +74,17 @@ class Ridge:
         gram[xp.arange(p), xp.arange(p)] += _JITTER * size
         return cls(kernel, Z, (moments + moments.T) / 2, gram, target, _LEAST * size, _MOST * size)
 
+    def only(self, alpha: float) -> "Ridge":
+        """Return the solution for one penalty, without the equations, which take most of the memory."""
+        nothing = self.moments[:0, :0].copy()
+        return replace(self, moments=nothing, gram=nothing, solution=(alpha, self.coefficients(alpha)))
+
     def coefficients(self, alpha: float) -> Array:
         """Return a (p, c) for a penalty, which is raised to the least one."""
+        if self.solution is not None:
+            if self.solution[0] != alpha:
+                raise ValueError(f"got alpha={alpha!r}; expected {self.solution[0]!r}, of which the solution was kept")
+            return self.solution[1]
         xp = module_of(self.target)
         solved: Array = xp.linalg.solve(self.moments + max(alpha, self.least) * self.gram, self.target)
         return solved

@@ -111,9 +111,9 @@ def median_of_pairs(table: Array, rounding: float, sizes: Array) -> float:
     Distances of equal rows are within `rounding` of the `sizes` (m,) of both. Errors as :func:`median_distance`.
     """
     xp = namespace_of(table)
-    first, second = xp.triu_indices(table.shape[0], 1)
-    pairs = table[first, second]
-    apart = pairs > rounding * (sizes[first] + sizes[second])
+    above = xp.triu(xp.ones(table.shape, bool), 1)  # numbers of rows and columns would take as much as the table
+    pairs = table[above]
+    apart = pairs > rounding * (sizes[:, None] + sizes[None, :])[above]
     if 2 * int(apart.sum()) < pairs.size:
         pairs = pairs[apart]
     median = float(xp.median(pairs)) if pairs.size else 0.0
@@ -140,7 +140,10 @@ def _squared_distances(rows: Array) -> tuple[Array, Array]:
         inner = rows @ rows.T
         norms = (rows * rows).sum(axis=1)
     xp = namespace_of(inner)
-    return xp.maximum(norms[:, None] + norms[None, :] - 2 * inner, 0), norms
+    table = norms[:, None] + norms[None, :]
+    inner *= 2
+    table -= inner
+    return xp.maximum(table, 0, out=table), norms
 
 
 def _array(value: object) -> FloatArray:

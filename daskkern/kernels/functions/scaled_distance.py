@@ -45,6 +45,11 @@ class ScaledDistanceKernel(Kernel):
             With fewer than two rows, or when all are equal.
         """
 
+    def median_numbers(self, n_features: int) -> int:
+        """Return how many numbers :meth:`median` holds at once: tables of all pairs of its rows."""
+        del n_features
+        return int(3.5 * MEDIAN_ROWS**2)
+
     @abstractmethod
     def distances(self, gaps: Array) -> Array:
         """Return the distances (m,) of pairs of rows that differ by `gaps` (m, d)."""

@@ -254,7 +254,11 @@ def learning_costs(settings: FitSettings, info: SourceInfo, n_rows: int, width: 
     full = dense and (learning.metric == "full" or (learning.metric == "auto" and info.n_features <= MOST_SQUARE))
     # A regression has a score for each class, where the loss of the fit may have fewer.
     classes = len(info.classes) if info.classes is not None and len(info.classes) > 2 else 0
-    return LearningCosts(n_rows, info.n_features, width, max(1, c, classes), learning, full)
+    kernel, d = settings.kernel, info.n_features
+    costs = LearningCosts(n_rows, d, width, max(1, c, classes), learning, full)
+    if isinstance(kernel, ScaledDistanceKernel):
+        return replace(costs, median_numbers=kernel.median_numbers(d))
+    return costs
 
 
 def candidate_count(settings: FitSettings) -> int:

@@ -130,6 +130,9 @@ class AdditiveLaplacian(DifferenceKernel):
             )
         return float(xp.median(gaps))
 
+    def median_numbers(self, n_features: int) -> int:
+        return 3 * n_features * _PAIRS**2 // 2  # the differences, joined, and a copy for their median
+
     def distances(self, gaps: Array) -> Array:
         found: Array = difference_norms(gaps, Difference(saturates=True, caps=self.caps(gaps.shape[1])))
         return found
