@@ -77,7 +77,7 @@ def _used_columns(model: KernelModel) -> list[tuple[str, str]]:
     total = max(len(model.coef), 0 if started is None else started.n_columns)
     if used == total or isinstance(model.kernel, TreeAverage):
         return []
-    return [("coefficients", f"{used:,} of {total:,} columns have any other than 0")]
+    return [("non-zero columns", f"{used:,} of {total:,}")]
 
 
 def summary(d: StoreDescription) -> list[tuple[str, str]]:

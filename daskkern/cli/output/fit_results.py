@@ -17,7 +17,7 @@ _WAYS = {
     "halving": "pairs add halves, then quarters",
     "nccl": "NCCL",
     "shared memory": "in memory that the ranks share",
-    "shared memory and doubling": "in memory that the ranks of a host share, and by doubling between hosts",
+    "shared memory and doubling": "in memory that the ranks of a host share, and by recursive doubling between hosts",
 }
 """How ranks add their sums, in words."""
 

@@ -15,6 +15,8 @@ _TRIES = 5
 _PATIENCE_S = 30.0
 _LOOK_S = 0.05
 _CLOSE_S = 5.0
+_OF_WORKERS = "Client-worker-"
+"""How the names of the clients begin that workers make."""
 
 
 def connected(connect: Callable[[], Client]) -> Client:
@@ -64,9 +66,10 @@ def _await_connection(client: Client) -> None:
 
 
 def _discard(client: Client) -> None:
-    """Close a client, so that neither the process nor its worker returns it again."""
-    with suppress(TimeoutError):
-        client.close(timeout=_CLOSE_S)
+    """Let the worker forget a client, and close it if the worker made it: in one process it may be the user's."""
+    if client.id.startswith(_OF_WORKERS):
+        with suppress(TimeoutError):
+            client.close(timeout=_CLOSE_S)
     worker = get_worker()
     if worker._client is client:
         worker._client = None

@@ -17,10 +17,12 @@ from distributed import Client, Future, wait
 from daskkern.backend.current import current
 from daskkern.cluster.connect.membership import BrokenOffError, live_workers
 from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.errors import ClusterError
 
 DOUBT_S = 30.0
 FETCH_S = 10.0
 """How long the first attempt to fetch a result may take; each further one may take twice as long."""
+_MOST_FETCH_S = 600.0
 _LOOK_S = 0.5
 _ENDED = ("memory", "erred", "forgotten")
 
@@ -70,8 +72,9 @@ class TaskResult:
             raise _cut_off(self._what) from error
         try:
             return self._future.result(timeout=self._fetch_s)
-        except TimeoutError:
-            self._fetch_s *= 2
+        except TimeoutError as error:
+            _raise_own(self._future, error, self._what)
+            self._fetch_s = min(2 * self._fetch_s, _MOST_FETCH_S)
             raise
         except CancelledError as error:
             raise _cut_off(self._what) from error
@@ -107,8 +110,9 @@ def results_of(client: Client, futures: Mapping[str, "Future[Any]"]) -> list[Any
                         wait([future], timeout=_LOOK_S)
                     results.append(future.result(timeout=deadline_s))
                     break
-                except TimeoutError:
-                    deadline_s *= 2 if future.done() else 1
+                except TimeoutError as error:
+                    _raise_own(future, error, f"a measurement of worker {address}")
+                    deadline_s = min(2 * deadline_s, _MOST_FETCH_S) if future.done() else deadline_s
                     if address not in live_workers(client):
                         raise BrokenOffError(f"worker {address} left while it was measured") from None
                 except CancelledError as error:
@@ -117,6 +121,12 @@ def results_of(client: Client, futures: Mapping[str, "Future[Any]"]) -> list[Any
         for future in futures.values():
             future.release()
     return results
+
+
+def _raise_own(future: "Future[Any]", error: TimeoutError, what: str) -> None:
+    """Raise ClusterError where `error` is that of the task itself, and not of waiting for it."""
+    if future.status == "error":
+        raise ClusterError(f"{what} failed with a timeout: {error}".rstrip(": ")) from error
 
 
 def _cut_off(what: str) -> BrokenOffError:

@@ -104,6 +104,9 @@ class Partitioned(TwoProducts):
         X = rows_like(X, right)
         return Left(X.shape, X.dtype, Side(X, None, None, None))
 
+    def check_rows(self, rows: Array) -> None:
+        self.kernel.check_rows(rows)
+
     def diagonal(self, X: Array) -> Array:
         return self.kernel.diagonal(X)
 

@@ -150,6 +150,9 @@ class TreeAverage(TwoProducts):
         X = rows_like(self.rows_of(X), right)
         return Left(X.shape, X.dtype, Side(X, None, None, None))
 
+    def check_rows(self, rows: Array) -> None:
+        self.kernel.check_rows(rows)
+
     def diagonal(self, X: Array) -> Array:
         return self.kernel.diagonal(self.rows_of(X))
 

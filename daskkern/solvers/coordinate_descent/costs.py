@@ -6,7 +6,7 @@ from typing import ClassVar
 from daskkern.solvers.costs.primitives import PIECES
 from daskkern.solvers.costs.sizes import ComputeRates, FitSizes, MethodCosts, MethodMemory, Seconds
 
-_SENT = 2  # the sum of a rank, and that of all ranks
+_SENT = 4  # the sum of a rank, its message, that of all ranks, and their mean
 _SOLVED = 3  # of one output: with the penalty, its part that is not 0, and the factor of that
 
 

@@ -14,6 +14,7 @@ import scipy.linalg
 from daskkern.arrays import FloatArray
 
 _SWEEPS = 1000
+_RAISED = 1e-8  # of the largest entry of a singular diagonal: a step with it is shorter, and still lowers the function
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -61,9 +62,8 @@ def _solved(A: FloatArray, b: FloatArray, l1: float, v: FloatArray, r: FloatArra
     the first of them is 0.
     """
     at = np.flatnonzero(v) if l1 else np.arange(len(v))
-    try:
-        factor = scipy.linalg.cho_factor(A[np.ix_(at, at)], lower=True, check_finite=False)
-    except scipy.linalg.LinAlgError:
+    factor = _factor(A[np.ix_(at, at)])
+    if factor is None:
         return v
     down = -r[at] - l1 * np.sign(v[at])
     change = scipy.linalg.cho_solve(factor, down, check_finite=False)
@@ -74,9 +74,25 @@ def _solved(A: FloatArray, b: FloatArray, l1: float, v: FloatArray, r: FloatArra
     moved[at] += np.where(crossing, -v[at], change)
     step = moved - v
     rise = float(r @ step + step @ A @ step / 2) + l1 * float(np.abs(moved).sum() - np.abs(v).sum())
-    if not crossing.any() or rise < 0:
+    if rise < 0:
         return moved
+    if not crossing.any():
+        return v
     shares = -v[at[crossing]] / change[crossing]
     moved[at] = v[at] + shares.min() * change
     moved[at[crossing][shares == shares.min()]] = 0.0
     return moved
+
+
+def _factor(part: FloatArray) -> tuple[FloatArray, bool] | None:
+    """Return the Cholesky factor of a matrix, raised on its diagonal where it is singular; None for no columns."""
+    if not len(part):
+        return None
+    for share in (0.0, _RAISED):
+        part[np.diag_indices(len(part))] += share * float(np.diagonal(part).max())
+        try:
+            found: tuple[FloatArray, bool] = scipy.linalg.cho_factor(part, lower=True, check_finite=False)
+        except scipy.linalg.LinAlgError:
+            continue
+        return found
+    return None

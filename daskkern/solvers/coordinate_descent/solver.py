@@ -132,8 +132,8 @@ class CoordinateDescent(Solver[DescentRun]):
     def __post_init__(self) -> None:
         if not 0 <= self.l1 < np.inf:
             raise SpecError(f"got l1={self.l1!r} for CoordinateDescent; give a penalty of 0 or more")
-        if not is_whole(self.working_set, least=1):
-            raise SpecError(f"got working_set={self.working_set!r} for CoordinateDescent; give 1 column or more")
+        if not is_whole(self.working_set, least=4):
+            raise SpecError(f"got working_set={self.working_set!r} for CoordinateDescent; give 4 columns or more")
         if not self.tol >= 0:
             raise SpecError(f"got tol={self.tol!r} for CoordinateDescent; give a number of 0 or more")
 
@@ -225,14 +225,15 @@ class CoordinateDescent(Solver[DescentRun]):
 
     def finish(self, problem: Problem[DescentSetup], state: DescentRun, comm: Communicator) -> Array:
         del comm
-        coef = state.best if state.halved else state.w
+        # Only of the squared loss a step is known to be better before a pass has met its model.
+        coef = state.w if isinstance(problem.loss, Squared) and not state.halved else state.best
         return problem.part.namespace.asarray(coef[problem.part.columns.ids].astype(problem.dtype))
 
     def certificate(self, problem: Problem[DescentSetup], state: DescentRun) -> Certificate | None:
         del problem
         if not state.passes:
             return None
-        return Certificate("violation of the optimum's conditions", state.slope / (state.scale or 1.0), self.tol)
+        return Certificate("optimality violation", state.slope / (state.scale or 1.0), self.tol)
 
     def snapshot(self, problem: Problem[DescentSetup], state: DescentRun) -> Snapshot | None:
         del problem

@@ -143,20 +143,20 @@ class SVM(Solver[SVMRun]):
         if self.nu is None:
             if not problem.alpha > 0:
                 raise SpecError(
-                    f"got alpha={problem.alpha} for solver svm; give alpha above 0, which is 1 / (C n) in terms of "
-                    "scikit-learn's C, or solver.nu"
+                    f"solver svm needs alpha above 0, but it is {problem.alpha:g}; give alpha, which is 1 / (C n) in "
+                    "terms of scikit-learn's C, or solver.nu"
                 )
             return
         if not isinstance(problem.loss, Hinge | Absolute) or not problem.extra.with_offset:
             raise SpecError(
-                f"got nu={self.nu} for solver svm with the {problem.loss.name} loss; nu is for the hinge loss, and for "
-                "the absolute one, whose tube it finds, with fit_intercept=True; give alpha in place of nu"
+                f"got nu={self.nu} for solver svm with the {problem.loss.name} loss; nu works "
+                "with the hinge and absolute losses and fit_intercept=True; otherwise give alpha"
             )
         if isinstance(problem.loss, Absolute):
             if not problem.alpha > 0:
                 raise SpecError(
-                    f"got alpha={problem.alpha} and nu={self.nu} for solver svm with the absolute loss; give alpha "
-                    "above 0, which is 1 / (C n) in terms of scikit-learn's C"
+                    f"solver svm with nu={self.nu} and the absolute loss needs alpha above 0, but it is "
+                    f"{problem.alpha:g}; give alpha, which is 1 / (C n) in terms of scikit-learn's C"
                 )
             return
         if problem.alpha:

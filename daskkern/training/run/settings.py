@@ -156,7 +156,7 @@ class FitSettings:
             )
         if self.alpha != "auto" and not _is_penalty(self.alpha):
             raise SpecError(f"got alpha={self.alpha!r}; expected a number of 0 or more, or 'auto'")
-        if self.chooses_alpha and not self.solver.takes_alpha:
+        if self.chooses_alpha and (not self.solver.takes_alpha or self.solver.l1_penalty > 0):
             object.__setattr__(self, "alpha", 0.0)
         if not _is_whole(self.max_epochs) or self.max_epochs < 1:
             raise SpecError(f"got max_epochs={self.max_epochs!r}; expected a whole number of at least 1")

@@ -128,6 +128,17 @@ def test_a_graph_that_the_scheduler_still_reads_is_no_lost_message(lossy: LossyC
     assert outcome(TaskResult(lossy, lossy.submit(add, 1, 2, pure=False), "a sum", 0.1)) == 3
 
 
+def test_a_timeout_of_the_task_itself_is_its_error(lossy: LossyClient) -> None:
+    def late() -> None:
+        raise TimeoutError("the storage did not answer in 5 s")
+
+    with pytest.raises(ClusterError, match="the set-up failed with a timeout: the storage did not answer in 5 s"):
+        outcome(TaskResult(lossy, lossy.submit(late, pure=False), "the set-up"))
+    worker = next(iter(lossy.scheduler_info(n_workers=-1)["workers"]))
+    with pytest.raises(ClusterError, match=rf"worker {worker} failed with a timeout: the storage"):
+        results_of(lossy, {worker: lossy.submit(late, workers=[worker], pure=False)})
+
+
 def test_a_client_that_is_cut_off_says_so(lossy: LossyClient) -> None:
     """Dask cancels the futures of a client whose scheduler is gone."""
     future = lossy.submit(time.sleep, 1.0, pure=False)

@@ -171,7 +171,7 @@ def test_a_model_is_saved_without_the_other_rows(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("solver", "alpha", "others", "message"),
     [
-        ("svm", 0.0, {}, "give alpha above 0"),
+        ("svm", 0.0, {}, "needs alpha above 0"),
         (SVM(nu=0.5), 0.1, {}, "give alpha=0 with nu"),
         (SVM(nu=0.5), 0.0, {"fit_intercept": False}, "fit_intercept=True"),
         (SVM(nu=0.5), 0.0, {"loss": "smoothed_hinge:0.5"}, "choose the loss"),
