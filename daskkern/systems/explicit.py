@@ -75,7 +75,7 @@ EXPLICIT = (
         AMM(averaging=0.5), Linear(), "multiclass_hinge", None, alpha=1e-4, max_epochs=20,
     ),
     System(
-        "ll_svm", "locally linear support vector machine: linear models around 100 anchors, blended between them",
+        "locally_linear_svm", "linear support vector machines around 100 anchors, blended between them",
         "Ladicky and Torr, ICML 2011", _LINEAR, SDCA(), LocallyLinear(), "hinge", None, alpha=1e-5, max_epochs=20,
     ),
     System(

@@ -186,7 +186,7 @@ def test_a_failing_system_leaves_the_others_alone(
         ["--basis", "linear", "--solver", "sgd", "--batch-size", "8"],
         ["--features", "60", "--solver", "sgd", "--kernel", "gaussian:2", "--feature-kind", "orthogonal"],
         ["--basis", "nystrom_features", "--landmarks", "50", "--solver", "direct", "--loss", "squared"],
-        ["--system", "ll_svm", "--landmarks", "12", "--nearest", "4"],
+        ["--system", "locally_linear_svm", "--landmarks", "12", "--nearest", "4"],
     ],
     ids=["krls", "saga", "asset", "pcg", "doubly", "falkon", "linear", "features", "nystrom", "anchors"],
 )
