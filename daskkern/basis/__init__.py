@@ -3,6 +3,7 @@
 from daskkern.basis.base import BasisSpec, ColumnRequest, ColumnSet
 from daskkern.basis.kernel_basis import Columns, KernelBasis, KernelPart
 from daskkern.basis.local import LocalRows
+from daskkern.basis.locally_linear import LocallyLinear
 from daskkern.basis.spec import (
     AllRows,
     DoublyStochastic,
@@ -26,6 +27,7 @@ __all__ = [
     "Landmarks",
     "Linear",
     "LocalRows",
+    "LocallyLinear",
     "NystromFeatures",
     "RandomFeatures",
     "is_basis",

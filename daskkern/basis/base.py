@@ -73,6 +73,9 @@ class BasisSpec(NestedParameters, ABC):
     """Whether explicit features are a linear map of kernel functions of landmarks."""
     is_linear: ClassVar[bool] = False
     """Whether columns are the features of the rows themselves."""
+    of_features: ClassVar[bool] = False
+    """Whether each column is a feature of the rows, or 1, times a factor from 0 to 1, so that all of them at a row x
+    are at most as long as ``(x, 1)``."""
     has_blocks: ClassVar[bool] = True
     """Whether the values of the columns at a batch are computed as a block, which may be kept for later epochs."""
     of_one_fit: ClassVar[bool] = False

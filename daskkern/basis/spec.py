@@ -203,6 +203,7 @@ class Linear(BasisSpec):
     name: ClassVar[str] = "linear"
     is_explicit: ClassVar[bool] = True
     is_linear: ClassVar[bool] = True
+    of_features: ClassVar[bool] = True
     has_blocks: ClassVar[bool] = False
 
     intercept: bool = True

@@ -13,8 +13,8 @@ from daskkern.training.run.job import FitJob
 
 _CHOSEN = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "solver"),
-    *("alpha", "leaf_rows", "trees", "batch_size", "sampling", "early_stopping", "monitor", "scale", "learn_features"),
-    "virtual_shards",
+    *("alpha", "nearest", "leaf_rows", "trees", "batch_size", "sampling", "early_stopping", "monitor", "scale"),
+    *("learn_features", "virtual_shards"),
 )
 """Options whose values a search chooses, or which not every candidate can have."""
 

@@ -3,6 +3,7 @@
 from daskkern.kernels.base import Kernel, Points, plain_products
 from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import MOST_DRAWN, Drawn
+from daskkern.kernels.columns.locally_linear import LocalFeatures
 from daskkern.kernels.columns.mapped import Mapped, nystrom_map
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
@@ -57,6 +58,7 @@ __all__ = [
     "Laplacian",
     "Linear",
     "LinearKernel",
+    "LocalFeatures",
     "Mapped",
     "Matern",
     "NeuralTangent",

@@ -16,6 +16,7 @@ from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import Drawn
+from daskkern.kernels.columns.locally_linear import LocalFeatures
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
 from daskkern.kernels.columns.tensor_sketch import TensorSketch
@@ -87,6 +88,7 @@ KERNELS: Registry[Entry] = Registry(_OWN, "daskkern.kernels", _checked)
 """Kernels by name: the table above, and the classes that installed packages offer as ``daskkern.kernels``."""
 COLUMN_FUNCTIONS: dict[str, Entry] = {
     "coordinate": Entry(Coordinate, None),
+    "locally_linear": Entry(LocalFeatures, None),
     "neuron": Entry(Neuron, None),
     "tensor_sketch": Entry(TensorSketch, None),
 }

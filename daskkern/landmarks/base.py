@@ -36,6 +36,8 @@ class LandmarkSelector(NestedParameters, ABC):
     """A rule that chooses landmarks from rows that may not fit in memory."""
 
     name: ClassVar[str]
+    uses_kernel: ClassVar[bool] = True
+    """Whether the choice depends on the kernel."""
 
     @abstractmethod
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:

@@ -37,6 +37,7 @@ class KMeans(LandmarkSelector):
     """
 
     name: ClassVar[str] = "k_means"
+    uses_kernel: ClassVar[bool] = False
 
     rows_each: int = 20
 

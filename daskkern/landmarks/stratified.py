@@ -25,6 +25,7 @@ class Stratified(LandmarkSelector):
     """
 
     name: ClassVar[str] = "stratified"
+    uses_kernel: ClassVar[bool] = False
 
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
         del kernel

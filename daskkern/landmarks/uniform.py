@@ -18,6 +18,7 @@ class Uniform(LandmarkSelector):
     """Every row with the same probability, without replacement."""
 
     name: ClassVar[str] = "uniform"
+    uses_kernel: ClassVar[bool] = False
 
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
         del kernel

@@ -22,6 +22,7 @@ def check_pair(
             "random features": "RandomFeatures(n)",
             "nystrom features": "NystromFeatures(n)",
             "linear": "Linear()",
+            "locally linear": "LocallyLinear(n)",
             "doubly stochastic": "DoublyStochastic()",
             "local rows": "LocalRows(leaf_rows)",
         }

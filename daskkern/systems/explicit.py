@@ -1,6 +1,6 @@
 """Systems over features: linear models, random features, Nystrom features."""
 
-from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import DoublyStochastic, Linear, LocallyLinear, NystromFeatures, RandomFeatures
 from daskkern.landmarks import KMeans
 from daskkern.solvers import (
     AMM,
@@ -73,6 +73,10 @@ EXPLICIT = (
         "amm", "adaptive multi-hyperplane machine: several weights a class, the best of which speaks for it",
         "Wang, Djuric, Crammer and Vucetic, KDD 2011", _ONLINE,
         AMM(averaging=0.5), Linear(), "multiclass_hinge", None, alpha=1e-4, max_epochs=20,
+    ),
+    System(
+        "locally_linear_svm", "linear support vector machines around 100 anchors, blended between them",
+        "Ladicky and Torr, ICML 2011", _LINEAR, SDCA(), LocallyLinear(), "hinge", None, alpha=1e-5, max_epochs=20,
     ),
     System(
         "eigenpro_rf", "EigenPro on random features, exponent 1 and damping factor 1/4",

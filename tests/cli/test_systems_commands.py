@@ -186,8 +186,9 @@ def test_a_failing_system_leaves_the_others_alone(
         ["--basis", "linear", "--solver", "sgd", "--batch-size", "8"],
         ["--features", "60", "--solver", "sgd", "--kernel", "gaussian:2", "--feature-kind", "orthogonal"],
         ["--basis", "nystrom_features", "--landmarks", "50", "--solver", "direct", "--loss", "squared"],
+        ["--system", "locally_linear_svm", "--landmarks", "12", "--nearest", "4"],
     ],
-    ids=["krls", "saga", "asset", "pcg", "doubly", "falkon", "linear", "features", "nystrom"],
+    ids=["krls", "saga", "asset", "pcg", "doubly", "falkon", "linear", "features", "nystrom", "anchors"],
 )
 def test_fitted_scored_and_planned(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capfd, "plan", "d.zarr", *words, "--workers", 0)

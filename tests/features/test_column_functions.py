@@ -29,6 +29,7 @@ from daskkern.kernels import (
     Kernel,
     Laplacian,
     LinearKernel,
+    LocalFeatures,
     Mapped,
     Matern,
     Neuron,
@@ -66,6 +67,8 @@ FUNCTIONS: dict[str, Callable[[], tuple[Kernel, HostArray]]] = {
     "fastfood": lambda: random_columns(Cauchy(2.0), "fastfood", 50, 6, 0, "float64", 1.0),
     "tensor sketch": lambda: random_columns(Polynomial(3), "auto", 52, 6, 0, "float64", 1.0),
     "coordinate": lambda: (Coordinate(), UNITS),
+    "locally linear": lambda: (LocalFeatures(Z[:5], 3), LocalFeatures(Z[:5], 3).numbers.astype(float)),
+    "some locally linear": lambda: (LocalFeatures(Z[:5], 2), np.array([[4.0, 6], [0, 2], [4, 1], [3, 3]])),
     "some coordinates": lambda: (Coordinate(), UNITS[[1, 6, 4]]),
     "mapped": _mapped,
     "drawn": lambda: (Drawn(Matern(2.0, 1.5), 3, 8, 6), np.arange(52.0)[:, None]),
@@ -191,7 +194,7 @@ def test_the_plan_counts_the_tables_of_a_sketch_and_no_points() -> None:
     fit = Fit.of(source, settings)
     sizes = sizes_of(summarise(fit.prepared, settings), source, settings, 1, 1, on_device=False)
     items = dict(rank_items(sizes)[0])
-    assert items["count sketches"] == TensorSketch(2, 1.0, 1.0, 3000, settings.seed, 2000).table_bytes
+    assert items["tables of columns"] == TensorSketch(2, 1.0, 1.0, 3000, settings.seed, 2000).table_bytes
     assert items["own columns"] + items["precomputed column data"] < 3000 * 100 < 3000 * 2000 * 4
 
 

@@ -15,7 +15,16 @@ import zarr
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, LocalRows, NystromFeatures, RandomFeatures
+from daskkern.basis import (
+    AllRows,
+    BasisSpec,
+    DoublyStochastic,
+    Landmarks,
+    LocallyLinear,
+    LocalRows,
+    NystromFeatures,
+    RandomFeatures,
+)
 from daskkern.cli.main import main
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.data.schema.schema import Scaling
@@ -93,6 +102,7 @@ CASES = {
     "direct": Case(Landmarks(40), Direct(), Squared(), far=False),
     "local_ridge": Case(LocalRows(20), LocalRidge(), Squared()),
     "local_ridge, trees": Case(LocalRows(20, n_trees=2), LocalRidge(), Squared()),
+    "locally linear": Case(LocallyLinear(8, 3), SGD(), Squared()),
     "norma": Case(AllRows(), Norma(), Squared()),
     "pcg": Case(AllRows(), PCG(), Squared()),
     "sdca": Case(AllRows(), SDCA(), Squared()),

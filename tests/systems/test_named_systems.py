@@ -10,7 +10,7 @@ from sklearn.datasets import load_diabetes, load_digits
 
 import daskkern
 from daskkern import systems
-from daskkern.basis import Landmarks, NystromFeatures, RandomFeatures
+from daskkern.basis import Landmarks, LocallyLinear, NystromFeatures, RandomFeatures
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
 from daskkern.kernels import Gaussian
@@ -72,7 +72,7 @@ def test_the_package_is_a_table() -> None:
 def test_the_number_of_columns_is_a_choice_where_there_is_one(row: System) -> None:
     basis = row.with_columns(77)
     assert getattr(basis, "n", 77) == 77
-    assert isinstance(basis, Landmarks | NystromFeatures | RandomFeatures) or basis == row.basis
+    assert isinstance(basis, Landmarks | LocallyLinear | NystromFeatures | RandomFeatures) or basis == row.basis
 
 
 def test_names_are_found_in_any_spelling() -> None:

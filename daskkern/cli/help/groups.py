@@ -1,7 +1,7 @@
 """Headings under which the help of a command lists its options, and examples of its use."""
 
 _CLUSTER = ("scheduler", "scheduler_file", "tls_ca", "tls_cert", "tls_key", "workers", "gpus")
-_COLUMNS = ("basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "trees")
+_COLUMNS = ("basis", "landmarks", "features", "feature_kind", "selector", "nearest", "leaf_rows", "trees")
 _STEPS = ("epochs", "max_seconds", "batch_size", "sampling", "class_weight")
 _DIRECT = (
     "target",

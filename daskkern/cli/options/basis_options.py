@@ -10,6 +10,7 @@ from daskkern.basis import (
     DoublyStochastic,
     Landmarks,
     Linear,
+    LocallyLinear,
     LocalRows,
     NystromFeatures,
     RandomFeatures,
@@ -19,20 +20,24 @@ from daskkern.errors import SpecError
 from daskkern.systems import System
 
 DEFAULT_COLUMNS = "10000"
-_DEFAULT_NYSTROM = "1000"  # fewer: their kernel matrix needs an eigendecomposition, not just a Cholesky factor
+_USUAL_LANDMARKS = {
+    "nystrom_features": "1000",  # fewer: their kernel matrix needs an eigendecomposition, not just a Cholesky factor
+    "locally_linear": str(LocallyLinear().n),
+}
 BASES: dict[str, tuple[str, ...]] = {
     "landmarks": ("landmarks", "selector"),
     "all": (),
     "random_features": ("features", "feature_kind"),
     "nystrom_features": ("landmarks", "selector"),
     "linear": (),
+    "locally_linear": ("landmarks", "nearest", "selector"),
     "doubly_stochastic": ("features",),
     "local_rows": ("leaf_rows", "trees"),
 }
 """Names of bases, with the options that each of them takes."""
-_COLUMN_OPTIONS = ("landmarks", "selector", "features", "feature_kind", "leaf_rows", "trees")
+_COLUMN_OPTIONS = ("landmarks", "selector", "features", "feature_kind", "nearest", "leaf_rows", "trees")
 
-_WHOLE = ("n", "leaf_rows", "n_trees")
+_WHOLE = ("n", "nearest", "leaf_rows", "n_trees")
 
 
 def names_no_columns(values: Mapping[str, Any]) -> bool:
@@ -47,6 +52,7 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
     names = {
         "landmarks": "n",
         "features": "n",
+        "nearest": "nearest",
         "leaf_rows": "leaf_rows",
         "trees": "n_trees",
         "selector": "selector",
@@ -70,8 +76,9 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
 def basis_of(values: Mapping[str, Any]) -> BasisSpec:
     """Return the basis given by the options. SpecError names an option that does not apply to it."""
     name = str(values.get("basis", _named_by(values)))
-    usual = _DEFAULT_NYSTROM if name == "nystrom_features" else DEFAULT_COLUMNS
-    landmarks, selector = str(values.get("landmarks", usual)), str(values.get("selector", "uniform"))
+    usual = _USUAL_LANDMARKS.get(name, DEFAULT_COLUMNS)
+    usual_selector = LocallyLinear().selector if name == "locally_linear" else "uniform"
+    landmarks, selector = str(values.get("landmarks", usual)), str(values.get("selector", usual_selector))
     if name not in BASES:
         raise SpecError(f"got --basis {name!r}; choose one of {', '.join(BASES)}")
     for option in _COLUMN_OPTIONS:
@@ -98,11 +105,15 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
     except ValueError:
         either = " or 'all'" if name == "landmarks" else f" with the basis {name}"
         raise SpecError(f"got --landmarks {landmarks!r}; give a whole number{either}") from None
+    if name == "locally_linear":
+        return LocallyLinear(n, as_whole("nearest", values.get("nearest", LocallyLinear().nearest)), selector)
     return Landmarks(n, selector) if name == "landmarks" else NystromFeatures(n, selector)
 
 
 def _named_by(values: Mapping[str, Any]) -> str:
     """Return the basis that the other options speak of."""
+    if "nearest" in values:
+        return "locally_linear"
     if {"leaf_rows", "trees"} & values.keys():
         return "random_features" if "features" in values else "local_rows"
     return "random_features" if "features" in values else "landmarks"

@@ -44,7 +44,9 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--basis", metavar="|".join(BASES), help=f"The basis functions of the model.  {_BASIS_DEFAULT}"),
         click.option(
-            "--landmarks", metavar="N|all", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"
+            "--landmarks",
+            metavar="N|all",
+            help=f"Number of landmarks, or 'all' rows; of anchors with locally_linear.  [default: {DEFAULT_COLUMNS}]",
         ),
         click.option(
             "--features",
@@ -55,6 +57,9 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--feature-kind", metavar="|".join(KINDS), help="Kind of random features.  [default: auto]"),
         click.option(
             "--selector", metavar="NAME", help=f"How landmarks are chosen: {', '.join(SELECTORS)}.  [default: uniform]"
+        ),
+        click.option(
+            "--nearest", type=int, metavar="K", help="Anchors that count at a row with locally_linear.  [default: 8]"
         ),
         click.option("--leaf-rows", type=int, metavar="N", help="Rows of a leaf of local_rows.  [default: 2000]"),
         click.option(

@@ -29,8 +29,8 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.default_basis import usual_basis
 
 OPTIONS = (
-    *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "trees"),
-    *("multilabel", "solver", "alpha"),
+    *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "nearest"),
+    *("leaf_rows", "trees", "multilabel", "solver", "alpha"),
     *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
     *("learn_features", "calibrate", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch"),
     *("virtual_shards", "reading", "groups"),
@@ -115,7 +115,7 @@ class FitRequest:
         changed = {names.get(key, key) for key in self.values if key in OPTIONS}
         takes = {item.name for item in fields(FitSettings)} - {"basis", "solver", "learn_features"}
         settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
-        if changed & {"basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "trees"}:
+        if changed & {"basis", "landmarks", "features", "feature_kind", "selector", "nearest", "leaf_rows", "trees"}:
             keep = given.keep_blocks  # the system's own value may suit its basis only
             settings = replace(settings, basis=resized(chosen, self.values), keep_blocks=keep)
         if named:

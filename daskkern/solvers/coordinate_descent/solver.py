@@ -121,7 +121,7 @@ class CoordinateDescent(Solver[DescentRun]):
     name: ClassVar[str] = "coordinate_descent"
     preparation: ClassVar[str] = "nothing"
     parallelism: ClassVar[str] = "rows"
-    bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear", "locally linear")
     ability: ClassVar[tuple[type[Any], str] | None] = (Curved, "a second derivative")
     drops_zeros: ClassVar[bool] = True
 

@@ -49,7 +49,7 @@ class PreconditionedSVRG(SVRG):
     """
 
     name: ClassVar[str] = "preconditioned_svrg"
-    bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear", "locally linear")
     preparation: ClassVar[str] = "spectrum"
 
     n_directions: int | str = "auto"

@@ -107,7 +107,14 @@ class EigenPro(Solver[EigenProRun]):
     divides_batches: ClassVar[bool] = True
     preparation: ClassVar[str] = "spectrum"
     suits_smooth_kernels: ClassVar[bool] = True
-    bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = (
+        "all rows",
+        "landmarks",
+        "random features",
+        "nystrom features",
+        "linear",
+        "locally linear",
+    )
 
     subsample: int | str = "auto"
     n_directions: int | str = "auto"

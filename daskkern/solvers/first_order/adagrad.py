@@ -75,7 +75,7 @@ class AdaGrad(Solver[AdaGradRun]):
 
     name: ClassVar[str] = "adagrad"
     divides_batches: ClassVar[bool] = True
-    bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear", "locally linear")
     auto_batch: ClassVar[int | None] = 64
 
     theta: float = 1.0

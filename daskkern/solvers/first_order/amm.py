@@ -63,7 +63,7 @@ class AMM(Solver[AMMRun]):
 
     name: ClassVar[str] = "amm"
     descends: ClassVar[bool] = False
-    bases: ClassVar[tuple[str, ...]] = ("linear", "random features", "nystrom features")
+    bases: ClassVar[tuple[str, ...]] = ("linear", "random features", "nystrom features", "locally linear")
     ability: ClassVar[tuple[type[MulticlassHinge], str] | None] = (
         MulticlassHinge,
         "one margin over all classes (loss 'multiclass_hinge')",

@@ -74,7 +74,7 @@ class Pegasos(Solver[PegasosRun]):
 
     name: ClassVar[str] = "pegasos"
     descends: ClassVar[bool] = False
-    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear", "locally linear")
     auto_batch: ClassVar[int | None] = 128
     row_products: ClassVar[bool] = True
 

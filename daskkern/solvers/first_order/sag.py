@@ -106,7 +106,7 @@ class SAG(Solver[SAGRun]):
     """
 
     name: ClassVar[str] = "sag"
-    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear", "locally linear")
     ability: ClassVar[tuple[type[Any], str] | None] = (Smooth, "a smooth gradient")
     auto_batch: ClassVar[int | None] = 128
     row_products: ClassVar[bool] = True

@@ -88,7 +88,7 @@ class SDCA(Solver[SDCARun]):
     """
 
     name: ClassVar[str] = "sdca"
-    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear", "locally linear")
     ability: ClassVar[tuple[type[Any], str] | None] = (Dual, "a known conjugate")
     auto_batch: ClassVar[int | None] = 128
     row_products: ClassVar[bool] = True

@@ -89,7 +89,7 @@ class SGD(Solver[SGDRun]):
 
     name: ClassVar[str] = "sgd"
     divides_batches: ClassVar[bool] = True
-    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear", "locally linear")
     # From a few rows on steps no longer grow, where one large eigenvalue dominates. More rows take hardly more time and
     # leave far less noise: adult, 20 epochs with 64 rows 15.3% in 14 s, one epoch with 2 rows 40% in 30 s.
     auto_batch: ClassVar[int | None] = 64

@@ -80,7 +80,14 @@ class Direct(Solver[DirectRun]):
     preparation: ClassVar[str] = "nothing"
     parallelism: ClassVar[str] = "nothing"
     suits_smooth_kernels: ClassVar[bool] = True
-    bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = (
+        "all rows",
+        "landmarks",
+        "random features",
+        "nystrom features",
+        "linear",
+        "locally linear",
+    )
     ability: ClassVar[tuple[type[Squared], str] | None] = (Squared, "linear normal equations")
 
     def most_epochs(self, requested: int) -> int:

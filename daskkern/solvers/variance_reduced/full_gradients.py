@@ -71,7 +71,7 @@ class FullGradients(Solver[FullGradientRun]):
         then a slope of the loss. 0 disables this.
     """
 
-    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear", "locally linear")
     ability: ClassVar[tuple[type[Any], str] | None] = (Smooth, "a smooth gradient")
     auto_batch: ClassVar[int | None] = 32
     each_row_once: ClassVar[bool] = True

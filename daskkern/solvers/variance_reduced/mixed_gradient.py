@@ -63,7 +63,7 @@ class MixedGradient(FullGradients):
     """
 
     name: ClassVar[str] = "mixed_gradient"
-    bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear")
+    bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear", "locally linear")
 
     radius: float | str = "auto"
 

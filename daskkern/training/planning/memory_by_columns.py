@@ -50,7 +50,7 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     host["own columns"] = z.own * (_UNIT if numbered else z.d * z.itemsize)
     device["precomputed column data"] = z.own * _UNIT if numbered else points_bytes(z.own, z.d, z.within)
     if z.tables:
-        host["count sketches"] = z.tables
+        host["tables of columns"] = z.tables
     device["precomputed column data"] += z.own * z.operand_bytes
     if z.mapped:  # of all on every rank's host, and its own twice more
         host["eigenvectors M"] = (z.p + 2 * z.own) * z.p * z.itemsize

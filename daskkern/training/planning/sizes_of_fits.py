@@ -114,7 +114,8 @@ def _choosing_bytes(source: RowSource, settings: FitSettings, summary: PreparedS
     selector, itemsize = settings.basis.selection, np.dtype(settings.dtype).itemsize
     if selector is None:
         return 0
-    return selector.working_bytes(summary.n, summary.p, numbers_per_row(source), itemsize)
+    chosen = min(summary.p, settings.basis.n_landmarks or summary.p)
+    return selector.working_bytes(summary.n, chosen, numbers_per_row(source), itemsize)
 
 
 def _deciding_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary, threads: int) -> int:

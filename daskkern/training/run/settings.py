@@ -152,7 +152,7 @@ class FitSettings:
         if not is_basis(self.basis):
             raise SpecError(
                 f"got basis={self.basis!r}; expected AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
-                "DoublyStochastic(), LocalRows(leaf_rows) or Linear() of daskkern.basis"
+                "DoublyStochastic(), LocalRows(leaf_rows), LocallyLinear(n) or Linear() of daskkern.basis"
             )
         if self.alpha != "auto" and not _is_penalty(self.alpha):
             raise SpecError(f"got alpha={self.alpha!r}; expected a number of 0 or more, or 'auto'")

@@ -36,7 +36,7 @@ class RowSizes:
     Attributes
     ----------
     kernel : Kernel or None
-        None for a linear model, whose sizes are ``|x|^2 + 1``.
+        None for linear models, also locally linear ones: sizes are ``|x|^2 + 1``, or at most that.
     same : float or None
         The size of all rows, for a kernel whose rows are equally long.
     most : float
@@ -53,7 +53,7 @@ class RowSizes:
 
         That is all but those that are rare and far larger than the others.
         """
-        kernel = None if settings.basis.is_linear else settings.kernel
+        kernel = None if settings.basis.of_features else settings.kernel
         if not X.shape[0]:
             return cls(kernel, None, np.inf), np.zeros(0, np.int64)
         sizes = _sizes(kernel, X)

@@ -106,10 +106,10 @@ def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
 
 def may_bend(settings: FitSettings, source: RowSource) -> bool:
     """Return whether a fit may bend features: not without targets, which decide whether that helps, and not those of a
-    linear model, which would be linear in them no longer."""
+    linear or locally linear model, which would be linear in them no longer."""
     if source.info.task is None:
         return False
-    linear = settings.basis.is_linear or isinstance(settings.kernel, LinearKernel)
+    linear = settings.basis.of_features or isinstance(settings.kernel, LinearKernel)
     bends = settings.scale in _LEARNED and settings.scale != "affine"
     return not linear and bends and scales_features(settings, source)
 

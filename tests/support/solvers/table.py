@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, LocallyLinear, NystromFeatures, RandomFeatures
 from daskkern.kernels import Laplacian
 from daskkern.losses import EpsilonInsensitive, Hinge, Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge
 from daskkern.solvers import (
@@ -93,6 +93,7 @@ TABLE = {
     ),
     "sdca, all rows": Row(SDCA(tol=0), Squared(), AllRows(), 60, 1e-9, regression=True, stochastic=True),
     "sdca, random features": Row(SDCA(tol=0), SquaredHinge(), RandomFeatures(60), 60, 1e-6, 30, stochastic=True),
+    "sdca, locally linear": Row(SDCA(tol=0), Logistic(), LocallyLinear(6, 3), 40, 1e-7, 30, stochastic=True),
     "sdca, nystrom features": Row(SDCA(tol=0), Logistic(), NystromFeatures(40), 40, 1e-7, 30, stochastic=True),
     "sdca, linear": Row(SDCA(tol=0), MultinomialLogistic(), Linear(), 20, 2e-4, batch_size=65, stochastic=True),
     "svm, hinge": Row(SVM(tol=1e-6), Hinge(), AllRows(), 1, 3e-3, batch_size=50, ranks=(1,)),

@@ -9,7 +9,7 @@ import pytest
 
 from daskkern import FeatureLearning, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.backend.python_numbers import with_python_numbers
-from daskkern.basis import AllRows, DoublyStochastic, Linear, LocalRows, NystromFeatures, RandomFeatures
+from daskkern.basis import AllRows, DoublyStochastic, Linear, LocallyLinear, LocalRows, NystromFeatures, RandomFeatures
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.kernels import Laplacian, Polynomial
 from daskkern.losses import Huber, Squared
@@ -21,6 +21,7 @@ from daskkern.training.run.settings import FitSettings
 
 FIT = FitSettings(Laplacian(1.0), Squared(), Landmarks(20), EigenPro())
 BASES = [Landmarks(), AllRows(), RandomFeatures(100), NystromFeatures(100), Linear(), DoublyStochastic(), LocalRows()]
+BASES.append(LocallyLinear())
 OTHERS = [FeatureLearning(rank=3), EarlyStopping(), GangSettings(n_ranks=2, share_memory=1 << 30), CheckpointPolicy()]
 WHOLE = {"memory_budget": 1 << 30, "disk_budget": 1 << 30, "virtual_shards": 2, "batch_size": 8}
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.backend.shares import Shares
-from daskkern.basis import AllRows, BasisSpec, Landmarks, LocalRows, NystromFeatures, RandomFeatures
+from daskkern.basis import AllRows, BasisSpec, Landmarks, LocallyLinear, LocalRows, NystromFeatures, RandomFeatures
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.events import Event, StageFinished
 from daskkern.losses import Logistic, Loss, Squared
@@ -26,6 +26,7 @@ FITS: dict[str, tuple[BasisSpec, Solver[Any], Loss]] = {
     "mapped features": (NystromFeatures(60), EigenPro(), Logistic()),
     "streamed eigenfeatures": (Landmarks(60), NystromSGD(mode="streamed"), Logistic()),
     "conjugate gradient": (AllRows(), PCG(), Squared()),
+    "anchors": (LocallyLinear(12, 3), SGD(), Logistic()),
     "leaves": (LocalRows(20), LocalRidge(), Squared()),
 }
 
