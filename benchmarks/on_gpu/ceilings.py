@@ -13,7 +13,7 @@ from daskkern.kernels.precision import Precision
 from on_gpu.clock import median_seconds, wait
 from on_gpu.sizes import Sizes
 
-_LAUNCHES = 2000
+LAUNCHES = 2000
 _POOL_BYTES = 64 << 20
 
 
@@ -41,19 +41,19 @@ def _launches(xp: ModuleType) -> dict[str, float]:
     small += 1  # compiled
     wait(xp)
     begun = time.perf_counter()
-    for _ in range(_LAUNCHES):
+    for _ in range(LAUNCHES):
         small += 1
     given = time.perf_counter()
     wait(xp)
     done = time.perf_counter()
-    for _ in range(_LAUNCHES // 10):
+    for _ in range(LAUNCHES // 10):
         small += 1
         wait(xp)
     waited = time.perf_counter()
     return {
-        "launch_us": round((given - begun) / _LAUNCHES * 1e6, 3),
-        "operation_us": round((done - begun) / _LAUNCHES * 1e6, 3),
-        "launch_and_wait_us": round((waited - done) / (_LAUNCHES // 10) * 1e6, 3),
+        "launch_us": round((given - begun) / LAUNCHES * 1e6, 3),
+        "operation_us": round((done - begun) / LAUNCHES * 1e6, 3),
+        "launch_and_wait_us": round((waited - done) / (LAUNCHES // 10) * 1e6, 3),
     }
 
 
@@ -90,10 +90,10 @@ def _allocated(xp: ModuleType) -> float:
     for size in sizes:
         xp.empty(size, np.uint8)
     begun = time.perf_counter()
-    for _ in range(_LAUNCHES):
+    for _ in range(LAUNCHES):
         for size in sizes:
             xp.empty(size, np.uint8)
-    return round((time.perf_counter() - begun) / (_LAUNCHES * len(sizes)) * 1e6, 3)
+    return round((time.perf_counter() - begun) / (LAUNCHES * len(sizes)) * 1e6, 3)
 
 
 def _copied(xp: ModuleType, size: int) -> float:

@@ -190,7 +190,7 @@ def test_allocations_are_timed_from_both_pools_and_these_are_given_back(
     gpu_benchmark: ModuleType, stand_in: FakeGpu, monkeypatch: pytest.MonkeyPatch, with_rmm: bool
 ) -> None:
     ceilings = import_module("on_gpu.ceilings")
-    monkeypatch.setattr(ceilings, "_LAUNCHES", 3)
+    monkeypatch.setattr(ceilings, "LAUNCHES", 3)
     resources, first = ["its own"], stand_in.module.cuda.get_allocator()
     mr = SimpleNamespace(
         get_current_device_resource=lambda: resources[-1],

@@ -104,7 +104,7 @@ KERNELS: list[Kernel] = [
 def test_products_are_those_of_dense_rows_and_wait_for_nothing(
     xp: ModuleType, sort: str, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "_TABLE_BYTES", 1 << 15)
+    monkeypatch.setattr(engine, "TABLE_BYTES", 1 << 15)
     p = 600 if kernel is KERNELS[0] else 100
     X, Z = (abs(_table(m, 90, m)) if kernel.name == "chi2" else _table(m, 90, m) for m in (70, p))
     X[3], Z[5] = 0, X[4]

@@ -25,7 +25,8 @@ MOST_OUTPUTS = 32
 """Columns of A or G up to which products are fused; each 16 of them compute the block again. Not measured on a GPU."""
 WORKSPACE_BYTES = 256 << 20
 """Bytes of the largest tile of the block that is held. Not measured on a GPU."""
-_TABLE_BYTES = 64 << 20  # of sparse rows that are made dense at once
+TABLE_BYTES = 64 << 20
+"""Bytes of sparse rows that are made dense at once."""
 SUM_ROWS = 512
 """Rows that a transposed product sums in the working dtype."""
 
@@ -243,7 +244,7 @@ def _fill_from_tables(of: Operands, left: Side, right: Side, out: Array) -> None
 
     A look at the features that occur in a batch would be to wait for the GPU.
     """
-    height = max(1, min(max(out.shape), _TABLE_BYTES // max(1, left.rows.shape[1] * out.itemsize)))
+    height = max(1, min(max(out.shape), TABLE_BYTES // max(1, left.rows.shape[1] * out.itemsize)))
     for cols in balanced(out.shape[1], height):
         points = _as_table(_part(right, cols))
         for rows in balanced(out.shape[0], height):
