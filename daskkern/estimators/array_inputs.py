@@ -41,10 +41,32 @@ def labelled_arrays(
 
 def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> ArraySource:
     """Return rows with numbers as targets as a source; see :func:`labelled_arrays`."""
+    _refuse_text(y)
     encoding = _encoding(estimator, X, reset)
     X, y, weight = _checked(estimator, X, encoding, y, sample_weight, reset, multi_output=True, y_numeric=True)
     check_finite(np.asarray(y), name="y")
     return _as_encoded(array_source(X, np.asarray(y, np.float64), weight, None), encoding)
+
+
+def _refuse_text(y: Any) -> None:
+    if y is None or is_sparse(y):
+        return
+    targets = np.asarray(y)
+    if targets.dtype.kind not in "OUS":
+        return
+    for value in targets.ravel().tolist():
+        if isinstance(value, str | bytes) and not _is_number(value):
+            raise DataError(
+                f"got {value!r:.60} among the targets; a regressor needs numbers, and KernelClassifier takes classes"
+            )
+
+
+def _is_number(text: str | bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def multilabel_arrays(

@@ -115,6 +115,12 @@ def test_unusable_data_is_one_sentence(X, y, words):
         _new().fit(X, y)
 
 
+@pytest.mark.parametrize("y", [["barolo", "grignolino", "barolo"], np.array([1.0, "barolo", 2.0], object)])
+def test_a_regressor_names_the_estimator_for_classes(y):
+    with pytest.raises(DaskkernError, match="got 'barolo' among the targets; .* KernelClassifier takes classes"):
+        KernelRegressor().fit(np.arange(6.0).reshape(3, 2), y)
+
+
 def test_a_store_does_not_take_targets_beside_its_own(digits, store):
     with pytest.raises(DaskkernError, match="brings its own targets"):
         _new().fit(str(store), digits[1])
