@@ -117,7 +117,7 @@ def test_unusable_data_is_one_sentence(X, y, words):
 
 @pytest.mark.parametrize("y", [["barolo", "grignolino", "barolo"], np.array([1.0, "barolo", 2.0], object)])
 def test_a_regressor_names_the_estimator_for_classes(y):
-    with pytest.raises(DaskkernError, match="got 'barolo' among the targets; .* KernelClassifier takes classes"):
+    with pytest.raises(DaskkernError, match=r"got 'barolo' among the targets; .* KernelClassifier takes classes"):
         KernelRegressor().fit(np.arange(6.0).reshape(3, 2), y)
 
 
