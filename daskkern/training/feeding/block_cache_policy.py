@@ -68,7 +68,8 @@ def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates
     if not plan.kept_wanted:
         return plan
     size = format_bytes(plan.kept_wanted)
-    if plan.kept and rates is not None and plan.sizes is not None and settings.keep_blocks == "auto":
+    # Of small blocks a fit measures nothing: a plan that has measured for its estimate must decide as the fit will.
+    if plan.kept and rates is not None and plan.sizes is not None and needs_rates(plan, settings, room):
         costs = (
             f"the first use of memory costs {1e9 * plan.sizes.itemsize / rates.fresh:.2g} ns an entry, "
             f"an epoch saves {entry_ns(plan.sizes, rates):.2g} ns"

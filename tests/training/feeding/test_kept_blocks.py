@@ -293,6 +293,15 @@ def test_memory_is_taken_when_its_first_use_costs_less_than_it_saves() -> None:
     assert not needs_rates(fits, requested, 0)
 
 
+def test_a_plan_that_has_measured_decides_on_small_blocks_as_a_fit_does() -> None:
+    small = plan_memory(replace(SIZES, n=1000), 20 * GB)
+    assert small.kept
+    assert not needs_rates(small, SETTINGS, 0)
+    found = with_blocks(small, replace(SETTINGS, max_epochs=2), 0, replace(RATES, block_ns=3.0))
+    assert found == with_blocks(small, replace(SETTINGS, max_epochs=2), 0, None)
+    assert found.kept
+
+
 def test_rates_are_asked_for_only_where_they_decide() -> None:
     assert needs_rates(_plan(), SETTINGS, 10**12)
     assert not needs_rates(_plan(), SETTINGS, 10**6)
