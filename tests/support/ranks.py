@@ -93,6 +93,7 @@ def peer_that_hangs(comm: Communicator, seconds: float, context: RankContext) ->
     if comm.rank == comm.size - 1:
         Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {os.getpid()}"], start_new_session=True)
         os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(0.5)  # this thread may run on for a moment, in which a sum in shared memory would be given its term
     return comm.allreduce(np.zeros(3))
 
 

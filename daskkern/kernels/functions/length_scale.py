@@ -111,7 +111,8 @@ def median_of_pairs(table: Array, rounding: float, sizes: Array) -> float:
     Distances of equal rows are within `rounding` of the `sizes` (m,) of both. Errors as :func:`median_distance`.
     """
     xp = namespace_of(table)
-    above = xp.triu(xp.ones(table.shape, bool), 1)  # numbers of rows and columns would take as much as the table
+    at = xp.arange(table.shape[0])
+    above = at[:, None] < at[None, :]  # a mask: numbers of rows and columns would take as much as the table
     pairs = table[above]
     apart = pairs > rounding * (sizes[:, None] + sizes[None, :])[above]
     if 2 * int(apart.sum()) < pairs.size:
