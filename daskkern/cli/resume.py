@@ -70,6 +70,9 @@ def _active(where: ClusterRequest) -> set[str]:
 def _outcome(fit: FoundFit, where: ClusterRequest, active: Collection[str]) -> tuple[str, str]:
     """Continue a fit if that is possible and needed; return the outcome, and what is to be said of it."""
     record = fit.record
+    unclear = bool(fit.problem) or (record is None and not fit.is_finished)
+    if unclear and fit.exists and not look_at(fit.location).exists:  # it was being removed, by a fit that has ended
+        return FINISHED, "its checkpoint was removed meanwhile"
     if fit.problem:
         return DAMAGED, fit.problem
     if fit.is_finished:

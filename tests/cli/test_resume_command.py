@@ -18,7 +18,7 @@ from daskkern.errors import StoreError
 from daskkern.solvers import EigenPro
 from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint
 from daskkern.training.checkpoints.resumption import Resumption, read_resumption, write_resumption
-from daskkern.training.checkpoints.unfinished import find_fits, look_at
+from daskkern.training.checkpoints.unfinished import FoundFit, find_fits, look_at
 from daskkern.training.jobs.handle import list_fits
 from tests.support.cluster import local_cluster, wait_until
 from tests.support.object_server import ObjectServer
@@ -195,6 +195,18 @@ def test_a_record_of_somebody_else_is_refused(change: dict[str, object], tmp_pat
     file.write_text(json.dumps(message))
     (found,) = find_fits(str(tmp_path))
     assert "the record of the command in the checkpoint" in found.problem
+
+
+@pytest.mark.parametrize("problem", ["", "the checkpoint is damaged"])
+def test_a_checkpoint_that_its_fit_removes_meanwhile_is_no_failure(
+    problem: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = FoundFit(str(tmp_path / "m.zarr.checkpoint"), str(tmp_path / "m.zarr"), problem=problem)
+    monkeypatch.setattr("daskkern.cli.resume.find_fits", lambda place: (half,))
+    code, out, err = run(capfd, "resume", "--all", tmp_path)
+    assert (code, err) == (0, "")
+    assert "finished" in out
+    assert "removed meanwhile" in out
 
 
 def test_what_is_not_there_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

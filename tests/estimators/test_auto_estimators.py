@@ -55,7 +55,7 @@ def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [AutoKernelClassifier, AutoKernelRegressor])
 def test_scikit_learns_checks_of_scores_pass(kind: Any) -> None:
-    found = estimator_checks_generator(kind(max_seconds=1.0, device="cpu"))
+    found = estimator_checks_generator(kind(max_seconds=3.0, device="cpu"))
     chosen = [(estimator, check) for estimator, check in found if _name(check) in _LEARNING]
     assert len(chosen) == 3
     for estimator, check in chosen:
