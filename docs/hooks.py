@@ -79,7 +79,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     ]  # here, because MkDocs restores the path after the import
     pages = {name: _moved((ROOT / path).read_text(), ROOT / path, name) for name, path in COPIED.items()}
     pages["changelog.md"] += unreleased()
-    versions = site_versions.page(VERSION, site_versions.beside())
+    versions = site_versions.page(VERSION, site_versions.published_versions())
     pages["versions.md"] = _moved(versions, ROOT / "docs" / "versions.md", "versions.md")
     pages |= {f"reference/{name}.md": reference_page(name) for name in REFERENCE}
     pages["reference/commands.md"] = commands_page()

@@ -20,9 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DEVELOPMENT = "dev"
 VERSIONS = "DASKKERN_DOCS_VERSIONS"
-"""The environment variable with the versions whose sites stand beside each other, newest first."""
+"""The environment variable with the versions whose sites are published side by side, newest first."""
 Build = Callable[[Path, Path, Sequence[str]], None]
-"""Builds the site of a tree to a folder, beside those of some versions."""
+"""Builds the site of a tree to a folder, given the versions that are published with it."""
 
 
 def version_of(root: Path) -> str:
@@ -36,13 +36,13 @@ def version_of(root: Path) -> str:
     return number if released and not list((root / "changes").glob("*.*.md")) else DEVELOPMENT
 
 
-def beside(environment: dict[str, str] | None = None) -> list[str]:
-    """Return the versions whose sites stand beside this one, newest first; none where it is built alone."""
+def published_versions(environment: dict[str, str] | None = None) -> list[str]:
+    """Return the versions that are published with this one, newest first; none where it is built alone."""
     return (os.environ if environment is None else environment).get(VERSIONS, "").split()
 
 
 def title(version: str) -> str:
-    """Return the name of a site, which stands at the top of each of its pages."""
+    """Return the name of a site, which is at the top of each of its pages."""
     return "daskkern, development version" if version == DEVELOPMENT else f"daskkern {version}"
 
 
@@ -76,7 +76,8 @@ def build_all(tags: Sequence[str], out: Path, root: Path = ROOT, build_one: Buil
     build_one(root, out / DEVELOPMENT, versions)
     first = numbers[0] if numbers else DEVELOPMENT
     moved = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={first}/index.html">\n'
-    (out / "index.html").write_text(f'{moved}<title>daskkern</title><a href="{first}/index.html">daskkern {first}</a>\n')
+    link = f'<a href="{first}/index.html">daskkern {first}</a>'
+    (out / "index.html").write_text(f"{moved}<title>daskkern</title>{link}\n")
     return versions
 
 

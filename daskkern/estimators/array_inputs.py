@@ -41,14 +41,21 @@ def labelled_arrays(
 
 def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> ArraySource:
     """Return rows with numbers as targets as a source; see :func:`labelled_arrays`."""
-    _refuse_text(y)
     encoding = _encoding(estimator, X, reset)
-    X, y, weight = _checked(estimator, X, encoding, y, sample_weight, reset, multi_output=True, y_numeric=True)
-    check_finite(np.asarray(y), name="y")
-    return _as_encoded(array_source(X, np.asarray(y, np.float64), weight, None), encoding)
+    try:
+        X, targets, weight = _checked(
+            estimator, X, encoding, y, sample_weight, reset, multi_output=True, y_numeric=True
+        )
+        numbers = np.asarray(targets, np.float64)
+    except ValueError:
+        _refuse_text(y)
+        raise
+    check_finite(np.asarray(targets), name="y")
+    return _as_encoded(array_source(X, numbers, weight, None), encoding)
 
 
 def _refuse_text(y: Any) -> None:
+    """Raise DataError for targets that hold text which is no number."""
     if y is None or is_sparse(y):
         return
     targets = np.asarray(y)

@@ -38,13 +38,13 @@ def test_a_tree_is_of_a_release_once_its_changes_are_in_the_changelog(versions: 
     assert versions.version_of(_tree(tmp_path / "c", "## [0.1.0] - 2026-11-01\n", False)) == "dev"
 
 
-def test_a_site_names_its_version_and_links_those_beside_it(versions: ModuleType) -> None:
-    others = versions.beside({versions.VERSIONS: "dev 0.2.0 0.1.0"})
+def test_a_site_names_its_version_and_links_the_others(versions: ModuleType) -> None:
+    others = versions.published_versions({versions.VERSIONS: "dev 0.2.0 0.1.0"})
     page = versions.page("0.2.0", others)
     assert "This site documents daskkern **0.2.0**" in page
     assert "- [daskkern, development version](../dev/index.html)\n- [daskkern 0.1.0](../0.1.0/index.html)\n" in page
     assert "../0.2.0" not in page
-    assert versions.beside({}) == []
+    assert versions.published_versions({}) == []
     alone = versions.page("dev", [])
     assert "**the development version, which has changes that no release has**" in alone
     assert "It was built alone" in alone

@@ -108,7 +108,7 @@ class DaskCommunicator(Communicator):
     def begin_allreduce(self, array: Array) -> Callable[[], Array]:
         self._mailbox.check()
         host = to_host(array)
-        if self.way is None and self._shared is not None and self._shared.hold(host):
+        if self.way is None and self._shared is not None and self._shared.suits(host):
             self._count(self._shared.name, host)
             finish = self._shared.begin(host)
         else:

@@ -68,7 +68,7 @@ class HostMemory:
         """Make a file for the memory and return its token, or :func:`no_token` where that cannot be.
 
         Only on x86-64, which makes writes visible to other processors in program order: no memory barrier separates an
-        array from its counter. Not if ``daskkern.shared-memory`` is false in the Dask configuration of rank 0's worker.
+        array from its counter. Not if ``daskkern.shared-memory`` is false in the Dask configuration of this worker.
         """
         if not dask.config.get("daskkern.shared-memory", True):
             return no_token()
@@ -154,7 +154,7 @@ class HostSlots:
         self._given, self._totals, self._headers = numbers[0, :, 0], numbers[1, :, 0], numbers[2:]
         self._slots = memory[heads : heads + 2 * size * each].reshape(2, size, each)
 
-    def hold(self, host: HostArray) -> bool:
+    def have_room_for(self, host: HostArray) -> bool:
         """Return whether an array fits into a slot; the same on all ranks that pass the same shape and dtype."""
         fits = host.nbytes <= self._slots.shape[2]
         return fits and host.ndim <= _MOST_AXES and host.dtype.name in DTYPES

@@ -107,9 +107,9 @@ class SharedSums:
         slots = memory.slots(region, [places[rank] for rank in ranks.own])
         return None if slots is None else cls(slots, transport, ranks)
 
-    def hold(self, host: HostArray) -> bool:
+    def suits(self, host: HostArray) -> bool:
         """Return whether an array is small enough; the same on all ranks of a host."""
-        return self._slots.hold(host)
+        return self._slots.have_room_for(host)
 
     def begin(self, host: HostArray) -> Callable[[], HostArray]:
         """Give this rank's term to the next sum, and return the function that waits for the others and adds."""

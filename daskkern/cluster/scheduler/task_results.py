@@ -23,7 +23,8 @@ DOUBT_S = 30.0
 FETCH_S = 10.0
 """How long the first attempt to fetch a result may take; each further one may take twice as long."""
 _MOST_FETCH_S = 600.0
-_LOOK_S = 0.5
+_LOOK_S = 2.0
+"""Seconds between two looks whether a worker is still there, which costs a list of all workers."""
 _ENDED = ("memory", "erred", "forgotten")
 
 
