@@ -4,16 +4,16 @@
 # distributed is annotated in part.
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from distributed import Client, default_client, get_client, get_worker
 
 from daskkern.errors import ClusterError
 
-_TRIES = 5
 _PATIENCE_S = 30.0
 _LOOK_S = 0.05
+_LONGEST_PAUSE_S = 1.0
 _CLOSE_S = 5.0
 _OF_WORKERS = "Client-worker-"
 """How the names of the clients begin that workers make."""
@@ -25,12 +25,19 @@ def connected(connect: Callable[[], Client]) -> Client:
     Dask's clients assert that the scheduler's first message comes alone. A message about a worker that has just
     joined or left may be sent with it, and connecting fails with an AssertionError without a text: then it is retried.
     """
-    for _ in range(_TRIES - 1):
-        try:
+    for _ in _tries():
+        with suppress(AssertionError):
             return connect()
-        except AssertionError:
-            continue
     return connect()
+
+
+def _tries() -> Iterator[None]:
+    """Yield for each try, with pauses that grow: workers that leave together cause many messages in a moment."""
+    until, pause_s = time.monotonic() + _PATIENCE_S, _LOOK_S
+    while time.monotonic() < until:
+        yield
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def own_client() -> Client:
@@ -44,7 +51,7 @@ def own_client() -> Client:
     ClusterError
         When it cannot be connected.
     """
-    for _ in range(_TRIES):
+    for _ in _tries():
         try:
             client = get_client()
             _await_connection(client)  # of another thread

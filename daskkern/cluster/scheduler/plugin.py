@@ -194,10 +194,10 @@ class FitsPlugin(SchedulerPlugin):
             self._registry.ended(fit, state, str(error)[:_ERROR])
         return True
 
-    def _task_state(self, key: str) -> tuple[str, int]:
-        """Return the state of a task, "" for an unknown one, and how many graphs wait to be read."""
-        task = self._scheduler.tasks.get(key)
-        return "" if task is None else task.state, self._scheduler._active_graph_updates
+    def _task_state(self, key: str) -> tuple[str, int, str]:
+        """Return a task's state ("" for an unknown one), how many graphs wait to be read, and the task's error."""
+        task, n_graphs = self._scheduler.tasks.get(key), self._scheduler._active_graph_updates
+        return ("", n_graphs, "") if task is None else (task.state, n_graphs, str(task.exception_text)[:_ERROR])
 
     def _stop_request(self, fit: str, asker: str) -> str:
         record = self._registry.records.get(fit)

@@ -82,7 +82,7 @@ class TaskResult:
 
     def _check(self) -> None:
         """Ask the scheduler for the state of the task."""
-        state, n_graphs = ask_fits(self._client, "task_state", key=str(self._future.key))
+        state, n_graphs, _ = ask_fits(self._client, "task_state", key=str(self._future.key))
         before, self._doubt, self._checked_at = self._doubt, "", time.monotonic()
         if self._future.done() or (n_graphs if not state else state not in _ENDED):  # it may be among those graphs
             return

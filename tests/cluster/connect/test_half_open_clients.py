@@ -17,10 +17,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.long]
 
 
 class Greeting(SchedulerPlugin):
-    """Sends one more message along with the first that a worker's client gets, as the cancelling of a task does."""
+    """Sends one more message along with the first that a worker's client gets, as the cancelling of a task does.
+
+    A worker that leaves with many tasks causes several in a row.
+    """
 
     def __init__(self) -> None:
-        self.n_left = 2
+        self.n_left = 6
 
     def add_client(self, scheduler: Scheduler, client: str) -> None:
         if "worker" in client and self.n_left:
