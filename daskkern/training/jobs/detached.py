@@ -8,9 +8,11 @@ checkpoint; the gang of the lost driver has ended with its connection.
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
+import errno
 import os
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -31,7 +33,7 @@ from daskkern.cluster.scheduler.task_placement import tasks_of
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
-from daskkern.models import load_model, save_model
+from daskkern.models import KernelModel, load_model, save_model
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place, named
@@ -45,6 +47,8 @@ from daskkern.training.run.on_cluster import within_shards
 _LARGEST = 64 << 20
 _CONNECT_S = 60.0
 _PRIORITY = 20
+_ROOM_S, _LONGEST_PAUSE_S = 600.0, 30.0
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +173,26 @@ def _run(order: Order, client: Client) -> None:
     result = fit_job(order.job, client=client, gang=order.gang, metadata=order.metadata)
     if result.finished.reason == "interrupted" and _moves(order, client):
         raise Reschedule
-    save_model(result.model, order.out, check=partial(guard.check, result.claim))
+    _save(result.model, order, client, partial(guard.check, result.claim))
     _finish(order, client, interrupted=result.finished.reason == "interrupted")
+
+
+def _save(model: KernelModel, order: Order, client: Client, check: Callable[[], None]) -> None:
+    """Write the model. On a full disk it is tried for a while: others may make room."""
+    until, pause_s = time.monotonic() + _ROOM_S, 1.0
+    while True:
+        try:
+            save_model(model, order.out, check=check)
+        except OSError as error:
+            if error.errno not in _NO_ROOM or time.monotonic() > until:
+                raise
+            LOG.warning("there is no room for the model, %s: it is tried again in %g s", error, pause_s)
+        else:
+            return
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        if _moves(order, client):
+            raise Reschedule
 
 
 def _finish(order: Order, client: Client, *, interrupted: bool) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from distributed import Client
 from sklearn.datasets import load_digits
@@ -36,6 +38,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle, attach, list_fits
+from daskkern.training.jobs.logs import read_logs
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
@@ -65,8 +68,31 @@ def expected(source: StoreSource, client2: Client) -> np.ndarray:
     return fit(source, SETTINGS, client=client2).model.coef
 
 
+def limit_files(client: Client, n_bytes: int | None) -> None:
+    """Let workers write files of at most `n_bytes`, as on a disk that is full; None: of any size."""
+    for pid in worker_pids(client).values():
+        most = resource.RLIM_INFINITY
+        psutil.Process(pid).rlimit(resource.RLIMIT_FSIZE, (most if n_bytes is None else n_bytes, most))
+
+
 def wait_for_batches(handle: FitHandle, epoch: int = 2) -> None:
     wait_until(lambda: handle.status().epoch >= epoch, timeout_s=60, what=f"epoch {epoch}")
+
+
+@pytest.mark.long
+def test_a_model_that_meets_a_full_disk_is_written_when_there_is_room(
+    source: StoreSource, expected: np.ndarray, tmp_path: Path
+) -> None:
+    with local_cluster(2) as client:
+        limit_files(client, 2000)
+        handle = submit(FitJob(source, SETTINGS), client, str(tmp_path / "m.zarr"))
+
+        def is_full() -> bool:
+            return any("no room for the model" in line.text for line in read_logs(client, handle.fit).lines)
+
+        wait_until(is_full, 60, "a full disk")
+        limit_files(client, None)
+        np.testing.assert_allclose(handle.result(timeout_s=60).coef, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.long
