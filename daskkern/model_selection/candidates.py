@@ -15,6 +15,7 @@ from daskkern.kernels import (
     RadialKernel,
     ScaledDistanceKernel,
 )
+from daskkern.model_selection.relevance import LEAST_FEATURES
 from daskkern.training.run.settings import FitSettings
 
 MOST_L1_FEATURES = 256
@@ -31,7 +32,12 @@ _KERNELS: dict[str, tuple[ScaledDistanceKernel, float]] = {
     "gaussian": (Gaussian("median"), 0.7),
 }
 """Kernels, and the multiples of the median distance that are tried first."""
-METRICS = ("none", "diagonal", "full")
+_METRICS = {
+    "none": "",
+    "diagonal": ", weights learned",
+    "relevance": ", weights by relevance",
+    "full": ", directions learned",
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,9 @@ class KernelCandidate:
         The length scale as a multiple of the median distance.
     scale : str or None
         As of a fit: "affine", "arcsinh", "ranks", or None where the rows were scaled before.
-    metric : "none", "diagonal" or "full"
-        What of the metric is learned from the rows.
+    metric : "none", "diagonal", "relevance" or "full"
+        What of the metric is learned from the rows; with "relevance" weights as well, which start from
+        :mod:`daskkern.model_selection.relevance`.
     categories : tuple of int
         Columns that hold codes of categories.
     """
@@ -61,8 +68,7 @@ class KernelCandidate:
     @property
     def name(self) -> str:
         """The candidate in a few words, such as "laplacian, 0.5 x median, arcsinh, weights learned"."""
-        learned = {"none": "", "diagonal": ", weights learned", "full": ", directions learned"}[self.metric]
-        return f"{self.kernel}, {self.times:g} x median, {self.scale or 'as ingested'}{learned}"
+        return f"{self.kernel}, {self.times:g} x median, {self.scale or 'as ingested'}{_METRICS[self.metric]}"
 
     def resolved(self, X: Array) -> ScaledDistanceKernel:
         """Return the kernel, without a learned metric, with its length scale as a number for rows X (m, d), scaled.
@@ -123,13 +129,16 @@ def neighbours(candidate: KernelCandidate) -> list[KernelCandidate]:
 def with_metrics(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
     """Return the candidate with learned weights of the features, and with directions where it can have them.
 
-    Not of the additive kernel, whose gradients take as long as the rest of the search.
+    Weights start from the relevance of the features, too, where these are dense and many. Not of the
+    additive kernel, whose gradients take as long as the rest of the search.
     """
     if X.shape[1] < 2 or candidate.kernel == "additive_laplacian":
         return []
     radial = isinstance(_KERNELS[candidate.kernel][0], RadialKernel)
     takes_full = radial and not is_sparse(X) and X.shape[1] <= MOST_FULL_FEATURES
-    return [replace(candidate, metric=metric) for metric in METRICS[1 : 2 + takes_full]]
+    takes_relevance = not is_sparse(X) and X.shape[1] >= LEAST_FEATURES
+    metrics = ["diagonal", *["relevance"] * takes_relevance, *["full"] * takes_full]
+    return [replace(candidate, metric=metric) for metric in metrics]
 
 
 def _suits_l1(X: Array) -> bool:

@@ -116,7 +116,7 @@ def _extrapolated(quarter: HeldOut, whole: HeldOut, n_fitted: int, n_rows: int) 
 def _fit(one: LocalCandidate, base: FitSettings, leaf_rows: int) -> FitCandidate:
     learning = None
     if isinstance(one.plain, RadialKernel | L1Laplacian):
-        learning = FeatureLearning("diagonal" if one.candidate.metric == "none" else one.candidate.metric)
+        learning = FeatureLearning("full" if one.candidate.metric == "full" else "diagonal")
     return named_fit(
         one.kernel if learning is None else one.plain,
         one.name,

@@ -1,0 +1,89 @@
+"""The comparison of kernels by a softmax, where there are more than two classes, and the fit that it leads to."""
+
+from dataclasses import dataclass
+
+from daskkern.basis import Landmarks
+from daskkern.kernels import ScaledDistanceKernel
+from daskkern.losses import MultinomialLogistic
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit, neighbours
+from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
+from daskkern.model_selection.running import DrawnSample
+from daskkern.model_selection.screening import Ranked, folds_of, of_each_kernel
+from daskkern.model_selection.softmax_trials import LEAST_CLASSES, SoftmaxCandidate, try_softmax
+from daskkern.model_selection.trial_log import TrialLog
+from daskkern.solvers import parse_solver
+from daskkern.training.run.settings import FitSettings
+
+MOST_LANDMARKS = 4000
+"""Rows up to which all of them are landmarks: each Newton step factorises a matrix of their number."""
+_KEPT = 4
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxKernel:
+    """The kernel with the least loss of a softmax, as fits use it."""
+
+    candidate: KernelCandidate
+    outcome: RidgeOutcome
+    kernel: ScaledDistanceKernel
+
+    def fit(self, base: FitSettings, n_rows: int, n_fitted: int) -> FitCandidate:
+        """Return the fit of `base` with this kernel by Newton's method; the best penalty falls in proportion to rows.
+
+        Parameters
+        ----------
+        base : FitSettings
+        n_rows : int
+            All training rows.
+        n_fitted : int
+            Rows of a fit in a trial.
+        """
+        at = self.outcome.alpha * self.outcome.n_fitted
+        return named_fit(
+            self.kernel,
+            f"{self.candidate.name}, {MultinomialLogistic.name}",
+            base,
+            {"alpha": at / n_fitted},
+            loss=MultinomialLogistic(),
+            solver=parse_solver("falkon"),
+            basis=Landmarks(MOST_LANDMARKS),
+            alpha=at / n_rows,
+            scale=self.candidate.scale,
+            learn_features=None,
+        )
+
+
+def softmax_kernel(log: TrialLog, ranked: Ranked, drawn: DrawnSample, reserved: float = 0.0) -> SoftmaxKernel | None:
+    """Return the kernel with which a softmax has a lower loss than ridge regression with any; None where there is none.
+
+    The best candidates of several kernels are compared: the order of ridge regression says little where classes lie
+    between others.
+
+    Parameters
+    ----------
+    log : TrialLog
+    ranked : list of (KernelCandidate, RidgeOutcome)
+        By ridge regression on this sample, the best first.
+    drawn : DrawnSample
+    reserved : float
+        Seconds that must be left.
+    """
+    classes = drawn.sample.info.classes
+    if not ranked or classes is None or len(classes) < LEAST_CLASSES:
+        return None
+    folds = folds_of(drawn.sample)
+
+    def compared(candidates: list[SoftmaxCandidate]) -> list[tuple[SoftmaxCandidate, RidgeOutcome]]:
+        n_folds = sum(map(len, folds))
+        return log.run("softmax", try_softmax, candidates, drawn, folds, n_folds, reserved=reserved, together=True)
+
+    leaders = [SoftmaxCandidate(one, outcome.alphas) for one, outcome in of_each_kernel(ranked)[:_KEPT]]
+    found = sorted(compared(leaders), key=lambda pair: pair[1].held.mean)
+    if not found:
+        return None
+    best = found[0][0]
+    around = [SoftmaxCandidate(one, best.alphas) for one in neighbours(best.kernel)]
+    one, outcome = min([found[0], *compared(around)], key=lambda pair: pair[1].held.mean)
+    if not outcome.held.mean < ranked[0][1].held.mean:
+        return None
+    return SoftmaxKernel(one.kernel, outcome, learned_kernel(one.kernel, drawn.sample, outcome))

@@ -1,0 +1,136 @@
+"""Trials of kernels for several classes: cross-validated kernel logistic regression with one score a class.
+
+Ridge regression learns each class against the rest. Where the classes are shells, or stripes, of one function, those
+between others need a bump for each, but the scores of a softmax are as simple as that function. With K the kernel of
+the fitted rows, ``K = L L^T`` and shares s_i that add up to 1, the minimiser of
+
+    sum_i s_i loss(f(x_i), y_i) + alpha / 2 |f|^2
+
+is ``f = sum_i k(., x_i) (L^-T W)_i + b``, whose scores at the fitted rows are ``L W + b`` and whose norm is that of W.
+L-BFGS finds W and b for one penalty after the other, from the largest, and stops after so many steps: that is enough to
+compare kernels, and the fit with the best one converges by itself.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+
+from daskkern.arrays import FloatArray
+from daskkern.errors import DataError
+from daskkern.losses import MultinomialLogistic
+from daskkern.model_selection.candidates import KernelCandidate
+from daskkern.model_selection.held_out import HeldOut, held_out_losses
+from daskkern.model_selection.ridge_trials import RidgeOutcome, fold_grams
+from daskkern.model_selection.samples import Fold, SearchSample
+
+LEAST_CLASSES = 3
+_EXPONENTS = (-3.0, -4.0, -5.0, -6.0, -7.0)
+_BETWEEN = 0.5  # decades from the best of these, where the penalty is looked for next
+_STEPS = 50
+_JITTER = 1e-8
+
+
+@dataclass(frozen=True)
+class SoftmaxCandidate:
+    """A kernel, with the penalties of the rounds in which its metric is learned."""
+
+    kernel: KernelCandidate
+    alphas: tuple[float, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.kernel.name}, {MultinomialLogistic.name}"
+
+
+def try_softmax(candidate: SoftmaxCandidate, sample: SearchSample, folds: Sequence[Sequence[Fold]]) -> RidgeOutcome:
+    """Return how well kernel logistic regression with a candidate predicts held-out rows.
+
+    Parameters
+    ----------
+    candidate : SoftmaxCandidate
+    sample : SearchSample
+        Of classes.
+    folds : sequence of sequences of Fold
+        One for each repetition; losses of a row are averaged over them.
+
+    Raises
+    ------
+    DataError
+        When all rows are equal.
+    """
+    begun = time.perf_counter()
+    flat = [fold for repeat in folds for fold in repeat]
+    grams = fold_grams(candidate.kernel, sample, flat, candidate.alphas)
+    fits = [_FoldFit.of(gram, sample, fold) for gram, fold in zip(grams, flat, strict=True)]
+
+    def at(exponent: float) -> HeldOut:
+        for fit in fits:
+            fit.solve(10.0**exponent)
+        return held_out_losses(sample, flat, [fit.scores() for fit in fits], len(folds))
+
+    found: dict[float, HeldOut] = {}
+    for exponent in _EXPONENTS:
+        before = list(found.values())
+        found[exponent] = at(exponent)
+        if before and found[exponent].mean >= before[-1].mean:
+            break
+    best = min(found, key=lambda exponent: found[exponent].mean)
+    for exponent in (best - _BETWEEN, best + _BETWEEN):
+        found[exponent] = at(exponent)
+    best = min(found, key=lambda exponent: found[exponent].mean)
+    seconds = time.perf_counter() - begun
+    return RidgeOutcome(found[best], 10.0**best, len(flat[0].fitted), candidate.alphas, seconds)
+
+
+@dataclass(eq=False)
+class _FoldFit:
+    """The regression of one fold: `factor` is L (n, n), `held` the rows that are held out in its coordinates (k, n)."""
+
+    factor: FloatArray
+    held: FloatArray
+    y: FloatArray
+    shares: FloatArray
+    solution: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.solution = np.zeros((len(self.factor) + 1, self.y.shape[1]))
+
+    @classmethod
+    def of(cls, gram: FloatArray, sample: SearchSample, fold: Fold) -> "_FoldFit":
+        assert sample.labels is not None
+        assert sample.info.classes is not None
+        n = len(fold.fitted)
+        try:
+            factor = scipy.linalg.cholesky(gram[:n] + _JITTER * np.eye(n), lower=True, check_finite=False)
+        except scipy.linalg.LinAlgError:
+            raise DataError("the kernel of sampled rows is not positive definite") from None
+        held = scipy.linalg.solve_triangular(factor, gram[n:].T, lower=True, check_finite=False).T
+        shares = sample.shares[fold.fitted]
+        y = np.eye(len(sample.info.classes))[sample.labels[fold.fitted]]
+        return cls(factor, np.ascontiguousarray(held), y, shares / shares.sum())
+
+    def solve(self, alpha: float) -> None:
+        """Move the solution to that of a penalty."""
+        loss, shape, shares = MultinomialLogistic(), self.solution.shape, self.shares
+
+        def objective(flat: FloatArray) -> tuple[float, FloatArray]:
+            W = flat.reshape(shape)
+            f = self.factor @ W[:-1] + W[-1]
+            slope = shares[:, None] * loss.gradient(f, self.y)
+            gradient = np.concatenate([self.factor.T @ slope + alpha * W[:-1], slope.sum(axis=0)[None]])
+            value = float(shares @ loss.value(f, self.y)) + alpha / 2 * float((W[:-1] ** 2).sum())
+            return value, gradient.ravel()
+
+        found = scipy.optimize.minimize(
+            objective, self.solution.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
+        )
+        self.solution = found.x.reshape(shape)
+
+    def scores(self) -> FloatArray:
+        """Return the scores (k, c) of the rows that are held out."""
+        found: FloatArray = self.held @ self.solution[:-1] + self.solution[-1]
+        return found
