@@ -13,6 +13,7 @@ from daskkern.arrays import FloatArray, HostArray
 LEAST_FEATURES = 16
 """Features from which weights by relevance are tried: of fewer, gradients find those that matter."""
 _BINS = 8
+_ROUNDING = 1e-12  # of the mean square of y: a variance below it is none
 _SPREAD = 0.1  # share of the squared weights that is spread over all features: some matter only with others
 
 
@@ -28,11 +29,12 @@ def relevance(X: HostArray, y: FloatArray, shares: FloatArray) -> FloatArray:
         Weights of the rows, with the sum 1.
     """
     n, d = X.shape
-    gaps = shares[:, None] * (y - shares @ y)
-    total = float(shares @ (y - shares @ y) ** 2 @ np.ones(y.shape[1]))
+    centred = y - shares @ y
+    total, size_of_y = (float((shares @ values**2).sum()) for values in (centred, y))
     found = np.zeros(d)
-    if n < 2 or not total > 0:
+    if n < 2 or not total > _ROUNDING * size_of_y:
         return found
+    gaps = shares[:, None] * centred
     bounds = np.quantile(X, np.arange(1, _BINS) / _BINS, axis=0)
     for number in range(d):
         bins = np.searchsorted(np.unique(bounds[:, number]), X[:, number], side="left")
@@ -40,6 +42,8 @@ def relevance(X: HostArray, y: FloatArray, shares: FloatArray) -> FloatArray:
         sums = np.stack([np.bincount(bins, gap) for gap in gaps.T], axis=1)
         held = size > 0
         freedom = int(held.sum()) - 1
+        if not freedom:
+            continue
         ratio = float((sums[held] ** 2).sum(axis=1) @ (1 / size[held])) / total
         chance = (freedom + np.sqrt(2 * freedom) * np.sqrt(2 * np.log(max(d, 2)))) / (n - 1)
         found[number] = max(0.0, ratio - chance)

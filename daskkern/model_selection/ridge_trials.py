@@ -222,7 +222,7 @@ class _Trial:
         return mean, root * z
 
     def start(self, rows: Array) -> ScaledDistanceKernel:
-        """Return the kernel that the first function is fitted with: with weights by relevance for some rows, or none."""
+        """Return the kernel that the first function is fitted with: maybe with weights by relevance for some rows."""
         if self.candidate.metric != "relevance":
             return self.kernel
         shares = self.sample.shares[rows]

@@ -11,12 +11,13 @@ from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.screening import Ranked, folds_of, of_each_kernel
 from daskkern.model_selection.softmax_trials import LEAST_CLASSES, SoftmaxCandidate, try_softmax
 from daskkern.model_selection.trial_log import TrialLog
-from daskkern.solvers import parse_solver
+from daskkern.solvers import Falkon
 from daskkern.training.run.settings import FitSettings
 
 MOST_LANDMARKS = 4000
 """Rows up to which all of them are landmarks: each Newton step factorises a matrix of their number."""
 _KEPT = 4
+_PATH = 100.0  # times the penalty that Newton's method starts from: its epochs are for the penalty that is wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +40,23 @@ class SoftmaxKernel:
             Rows of a fit in a trial.
         """
         at = self.outcome.alpha * self.outcome.n_fitted
+        sampled = {"alpha": at / n_fitted, "solver": _newton(at / n_fitted)}
         return named_fit(
             self.kernel,
             f"{self.candidate.name}, {MultinomialLogistic.name}",
             base,
-            {"alpha": at / n_fitted},
+            sampled,
             loss=MultinomialLogistic(),
-            solver=parse_solver("falkon"),
+            solver=_newton(at / n_rows),
             basis=Landmarks(MOST_LANDMARKS),
             alpha=at / n_rows,
             scale=self.candidate.scale,
             learn_features=None,
         )
+
+
+def _newton(alpha: float) -> Falkon:
+    return Falkon(path_start=_PATH * alpha)
 
 
 def softmax_kernel(log: TrialLog, ranked: Ranked, drawn: DrawnSample, reserved: float = 0.0) -> SoftmaxKernel | None:
