@@ -10,7 +10,7 @@ A metric is the average gradient outer product of the function with the best pen
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,6 +138,17 @@ def fold_grams(
     return [trial.gram(kernel, fold) for kernel, fold in zip(kernels, folds, strict=True)]
 
 
+def downhill(loss: Callable[[int], float], n: int, start: int) -> int:
+    """Return the number, of 0 to n - 1, at which the losses end to fall on the way from `start`: down, or else up."""
+    here = start
+    for step in (-1, 1):
+        while 0 <= here + step < n and loss(here + step) < loss(here):
+            here += step
+        if here != start:
+            break
+    return here
+
+
 def seconds_of_entry(sample: SearchSample) -> float:
     """Return the measured seconds of a kernel value of sampled rows, on all cores of this process."""
     scale = next(iter(sample.scalings))
@@ -180,12 +191,7 @@ class _Trial:
                 known[number] = self._losses(grams, ALPHAS[number])
             return known[number]
 
-        here = start
-        for step in (-1, 1):
-            while 0 <= here + step < len(ALPHAS) and at(here + step).mean < at(here).mean:
-                here += step
-            if here != start:
-                break
+        here = downhill(lambda number: at(number).mean, len(ALPHAS), start)
         return at(here), here
 
     def gram(self, kernel: ScaledDistanceKernel, fold: Fold) -> FloatArray:

@@ -1,10 +1,11 @@
 """The search for a model: successive halving of kernels on sampled rows, then trials of whole fits.
 
 Kernels with their scalings, length scales and metrics are compared by cross-validated ridge regression, which takes
-milliseconds to seconds, and where there are several classes by a softmax, on nested samples: those of the least loss go on to more rows (Jamieson and Talwalkar,
-"Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016). Fits with the best kernels and
-several losses are then compared with the fit that would have run without a search, on the same held-out rows; another
-one is taken where it is better beyond chance. Nothing is begun that does not fit into the time that is left.
+milliseconds to seconds, and where there are several classes by a softmax, on nested samples: those of the least loss go
+on to more rows (Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization",
+AISTATS 2016). Fits with the best kernels and several losses are then compared with the fit that would have run without
+a search, on the same held-out rows; another one is taken where it is better beyond chance. Nothing is begun that does
+not fit into the time that is left.
 """
 
 from dataclasses import dataclass, replace

@@ -16,7 +16,7 @@ from daskkern.training.run.settings import FitSettings
 
 MOST_LANDMARKS = 4000
 """Rows up to which all of them are landmarks: each Newton step factorises a matrix of their number."""
-_KEPT = 4
+_SMOOTH = ("gaussian", "matern32")
 _PATH = 100.0  # times the penalty that Newton's method starts from: its epochs are for the penalty that is wanted
 
 
@@ -62,8 +62,8 @@ def _newton(alpha: float) -> Falkon:
 def softmax_kernel(log: TrialLog, ranked: Ranked, drawn: DrawnSample, reserved: float = 0.0) -> SoftmaxKernel | None:
     """Return the kernel with which a softmax has a lower loss than ridge regression with any; None where there is none.
 
-    The best candidates of several kernels are compared: the order of ridge regression says little where classes lie
-    between others.
+    The best candidate of all and those of smooth kernels are compared, whatever ridge regression says of them: it needs
+    a bump for each class that lies between others, the scores of a softmax are smoother.
 
     Parameters
     ----------
@@ -83,8 +83,9 @@ def softmax_kernel(log: TrialLog, ranked: Ranked, drawn: DrawnSample, reserved: 
         n_folds = sum(map(len, folds))
         return log.run("softmax", try_softmax, candidates, drawn, folds, n_folds, reserved=reserved, together=True)
 
-    leaders = [SoftmaxCandidate(one, outcome.alphas) for one, outcome in of_each_kernel(ranked)[:_KEPT]]
-    found = sorted(compared(leaders), key=lambda pair: pair[1].held.mean)
+    leaders = ranked[:1] + [pair for pair in of_each_kernel(ranked) if pair[0].kernel in _SMOOTH]
+    distinct = {one: SoftmaxCandidate(one, outcome.alphas) for one, outcome in leaders[: 1 + len(_SMOOTH)]}
+    found = sorted(compared(list(distinct.values())), key=lambda pair: pair[1].held.mean)
     if not found:
         return None
     best = found[0][0]

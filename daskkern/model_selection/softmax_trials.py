@@ -7,8 +7,8 @@ the fitted rows, ``K = L L^T`` and shares s_i that add up to 1, the minimiser of
     sum_i s_i loss(f(x_i), y_i) + alpha / 2 |f|^2
 
 is ``f = sum_i k(., x_i) (L^-T W)_i + b``, whose scores at the fitted rows are ``L W + b`` and whose norm is that of W.
-L-BFGS finds W and b for one penalty after the other, from the largest, and stops after so many steps: that is enough to
-compare kernels, and the fit with the best one converges by itself.
+L-BFGS finds W and b for one penalty after the other, each from the solution before, and stops after so many steps: that
+is enough to compare kernels, and the fit with the best one converges by itself.
 """
 
 import time
@@ -24,12 +24,12 @@ from daskkern.errors import DataError
 from daskkern.losses import MultinomialLogistic
 from daskkern.model_selection.candidates import KernelCandidate
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
-from daskkern.model_selection.ridge_trials import RidgeOutcome, fold_grams
+from daskkern.model_selection.ridge_trials import RidgeOutcome, downhill, fold_grams
 from daskkern.model_selection.samples import Fold, SearchSample
 
 LEAST_CLASSES = 3
-_EXPONENTS = (-3.0, -4.0, -5.0, -6.0, -7.0)
-_BETWEEN = 0.5  # decades from the best of these, where the penalty is looked for next
+ALPHAS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+_START = 3  # number of the penalty from which the best one is looked for
 _STEPS = 50
 _JITTER = 1e-8
 
@@ -67,23 +67,18 @@ def try_softmax(candidate: SoftmaxCandidate, sample: SearchSample, folds: Sequen
     grams = fold_grams(candidate.kernel, sample, flat, candidate.alphas)
     fits = [_FoldFit.of(gram, sample, fold) for gram, fold in zip(grams, flat, strict=True)]
 
-    def at(exponent: float) -> HeldOut:
-        for fit in fits:
-            fit.solve(10.0**exponent)
-        return held_out_losses(sample, flat, [fit.scores() for fit in fits], len(folds))
+    known: dict[int, HeldOut] = {}
 
-    found: dict[float, HeldOut] = {}
-    for exponent in _EXPONENTS:
-        before = list(found.values())
-        found[exponent] = at(exponent)
-        if before and found[exponent].mean >= before[-1].mean:
-            break
-    best = min(found, key=lambda exponent: found[exponent].mean)
-    for exponent in (best - _BETWEEN, best + _BETWEEN):
-        found[exponent] = at(exponent)
-    best = min(found, key=lambda exponent: found[exponent].mean)
+    def at(number: int) -> HeldOut:
+        if number not in known:
+            for fit in fits:
+                fit.solve(ALPHAS[number])
+            known[number] = held_out_losses(sample, flat, [fit.scores() for fit in fits], len(folds))
+        return known[number]
+
+    best = downhill(lambda number: at(number).mean, len(ALPHAS), _START)
     seconds = time.perf_counter() - begun
-    return RidgeOutcome(found[best], 10.0**best, len(flat[0].fitted), candidate.alphas, seconds)
+    return RidgeOutcome(at(best), ALPHAS[best], len(flat[0].fitted), candidate.alphas, seconds)
 
 
 @dataclass(eq=False)
