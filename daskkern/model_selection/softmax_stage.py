@@ -1,11 +1,11 @@
 """The comparison of kernels by a softmax, where there are more than two classes, and the fit that it leads to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daskkern.basis import Landmarks
 from daskkern.kernels import ScaledDistanceKernel
 from daskkern.losses import MultinomialLogistic
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit, neighbours
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit
 from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.screening import Ranked, folds_of, of_each_kernel
@@ -16,6 +16,7 @@ from daskkern.training.run.settings import FitSettings
 
 MOST_LANDMARKS = 4000
 """Rows up to which all of them are landmarks: each Newton step factorises a matrix of their number."""
+_MOST_STEPS = 3
 _SMOOTH = ("gaussian", "matern32")
 _PATH = 100.0  # times the penalty that Newton's method starts from: its epochs are for the penalty that is wanted
 
@@ -88,9 +89,18 @@ def softmax_kernel(log: TrialLog, ranked: Ranked, drawn: DrawnSample, reserved: 
     found = sorted(compared(list(distinct.values())), key=lambda pair: pair[1].held.mean)
     if not found:
         return None
-    best = found[0][0]
-    around = [SoftmaxCandidate(one, best.alphas) for one in neighbours(best.kernel)]
-    one, outcome = min([found[0], *compared(around)], key=lambda pair: pair[1].held.mean)
+    best = found[0]
+    for factor in (2.0, 0.5):
+        before = best
+        for _ in range(_MOST_STEPS):
+            kernel = replace(best[0].kernel, times=factor * best[0].kernel.times)
+            tried = compared([replace(best[0], kernel=kernel)])
+            if not tried or tried[0][1].held.mean >= best[1].held.mean:
+                break
+            best = tried[0]
+        if best is not before:
+            break
+    one, outcome = best
     if not outcome.held.mean < ranked[0][1].held.mean:
         return None
     return SoftmaxKernel(one.kernel, outcome, learned_kernel(one.kernel, drawn.sample, outcome))
