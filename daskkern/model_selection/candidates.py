@@ -84,6 +84,24 @@ class KernelCandidate:
         return replace(found, length_scale=self.times * found.length_scale)
 
 
+@dataclass(frozen=True)
+class LearnedMetric:
+    """How the metric of a kernel was learned, so that each fold of a trial learns it from its own rows.
+
+    Attributes
+    ----------
+    kernel : KernelCandidate
+    alphas : tuple of float
+        The penalties of the rounds.
+    n_rows : int
+        Rows of a sample that it is learned from, the first ones.
+    """
+
+    kernel: KernelCandidate
+    alphas: tuple[float, ...]
+    n_rows: int
+
+
 @dataclass(frozen=True, eq=False)
 class FitCandidate:
     """Settings of a fit, which a trial fits to some sampled rows and scores on others.
@@ -97,11 +115,14 @@ class FitCandidate:
         Of the fit to all rows.
     sampled : FitSettings
         Of a fit to sampled rows: mostly the same, but a penalty that was chosen for all rows is larger there.
+    metric : LearnedMetric or None
+        Of its kernel: that of `sampled` has seen all sampled rows, and a trial has to hide some.
     """
 
     name: str
     settings: FitSettings
     sampled: FitSettings
+    metric: LearnedMetric | None = None
 
 
 def first_candidates(
@@ -146,8 +167,18 @@ def _suits_l1(X: Array) -> bool:
 
 
 def named_fit(
-    kernel: Kernel, words: str, base: FitSettings, sampled: dict[str, object] | None = None, **changes: object
+    kernel: Kernel,
+    words: str,
+    base: FitSettings,
+    sampled: dict[str, object] | None = None,
+    metric: LearnedMetric | None = None,
+    **changes: object,
 ) -> FitCandidate:
     """Return the fit of `base` with a kernel and other `changes`; a fit to sampled rows has those of `sampled` too."""
     settings = replace(base, kernel=kernel, **changes)  # type: ignore[arg-type]
-    return FitCandidate(words, settings, replace(settings, **(sampled or {})))  # type: ignore[arg-type]
+    return FitCandidate(words, settings, replace(settings, **(sampled or {})), metric)  # type: ignore[arg-type]
+
+
+def metric_of(kernel: KernelCandidate, alphas: tuple[float, ...], n_rows: int) -> LearnedMetric | None:
+    """Return how the metric of a kernel was learned from `n_rows` sampled rows; None where it has none."""
+    return None if kernel.metric == "none" else LearnedMetric(kernel, alphas, n_rows)

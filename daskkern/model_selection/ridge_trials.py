@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from daskkern.arrays import Array, FloatArray
+from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.random import generator
 from daskkern.errors import DataError
@@ -117,9 +117,16 @@ def try_in_leaves(
 
 def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: RidgeOutcome) -> ScaledDistanceKernel:
     """Return the kernel of a candidate for a fit: its length scale, or metric, is that of all sampled rows."""
-    trial, rows = _Trial.of(candidate, sample, [], 1), np.arange(sample.n_rows)
+    return kernel_learned_from(candidate, sample, outcome.alphas, np.arange(sample.n_rows))
+
+
+def kernel_learned_from(
+    candidate: KernelCandidate, sample: SearchSample, alphas: Sequence[float], rows: IntArray
+) -> ScaledDistanceKernel:
+    """Return the kernel of a candidate with the metric that some sampled rows say, a round for each of `alphas`."""
+    trial = _Trial.of(candidate, sample, [], 1)
     kernel = trial.start(rows)
-    for alpha in outcome.alphas:
+    for alpha in alphas:
         kernel = trial.learned(kernel, rows, alpha)
     return kernel
 
@@ -132,9 +139,7 @@ def fold_grams(
     A metric is learned from the fitted rows, in one round for each of `alphas`.
     """
     trial = _Trial.of(candidate, sample, list(folds), 1)
-    kernels = [trial.start(fold.fitted) for fold in folds]
-    for alpha in alphas:
-        kernels = [trial.learned(kernel, fold.fitted, alpha) for kernel, fold in zip(kernels, folds, strict=True)]
+    kernels = [kernel_learned_from(candidate, sample, alphas, fold.fitted) for fold in folds]
     return [trial.gram(kernel, fold) for kernel, fold in zip(kernels, folds, strict=True)]
 
 

@@ -182,7 +182,7 @@ class _Search:
         larger = drawn if m == drawn.sample.n_rows else self._drawn(m)
         folds = larger.sample.folds(n_folds, HELD_OUT)
         kernels = [(one, outcome, learned_kernel(one, drawn.sample, outcome)) for one, outcome in two_kinds(ranked)]
-        exact, others = fits_with(kernels, self.settings, n, len(folds[0].fitted), self.scoring)
+        exact, others = fits_with(kernels, self.settings, n, len(folds[0].fitted), self.scoring, drawn.sample.n_rows)
         growth = n_folds * self._fit_seconds(len(folds[0].fitted)) / max(self.log.pace["fit"], _INSTANT)
         joint = [] if soft is None else [soft.fit(self.settings, n, len(folds[0].fitted))]
         fits = [self.default, *joint, *(exact or others)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from daskkern.basis import Landmarks
 from daskkern.kernels import ScaledDistanceKernel
 from daskkern.losses import MultinomialLogistic
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, metric_of, named_fit
 from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.screening import Ranked, folds_of, of_each_kernel
@@ -28,6 +28,8 @@ class SoftmaxKernel:
     candidate: KernelCandidate
     outcome: RidgeOutcome
     kernel: ScaledDistanceKernel
+    n_learned: int
+    """Sampled rows that a metric was learned from."""
 
     def fit(self, base: FitSettings, n_rows: int, n_fitted: int) -> FitCandidate:
         """Return the fit of `base` with this kernel by Newton's method; the best penalty falls in proportion to rows.
@@ -53,6 +55,7 @@ class SoftmaxKernel:
             alpha=at / n_rows,
             scale=self.candidate.scale,
             learn_features=None,
+            metric=metric_of(self.candidate, self.outcome.alphas, self.n_learned),
         )
 
 
@@ -93,8 +96,8 @@ def softmax_kernel(log: TrialLog, ranked: Ranked, drawn: DrawnSample, reserved: 
     for factor in (2.0, 0.5):
         before = best
         for _ in range(_MOST_STEPS):
-            kernel = replace(best[0].kernel, times=factor * best[0].kernel.times)
-            tried = compared([replace(best[0], kernel=kernel)])
+            scaled = replace(best[0].kernel, times=factor * best[0].kernel.times)
+            tried = compared([replace(best[0], kernel=scaled)])
             if not tried or tried[0][1].held.mean >= best[1].held.mean:
                 break
             best = tried[0]
@@ -103,4 +106,5 @@ def softmax_kernel(log: TrialLog, ranked: Ranked, drawn: DrawnSample, reserved: 
     one, outcome = best
     if not outcome.held.mean < ranked[0][1].held.mean:
         return None
-    return SoftmaxKernel(one.kernel, outcome, learned_kernel(one.kernel, drawn.sample, outcome))
+    kernel = learned_kernel(one.kernel, drawn.sample, outcome)
+    return SoftmaxKernel(one.kernel, outcome, kernel, drawn.sample.n_rows)
