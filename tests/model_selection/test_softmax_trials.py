@@ -7,13 +7,18 @@ from sklearn.linear_model import LogisticRegression
 
 from daskkern.errors import DataError
 from daskkern.estimators.array_inputs import array_source
+from daskkern.events import silent
 from daskkern.feature_learning.held_out import row_losses
 from daskkern.losses import MultinomialLogistic
-from daskkern.model_selection import Budget, search
+from daskkern.model_selection import Budget
 from daskkern.model_selection.candidates import KernelCandidate
+from daskkern.model_selection.fit_trials import try_fit
 from daskkern.model_selection.ridge_trials import fold_grams, try_kernel
+from daskkern.model_selection.running import DrawnSample, LocalRunner
 from daskkern.model_selection.samples import SearchSample, draw_sample
+from daskkern.model_selection.softmax_stage import softmax_kernel
 from daskkern.model_selection.softmax_trials import SoftmaxCandidate, try_softmax
+from daskkern.model_selection.trial_log import TrialLog
 from daskkern.training.feeding.sources import ArraySource
 from tests.support.searches import class_source, usual
 
@@ -71,11 +76,18 @@ def test_equal_rows_are_refused() -> None:
         try_softmax(SoftmaxCandidate(PLAIN), sample, [sample.folds(3, 0.25)])
 
 
-@pytest.mark.long
-def test_a_search_finds_the_fit_by_a_softmax() -> None:
+def test_the_stage_returns_a_fit_where_a_softmax_is_better() -> None:
     source = _shells(300)
-    found = search(source, usual(source), budget=Budget(1e6))
-    assert "softmax" in found.trials["method"]
-    assert isinstance(found.settings.loss, MultinomialLogistic)
-    fits = {row.candidate: row.error for row in found.trials if row.method == "fit"}
-    assert fits[found.name] < 0.8 * fits["defaults"]
+    sample, settings = _drawn(source), usual(source)
+    fold = sample.folds(1, 0.25)[0]
+    one_by_one = try_kernel(PLAIN, sample, [[fold]])
+    log = TrialLog(Budget(1e6), LocalRunner(), silent)
+    found = softmax_kernel(log, [(PLAIN, one_by_one)], DrawnSample(sample, sample))
+    assert found is not None
+    assert {row.method for row in log.rows} == {"softmax"}
+    candidate = found.fit(settings, 300, len(fold.fitted))
+    assert isinstance(candidate.settings.loss, MultinomialLogistic)
+    assert candidate.settings.alpha < candidate.sampled.alpha
+    assert try_fit(candidate, sample, [fold]).held.error < 0.7 * one_by_one.held.error
+    two = array_source(source.X, (source.y > 1).astype(np.int64), None, np.arange(2))
+    assert softmax_kernel(log, [(PLAIN, one_by_one)], DrawnSample(_drawn(two), None)) is None
