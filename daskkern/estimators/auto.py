@@ -36,7 +36,7 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
     ----------
     max_seconds : float or None
         Time of search and final fit together. A short time shortens the search first, down to the defaults, then the
-        fit. None limits the search to the time that the fit will probably take, and to between 2 and 10 minutes.
+        fit. None limits the search to the time that the fit will probably take, and to between 5 and 10 minutes.
     scoring : "auto", "log_loss" or "accuracy"
         What models are compared by on held-out rows: log loss at the best temperature ("auto"), or the accuracy.
     random_state : int, RandomState or None

@@ -194,10 +194,8 @@ def _survey(chunks: Chunks) -> Encoding:
     known = survey_categories(_batches(chunks, plain), plain, "auto", "auto", _NO_TEXT, "X") if plain else {}
     numbers = [name for name in names if name not in coded and name not in texts]
     fills = any(gaps[name] for name in numbers)
-    for name in numbers:
-        if counts[name] == 0:
-            raise DataError(f"column {name!r} of X has no values at all; drop it")
-        known[name] = ColumnEncoding(name, fill=sums[name] / counts[name] if fills else None)
+    for name in numbers:  # a column without any value is constant, and a scaling leaves it out
+        known[name] = ColumnEncoding(name, fill=sums[name] / max(counts[name], 1) if fills else None)
     for name, found in coded.items():
         fill = ABSENT if gaps[name] else None
         known[name] = ColumnEncoding(name, "code", tuple(sorted(found | ({ABSENT} if fill else set()))), fill)

@@ -8,7 +8,7 @@ from daskkern.backend.python_numbers import python_number
 from daskkern.errors import SpecError
 
 _MARGIN = 1.5  # predictions are extrapolated from fewer rows, on a machine that others may use
-_LEAST_S, _MOST_S = 120.0, 600.0
+_LEAST_S, _MOST_S = 300.0, 600.0
 
 
 @dataclass
@@ -45,9 +45,9 @@ class Budget:
     def left(self) -> float:
         """Return the seconds that are left for the search.
 
-        With a limit, what the final fit leaves of it. Without one, a search takes as long as the final fit, but 2
+        With a limit, what the final fit leaves of it. Without one, a search takes as long as the final fit, but 5
         minutes where that is less and 10 minutes where it is more: then it doubles at most the time of a long fit, and
-        small tables are searched to the end.
+        small tables are searched to the end, on a slow machine or one that others use, too.
         """
         if self.seconds is None:
             return min(max(self.fit_seconds, _LEAST_S), _MOST_S) - self.spent

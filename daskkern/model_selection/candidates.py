@@ -15,6 +15,7 @@ from daskkern.kernels import (
     RadialKernel,
     ScaledDistanceKernel,
 )
+from daskkern.model_selection.relevance import LEAST_FEATURES
 from daskkern.training.run.settings import FitSettings
 
 MOST_L1_FEATURES = 256
@@ -31,7 +32,12 @@ _KERNELS: dict[str, tuple[ScaledDistanceKernel, float]] = {
     "gaussian": (Gaussian("median"), 0.7),
 }
 """Kernels, and the multiples of the median distance that are tried first."""
-METRICS = ("none", "diagonal", "full")
+_METRICS = {
+    "none": "",
+    "diagonal": ", weights learned",
+    "relevance": ", weights by relevance",
+    "full": ", directions learned",
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,9 @@ class KernelCandidate:
         The length scale as a multiple of the median distance.
     scale : str or None
         As of a fit: "affine", "arcsinh", "ranks", or None where the rows were scaled before.
-    metric : "none", "diagonal" or "full"
-        What of the metric is learned from the rows.
+    metric : "none", "diagonal", "relevance" or "full"
+        What of the metric is learned from the rows; with "relevance" weights as well, which start from
+        :mod:`daskkern.model_selection.relevance`.
     categories : tuple of int
         Columns that hold codes of categories.
     """
@@ -61,8 +68,7 @@ class KernelCandidate:
     @property
     def name(self) -> str:
         """The candidate in a few words, such as "laplacian, 0.5 x median, arcsinh, weights learned"."""
-        learned = {"none": "", "diagonal": ", weights learned", "full": ", directions learned"}[self.metric]
-        return f"{self.kernel}, {self.times:g} x median, {self.scale or 'as ingested'}{learned}"
+        return f"{self.kernel}, {self.times:g} x median, {self.scale or 'as ingested'}{_METRICS[self.metric]}"
 
     def resolved(self, X: Array) -> ScaledDistanceKernel:
         """Return the kernel, without a learned metric, with its length scale as a number for rows X (m, d), scaled.
@@ -78,6 +84,24 @@ class KernelCandidate:
         return replace(found, length_scale=self.times * found.length_scale)
 
 
+@dataclass(frozen=True)
+class LearnedMetric:
+    """How the metric of a kernel was learned, so that each fold of a trial learns it from its own rows.
+
+    Attributes
+    ----------
+    kernel : KernelCandidate
+    alphas : tuple of float
+        The penalties of the rounds.
+    n_rows : int
+        Rows of a sample that it is learned from, the first ones.
+    """
+
+    kernel: KernelCandidate
+    alphas: tuple[float, ...]
+    n_rows: int
+
+
 @dataclass(frozen=True, eq=False)
 class FitCandidate:
     """Settings of a fit, which a trial fits to some sampled rows and scores on others.
@@ -91,11 +115,14 @@ class FitCandidate:
         Of the fit to all rows.
     sampled : FitSettings
         Of a fit to sampled rows: mostly the same, but a penalty that was chosen for all rows is larger there.
+    metric : LearnedMetric or None
+        Of its kernel: that of `sampled` has seen all sampled rows, and a trial has to hide some.
     """
 
     name: str
     settings: FitSettings
     sampled: FitSettings
+    metric: LearnedMetric | None = None
 
 
 def first_candidates(
@@ -123,13 +150,16 @@ def neighbours(candidate: KernelCandidate) -> list[KernelCandidate]:
 def with_metrics(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
     """Return the candidate with learned weights of the features, and with directions where it can have them.
 
-    Not of the additive kernel, whose gradients take as long as the rest of the search.
+    Weights start from the relevance of the features, too, where these are dense and many. Not of the
+    additive kernel, whose gradients take as long as the rest of the search.
     """
     if X.shape[1] < 2 or candidate.kernel == "additive_laplacian":
         return []
     radial = isinstance(_KERNELS[candidate.kernel][0], RadialKernel)
     takes_full = radial and not is_sparse(X) and X.shape[1] <= MOST_FULL_FEATURES
-    return [replace(candidate, metric=metric) for metric in METRICS[1 : 2 + takes_full]]
+    takes_relevance = not is_sparse(X) and X.shape[1] >= LEAST_FEATURES
+    metrics = ["diagonal", *["relevance"] * takes_relevance, *["full"] * takes_full]
+    return [replace(candidate, metric=metric) for metric in metrics]
 
 
 def _suits_l1(X: Array) -> bool:
@@ -137,8 +167,18 @@ def _suits_l1(X: Array) -> bool:
 
 
 def named_fit(
-    kernel: Kernel, words: str, base: FitSettings, sampled: dict[str, object] | None = None, **changes: object
+    kernel: Kernel,
+    words: str,
+    base: FitSettings,
+    sampled: dict[str, object] | None = None,
+    metric: LearnedMetric | None = None,
+    **changes: object,
 ) -> FitCandidate:
     """Return the fit of `base` with a kernel and other `changes`; a fit to sampled rows has those of `sampled` too."""
     settings = replace(base, kernel=kernel, **changes)  # type: ignore[arg-type]
-    return FitCandidate(words, settings, replace(settings, **(sampled or {})))  # type: ignore[arg-type]
+    return FitCandidate(words, settings, replace(settings, **(sampled or {})), metric)  # type: ignore[arg-type]
+
+
+def metric_of(kernel: KernelCandidate, alphas: tuple[float, ...], n_rows: int) -> LearnedMetric | None:
+    """Return how the metric of a kernel was learned from `n_rows` sampled rows; None where it has none."""
+    return None if kernel.metric == "none" else LearnedMetric(kernel, alphas, n_rows)

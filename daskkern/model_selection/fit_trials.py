@@ -9,9 +9,11 @@ import numpy as np
 from daskkern.arrays import FloatArray
 from daskkern.model_selection.candidates import FitCandidate
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
+from daskkern.model_selection.ridge_trials import kernel_learned_from
 from daskkern.model_selection.samples import Fold, SearchSample
 from daskkern.models import KernelModel
 from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,8 @@ class FitOutcome:
 def try_fit(candidate: FitCandidate, sample: SearchSample, folds: Sequence[Fold]) -> FitOutcome:
     """Return how well fits with the settings of a candidate predict the rows that each fold holds out.
 
-    A fit here is the ordinary one, in this process. Class weights are those of the sample's rows already.
+    A fit here is the ordinary one, in this process. Class weights are those of the sample's rows already. A metric is
+    learned from the fitted rows of each fold.
 
     Raises
     ------
@@ -50,11 +53,20 @@ def try_fit(candidate: FitCandidate, sample: SearchSample, folds: Sequence[Fold]
     settings = replace(candidate.sampled, class_weight=None, max_seconds=None, calibrate=False)
     scores, alphas = [], []
     for fold in folds:
-        model = fit(sample.source(fold.fitted), settings).model
+        model = fit(sample.source(fold.fitted), _without_held(settings, candidate, sample, fold)).model
         scores.append(_scores(model, sample, fold))
         alphas.append(float(model.provenance["settings"]["alpha"]))
     seconds = time.perf_counter() - begun
     return FitOutcome(held_out_losses(sample, folds, scores), len(folds[0].fitted), seconds, alphas[0])
+
+
+def _without_held(settings: FitSettings, candidate: FitCandidate, sample: SearchSample, fold: Fold) -> FitSettings:
+    """Return the settings with a metric that knows nothing of the rows that a fold holds out."""
+    metric = candidate.metric
+    if metric is None:
+        return settings
+    rows = fold.fitted[fold.fitted < metric.n_rows]
+    return replace(settings, kernel=kernel_learned_from(metric.kernel, sample, metric.alphas, rows))
 
 
 def _scores(model: KernelModel, sample: SearchSample, fold: Fold) -> FloatArray:

@@ -6,7 +6,7 @@ from typing import Any
 from daskkern.basis import AllRows
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss, parse_loss
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, metric_of, named_fit
 from daskkern.model_selection.ridge_trials import RidgeOutcome
 from daskkern.solvers import parse_solver
 from daskkern.training.run.settings import FitSettings
@@ -22,6 +22,7 @@ def fits_with(
     n_rows: int,
     n_fitted: int,
     scoring: str,
+    n_learned: int,
 ) -> tuple[list[FitCandidate], list[FitCandidate]]:
     """Return the exact fits of these kernels, where rows are not too many, and those of the usual solver.
 
@@ -37,10 +38,13 @@ def fits_with(
         Rows of a fit in a trial.
     scoring : str
         What they are compared by.
+    n_learned : int
+        Sampled rows that metrics were learned from.
     """
     exact, others = [], []
     for rank, (candidate, outcome, kernel) in enumerate(kernels):
-        shared: dict[str, Any] = {"scale": candidate.scale, "learn_features": None}
+        metric = metric_of(candidate, outcome.alphas, n_learned)
+        shared: dict[str, Any] = {"scale": candidate.scale, "learn_features": None, "metric": metric}
         if n_rows <= MOST_DIRECT:
             exact.append(_exact(candidate, outcome, kernel, base, n_rows, n_fitted, shared))
         if rank == 0 or not exact:

@@ -56,8 +56,9 @@ def _outcomes(tried: Tried) -> list[FitOutcome]:
 def _lighter(best: FitCandidate, outcome: FitOutcome, n_rows: int, times: int) -> FitCandidate:
     """Return `best` with a penalty that is smaller by a factor; the penalty falls in proportion to the rows."""
     alpha = outcome.alpha / times
-    return FitCandidate(
-        f"{best.name}, penalty / {times}",
-        replace(best.settings, alpha=alpha * outcome.n_fitted / n_rows),
-        replace(best.sampled, alpha=alpha),
+    return replace(
+        best,
+        name=f"{best.name}, penalty / {times}",
+        settings=replace(best.settings, alpha=alpha * outcome.n_fitted / n_rows),
+        sampled=replace(best.sampled, alpha=alpha),
     )

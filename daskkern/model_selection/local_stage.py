@@ -76,7 +76,8 @@ def compare_local(
     dense, drawn = draw()
     found: list[FitOutcome] = []
     for fold, words in ((dense.quarter, "a quarter of the rows"), (dense.spread, "some rows")):
-        whole = replace(best, name=f"{best.name}, {words}", sampled=_for_rows(best, len(fold.fitted), n_rows))
+        sampled = _for_rows(best, len(fold.fitted), n_rows)
+        whole = replace(best, name=f"{best.name}, {words}", sampled=sampled, metric=None)  # which is of other rows
         found += [outcome for _, outcome in log.run("fit", try_fit, [whole], drawn, [fold], 1, growth=growth)]
         growth = 1.0  # from now on it is known
     if len(found) < 2:
@@ -116,7 +117,7 @@ def _extrapolated(quarter: HeldOut, whole: HeldOut, n_fitted: int, n_rows: int) 
 def _fit(one: LocalCandidate, base: FitSettings, leaf_rows: int) -> FitCandidate:
     learning = None
     if isinstance(one.plain, RadialKernel | L1Laplacian):
-        learning = FeatureLearning("diagonal" if one.candidate.metric == "none" else one.candidate.metric)
+        learning = FeatureLearning("full" if one.candidate.metric == "full" else "diagonal")
     return named_fit(
         one.kernel if learning is None else one.plain,
         one.name,

@@ -10,13 +10,13 @@ A metric is the average gradient outer product of the function with the best pen
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 
-from daskkern.arrays import Array, FloatArray
+from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.random import generator
 from daskkern.errors import DataError
@@ -25,6 +25,7 @@ from daskkern.feature_learning.metric import MOST_RANK, factor_of, weights_of, w
 from daskkern.kernels import ScaledDistanceKernel
 from daskkern.model_selection.candidates import KernelCandidate
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
+from daskkern.model_selection.relevance import relevance, spread
 from daskkern.model_selection.samples import Fold, SearchSample
 
 ALPHAS: tuple[float, ...] = tuple(10.0**k for k in np.arange(-6.0, 0.51, 0.5))
@@ -75,11 +76,11 @@ def try_kernel(candidate: KernelCandidate, sample: SearchSample, folds: Sequence
     """
     begun = time.perf_counter()
     trial = _Trial.of(candidate, sample, [fold for repeat in folds for fold in repeat], len(folds))
-    kernels: list[ScaledDistanceKernel] = [trial.kernel] * len(trial.folds)
+    kernels = [trial.start(fold.fitted) for fold in trial.folds]
     best, at = trial.best(kernels, _START)
     alphas: tuple[float, ...] = ()
     if candidate.metric != "none":
-        found = []
+        found = [(best, at, alphas)] if candidate.metric == "relevance" else []
         for _ in range(_ROUNDS):
             kernels = [
                 trial.learned(kernel, fold.fitted, ALPHAS[at])
@@ -116,11 +117,41 @@ def try_in_leaves(
 
 def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: RidgeOutcome) -> ScaledDistanceKernel:
     """Return the kernel of a candidate for a fit: its length scale, or metric, is that of all sampled rows."""
+    return kernel_learned_from(candidate, sample, outcome.alphas, np.arange(sample.n_rows))
+
+
+def kernel_learned_from(
+    candidate: KernelCandidate, sample: SearchSample, alphas: Sequence[float], rows: IntArray
+) -> ScaledDistanceKernel:
+    """Return the kernel of a candidate with the metric that some sampled rows say, a round for each of `alphas`."""
     trial = _Trial.of(candidate, sample, [], 1)
-    kernel = trial.kernel
-    for alpha in outcome.alphas:
-        kernel = trial.learned(kernel, np.arange(sample.n_rows), alpha)
+    kernel = trial.start(rows)
+    for alpha in alphas:
+        kernel = trial.learned(kernel, rows, alpha)
     return kernel
+
+
+def fold_grams(
+    candidate: KernelCandidate, sample: SearchSample, folds: Sequence[Fold], alphas: Sequence[float]
+) -> list[FloatArray]:
+    """Return the kernels of each fold: of the fitted rows, then those held out, and the fitted ones (n + k, n).
+
+    A metric is learned from the fitted rows, in one round for each of `alphas`.
+    """
+    trial = _Trial.of(candidate, sample, list(folds), 1)
+    kernels = [kernel_learned_from(candidate, sample, alphas, fold.fitted) for fold in folds]
+    return [trial.gram(kernel, fold) for kernel, fold in zip(kernels, folds, strict=True)]
+
+
+def downhill(loss: Callable[[int], float], n: int, start: int) -> int:
+    """Return the number, of 0 to n - 1, at which the losses end to fall on the way from `start`: down, or else up."""
+    here = start
+    for step in (-1, 1):
+        while 0 <= here + step < n and loss(here + step) < loss(here):
+            here += step
+        if here != start:
+            break
+    return here
 
 
 def seconds_of_entry(sample: SearchSample) -> float:
@@ -157,7 +188,7 @@ class _Trial:
 
     def best(self, kernels: Sequence[ScaledDistanceKernel], start: int) -> tuple[HeldOut, int]:
         """Return the losses with the best penalty, and its number; from `start` it goes downhill."""
-        grams = [self._gram(kernel, fold) for kernel, fold in zip(kernels, self.folds, strict=True)]
+        grams = [self.gram(kernel, fold) for kernel, fold in zip(kernels, self.folds, strict=True)]
         known: dict[int, HeldOut] = {}
 
         def at(number: int) -> HeldOut:
@@ -165,15 +196,10 @@ class _Trial:
                 known[number] = self._losses(grams, ALPHAS[number])
             return known[number]
 
-        here = start
-        for step in (-1, 1):
-            while 0 <= here + step < len(ALPHAS) and at(here + step).mean < at(here).mean:
-                here += step
-            if here != start:
-                break
+        here = downhill(lambda number: at(number).mean, len(ALPHAS), start)
         return at(here), here
 
-    def _gram(self, kernel: ScaledDistanceKernel, fold: Fold) -> FloatArray:
+    def gram(self, kernel: ScaledDistanceKernel, fold: Fold) -> FloatArray:
         """Return the kernel of the fitted rows, then those held out, and the fitted ones (n + k, n)."""
         Z, X = self.X[fold.fitted], self.X[np.concatenate([fold.fitted, fold.held])]
         gram: FloatArray = kernel.block(X, kernel.points(Z, kernel.placement_for(Z))).astype(np.float64)
@@ -206,13 +232,21 @@ class _Trial:
         z = scipy.linalg.cho_solve(factor, root * (y - mean), check_finite=False)
         return mean, root * z
 
+    def start(self, rows: Array) -> ScaledDistanceKernel:
+        """Return the kernel that the first function is fitted with: maybe with weights by relevance for some rows."""
+        if self.candidate.metric != "relevance":
+            return self.kernel
+        shares = self.sample.shares[rows]
+        squared = spread(relevance(self.X[rows], self.sample.y[rows], shares / shares.sum()))
+        return with_factor(self.kernel, weights_of(squared), self.X[rows], self.candidate.times)
+
     def learned(self, kernel: ScaledDistanceKernel, rows: Array, alpha: float) -> ScaledDistanceKernel:
         """Return the kernel with the metric of the function that is fitted to some rows with a penalty."""
         fold = Fold(rows, rows[:0])
-        _, a = self._solved(self._gram(kernel, fold), fold, alpha)
+        _, a = self._solved(self.gram(kernel, fold), fold, alpha)
         some = rows[generator(self.sample.seed, _DRAW).permutation(len(rows))[:_GRADIENT_ROWS]]
         weight = None if self.sample.weight is None else self.sample.weight[some]
-        diagonal = self.candidate.metric == "diagonal"
+        diagonal = self.candidate.metric != "full"
         M = gradient_outer_product(kernel, self.X[some], self.X[rows], a, weight, diagonal=diagonal)
         factor = weights_of(M) if diagonal else factor_of(M, MOST_RANK)
         return with_factor(self.kernel, factor, self.X[some], self.candidate.times)

@@ -24,25 +24,10 @@ Ranked: TypeAlias = list[tuple[KernelCandidate, RidgeOutcome]]
 """Candidates with their outcomes, the best first."""
 
 
-def screened(
-    log: TrialLog, drawn: DrawnSample, n_rows: int, draw: Callable[[int], DrawnSample], reserved: float = 0.0
-) -> tuple[Ranked, DrawnSample]:
-    """Return the kernels that are left, and the sample on which they were compared last.
+def screened(log: TrialLog, drawn: DrawnSample) -> Ranked:
+    """Return the kernels that were compared on the sample of the first rung.
 
-    First come the kernels with each scaling, then the best ones with other length scales, then with learned metrics,
-    all on one sample; at last the best of three kernels on a larger one.
-
-    Parameters
-    ----------
-    log : TrialLog
-    drawn : DrawnSample
-        Of the first rung.
-    n_rows : int
-        All training rows.
-    draw : callable
-        Returns a sample of so many rows.
-    reserved : float
-        Seconds that the larger sample must leave: comparing whole fits is worth more than it.
+    First come the kernels with each scaling, then the best ones with other length scales, then with learned metrics.
     """
     sample = drawn.sample
     scales = tuple(
@@ -55,7 +40,34 @@ def screened(
     found = _ranked(found + _compared(log, _with_metrics(found, sample), drawn, _METRIC_COST))
     if found and found[0][0].metric != "none":
         found = _ranked(found + _compared(log, neighbours(found[0][0]), drawn))
-    m = min(n_rows, SECOND)
+    return found
+
+
+def screened_again(
+    log: TrialLog,
+    found: Ranked,
+    drawn: DrawnSample,
+    n_rows: int,
+    draw: Callable[[int], DrawnSample],
+    reserved: float = 0.0,
+) -> tuple[Ranked, DrawnSample]:
+    """Return the best of three kernels on a larger sample, and that; what is given where there are not enough rows.
+
+    Parameters
+    ----------
+    log : TrialLog
+    found : list of (KernelCandidate, RidgeOutcome)
+        The kernels of the first rung.
+    drawn : DrawnSample
+        Its sample.
+    n_rows : int
+        All training rows.
+    draw : callable
+        Returns a sample of so many rows.
+    reserved : float
+        Seconds that the larger sample must leave: comparing whole fits is worth more than it.
+    """
+    sample, m = drawn.sample, min(n_rows, SECOND)
     growth = (m / sample.n_rows) ** _EACH / len(_folds(sample, 0))
     if not found or m < 2 * sample.n_rows or not log.budget.allows(_KEPT * growth * log.pace["ridge"] + reserved):
         return found, drawn
@@ -89,7 +101,9 @@ def _with_metrics(ranked: Ranked, sample: SearchSample) -> list[KernelCandidate]
     if not ranked:
         return []
     leaders = [ranked[0][0]]
-    radial = [candidate for candidate, _ in ranked if len(with_metrics(candidate, sample.X)) > 1]
+    radial = [
+        candidate for candidate, _ in ranked if any(one.metric == "full" for one in with_metrics(candidate, sample.X))
+    ]
     leaders += [candidate for candidate in radial[:1] if candidate != leaders[0]]
     return [other for leader in leaders for other in with_metrics(leader, sample.X)]
 
@@ -98,11 +112,15 @@ def _compared(log: TrialLog, candidates: Sequence[KernelCandidate], drawn: Drawn
     """Return the candidates with their outcomes on a sample, the best first; see :meth:`TrialLog.run` for `growth`."""
     if not candidates:
         return []
-    sample = drawn.sample
-    folds = [_folds(sample, repeat) for repeat in range(2 if sample.n_rows <= _FEW else 1)]
+    folds = folds_of(drawn.sample)
     return _ranked(
         log.run("ridge", try_kernel, candidates, drawn, folds, sum(map(len, folds)), growth=growth, together=True)
     )
+
+
+def folds_of(sample: SearchSample) -> list[list[Fold]]:
+    """Return the folds of a comparison of kernels, drawn twice where rows are few."""
+    return [_folds(sample, repeat) for repeat in range(2 if sample.n_rows <= _FEW else 1)]
 
 
 def _folds(sample: SearchSample, repeat: int) -> list[Fold]:

@@ -1,10 +1,11 @@
 """The search for a model: successive halving of kernels on sampled rows, then trials of whole fits.
 
 Kernels with their scalings, length scales and metrics are compared by cross-validated ridge regression, which takes
-milliseconds to seconds, on nested samples: those of the least loss go on to more rows (Jamieson and Talwalkar,
-"Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016). Fits with the best kernels and
-several losses are then compared with the fit that would have run without a search, on the same held-out rows; another
-one is taken where it is better beyond chance. Nothing is begun that does not fit into the time that is left.
+milliseconds to seconds, and where there are several classes by a softmax, on nested samples: those of the least loss go
+on to more rows (Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization",
+AISTATS 2016). Fits with the best kernels and several losses are then compared with the fit that would have run without
+a search, on the same held-out rows; another one is taken where it is better beyond chance. Nothing is begun that does
+not fit into the time that is left.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +25,8 @@ from daskkern.model_selection.regions import DenseSample, dense_sample
 from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel, seconds_of_entry
 from daskkern.model_selection.running import DrawnSample, LocalRunner, TrialRunner
 from daskkern.model_selection.samples import SearchSample
-from daskkern.model_selection.screening import FIRST, HELD_OUT, Ranked, n_folds_of, screened, two_kinds
+from daskkern.model_selection.screening import FIRST, HELD_OUT, Ranked, n_folds_of, screened, screened_again, two_kinds
+from daskkern.model_selection.softmax_stage import SoftmaxKernel, softmax_kernel
 from daskkern.model_selection.trial_log import TrialLog
 from daskkern.model_selection.trials import TrialTable
 from daskkern.training.feeding.row_source import RowSource
@@ -128,10 +130,12 @@ class _Search:
         if not budget.allows(0.0):
             return self._defaults("the time is too short for a search")
         reserved = _MOST_FITS * self._fit_seconds(min(n, _SPREAD))
-        ranked, drawn = screened(self.log, drawn, n, self._drawn, reserved)
+        first = screened(self.log, drawn)
+        soft = softmax_kernel(self.log, first, drawn, reserved)
+        ranked, drawn = screened_again(self.log, first, drawn, n, self._drawn, reserved)
         if not ranked:
             return self._defaults("the time was too short to compare kernels")
-        return replace(self, setup_seconds=setup)._compared(ranked, drawn)
+        return replace(self, setup_seconds=setup)._compared(ranked, drawn, soft)
 
     def _drawn(self, m: int) -> DrawnSample:
         """Return a sample of m rows, with the scalings that candidates may have."""
@@ -171,16 +175,17 @@ class _Search:
         """Whether models in leaves are compared: for many rows without codes, which no tree cuts."""
         return self.source.info.n_rows >= LOCAL_FROM and not self.source.info.categories
 
-    def _compared(self, ranked: Ranked, drawn: DrawnSample) -> SearchResult:
+    def _compared(self, ranked: Ranked, drawn: DrawnSample, soft: SoftmaxKernel | None) -> SearchResult:
         """Return the best of the fits with the kernels that are left, and of the defaults."""
         n = self.source.info.n_rows
         m, n_folds = self._size(n)
         larger = drawn if m == drawn.sample.n_rows else self._drawn(m)
         folds = larger.sample.folds(n_folds, HELD_OUT)
         kernels = [(one, outcome, learned_kernel(one, drawn.sample, outcome)) for one, outcome in two_kinds(ranked)]
-        exact, others = fits_with(kernels, self.settings, n, len(folds[0].fitted), self.scoring)
+        exact, others = fits_with(kernels, self.settings, n, len(folds[0].fitted), self.scoring, drawn.sample.n_rows)
         growth = n_folds * self._fit_seconds(len(folds[0].fitted)) / max(self.log.pace["fit"], _INSTANT)
-        fits = [self.default, *(exact or others)]
+        joint = [] if soft is None else [soft.fit(self.settings, n, len(folds[0].fitted))]
+        fits = [self.default, *joint, *(exact or others)]
         done = self.log.run("fit", try_fit, fits, larger, folds, n_folds, growth=growth, reserved=self._local_seconds)
         usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
         if usual is None or len(done) < 2:

@@ -21,7 +21,8 @@ class TrialRow:
     ----------
     candidate : str
     method : str
-        "ridge" where kernels were compared by ridge regression, "fit" where whole fits were.
+        "ridge" where kernels were compared by ridge regression, "softmax" by kernel logistic regression with one score
+        a class, "leaves" in leaves of a tree, and "fit" where whole fits were.
     rows : int
         Sampled rows, fitted and held out.
     folds : int

@@ -196,3 +196,14 @@ def test_frames_with_dates_reach_models_of_stores(tmp_path: Path) -> None:
         model.model_ = replace(model.model_, encoding=encoding)
         for frame in (rows[["x", "day"]], rows[["day", "x"]], pa.Table.from_pandas(rows[["x", "day"]])):
             np.testing.assert_allclose(model.predict(frame), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("nothing", [np.nan, None, pd.Series([pd.NaT] * 40), pd.Series([pd.NA] * 40, dtype="Int64")])
+def test_a_column_without_any_value_changes_nothing(nothing: object) -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.standard_normal((40, 2)), columns=["a", "b"])
+    settings = {"basis": AllRows(), "solver": "direct", "alpha": 1e-4, "device": "cpu"}
+    expected = KernelRegressor("laplacian:median", **settings).fit(frame, frame["a"]).predict(frame)
+    found = KernelRegressor("laplacian:median", **settings).fit(frame.assign(e=nothing), frame["a"])
+    np.testing.assert_allclose(found.predict(frame.assign(e=nothing)), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found.predict(frame.assign(e=7.0)), expected, rtol=1e-5, atol=1e-5)

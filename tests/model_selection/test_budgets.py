@@ -53,7 +53,7 @@ def test_fits_of_the_whole_space_leave_time_for_leaves() -> None:
     runner = TimedRunner(clock, seconds)
     found = search(source, usual(source, max_epochs=1), budget=Budget(None, clock), runner=runner)
     assert [row.method for row in found.trials].count("leaves") > 0
-    assert clock.now <= 120
+    assert clock.now <= 300
 
 
 @pytest.mark.repeated
@@ -77,10 +77,10 @@ def test_a_late_start_leaves_the_final_fit_what_it_needs() -> None:
 def test_without_a_limit_a_search_takes_as_long_as_a_long_fit() -> None:
     clock = FakeClock()
     budget = Budget(None, clock)
-    assert budget.left() == 120
-    budget.fit_seconds = 200.0
+    assert budget.left() == 300
+    budget.fit_seconds = 400.0
     clock.now = 10.0
-    assert budget.left() == 190
+    assert budget.left() == 390
     assert budget.for_fit() is None
     budget.fit_seconds = 1e6
     assert budget.left() == 590
