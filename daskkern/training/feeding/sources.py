@@ -10,7 +10,8 @@ import zarr
 from distributed import Client
 
 from daskkern.arrays import HostArray
-from daskkern.data.remote.stores import is_url, name_of_place, public
+from daskkern.data.remote.local_stores import fix_places
+from daskkern.data.remote.stores import absolute, name_of_place, public
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batch_plan import fair_chunk_rows
 from daskkern.data.rows.csr import FeatureRows
@@ -45,8 +46,10 @@ class StoreSource(RowSource):
     @classmethod
     def at(cls, location: StoreLocation) -> "StoreSource":
         """Open the store, once for this process. A local path is made absolute. Raises StoreError."""
-        if not isinstance(location, zarr.Group) and not is_url(location):
-            location = os.path.abspath(location)
+        if isinstance(location, zarr.Group):
+            fix_places(location)
+        else:
+            location = absolute(location)
         store = open_store(location)
         info = store.info
         known = SourceInfo(
