@@ -119,15 +119,15 @@ def write_onnx(
     ``label``, (n,) in the kind of the labels, or (n, t) int64 of several labels, ``scores`` (n, c) float64 and, of
     models that have some, ``probabilities`` (n, n_classes). An output with the name of a column has "model " before
     it. With a confidence, regression also has ``lower`` and ``upper``, (n,) or (n, t) float64; of several quantiles
-    (n,). Where the model raises DataError - a score that is not a number, a category that the training data do not have -
-    the runtime fails too, or predicts NaN for numbers. Scaling is part of the graph; sets and standard deviations
-    are not.
+    (n,). Where the model raises DataError - a score that is not a number, a category that the training data do not
+    have - the runtime fails too, or predicts NaN for numbers. Scaling is part of the graph; sets and standard
+    deviations are not.
 
     Raises
     ------
     ModelError
-        Without the package onnx, for a confidence where the model has no intervals, and for what ONNX cannot express: a kernel or loss with functions of its own, labels
-        of several kinds, points of more than 2 GB.
+        Without the package onnx, for a confidence where the model has no intervals, and for what ONNX cannot express:
+        a kernel or loss with functions of its own, labels of several kinds, points of more than 2 GB.
     SpecError, DataError, StoreError
         For another `inputs`, a confidence that is not between 0 and 1 or needs more calibration rows, and a path that
         cannot be written.
