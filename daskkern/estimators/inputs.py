@@ -146,7 +146,7 @@ def _blocks(
     to_w = none if weight is None else list(weight.to_delayed())
     encode = _Encode(classes)
     blocks = tuple(LazyBlock(parts, encode) for parts in zip(X.to_delayed()[:, 0], to_y, to_w, strict=True))
-    return BlockSource(blocks, sizes, weight is not None, info)
+    return BlockSource(blocks, sizes, weight is not None, info, itemsize=X.dtype.itemsize)
 
 
 def _unique(y: da.Array) -> HostArray:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 from distributed import Client
 
 from daskkern.data.cubes.cube_reader import CubeReader
@@ -78,7 +79,9 @@ class GroupSource(RowSource):
         if not reader.held_bytes:
             return self, ()
         blocks = [partial(self._triple, number, dtype) for number in range(len(sizes))]
-        sent, kept = BlockSource.sent(client, blocks, sizes, reader.has_weight, self.info, workers)
+        sent, kept = BlockSource.sent(
+            client, blocks, sizes, reader.has_weight, self.info, workers, np.dtype(dtype).itemsize
+        )
         return replace(sent, whole_blocks=True), kept  # as here, batches are drawn from whole groups
 
     def digest(self) -> dict[str, Any]:

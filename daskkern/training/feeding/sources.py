@@ -135,7 +135,9 @@ class ArraySource(RowSource):
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
         blocks = [partial(_triple, self, part) for part in parts]
         sizes = [part.stop - part.start for part in parts]
-        return BlockSource.sent(client, blocks, sizes, self.weight is not None, self.info, workers)
+        return BlockSource.sent(
+            client, blocks, sizes, self.weight is not None, self.info, workers, self.X.dtype.itemsize
+        )
 
     def digest(self) -> dict[str, Any]:
         return {"checksums": {name: checksum_of(getattr(self, name)) for name in ("X", "y", "weight")}}
