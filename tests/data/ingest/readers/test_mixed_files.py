@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.orc
@@ -50,6 +51,36 @@ def test_columns_of_two_kinds_are_refused(tmp_path: Path, ending: str, first: st
 def test_columns_of_one_kind_are_taken(tmp_path: Path, ending: str, first: str, second: str) -> None:
     ingest(_written(tmp_path, ending, first, second), tmp_path / "store", target="y")
     assert open_store(tmp_path / "store").info.n_rows == 2 * N
+
+
+@pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+def test_categories_of_polars_are_texts(tmp_path: Path, kind: str) -> None:
+    polars = pytest.importorskip("polars")
+    category = polars.Categorical if kind == "Categorical" else polars.Enum(["x", "z"])
+    texts = polars.Series(["x", None, "z", "z"] * 10, dtype=category)
+    frame = polars.DataFrame({"a": np.arange(N) * 1.5, "b": texts, "y": np.arange(N) + 0.25})
+    frame.write_ipc(tmp_path / "rows.arrow")
+    found = []
+    for name, rows in (("frame", frame), ("file", tmp_path / "rows.arrow")):
+        ingest(rows, tmp_path / name, target="y", shuffle=False)
+        found.append(open_store(tmp_path / name))
+    assert found[0].info.feature_names == ("a", "b=missing", "b=x", "b=z")
+    np.testing.assert_array_equal(found[0].array("X")[:3, 1:], [[0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(found[0].array("X")[:], found[1].array("X")[:])
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (pd.DataFrame({"a": [2**70] * 4, "y": [1.5, 2.5, 3.5, 4.5]}), "of a kind that Arrow does not hold .*too large"),
+        (pd.DataFrame(np.ones((4, 3)), columns=["a", "a", "y"]), "has more than one column named 'a'; give every"),
+        (pd.DataFrame({1: [1.5] * 4, "y": [1.5] * 4}), "^the rows have names of columns that are not text, such as 1;"),
+    ],
+    ids=["large", "twice", "number"],
+)
+def test_frames_that_are_no_tables_are_refused(tmp_path: Path, frame: pd.DataFrame, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        ingest(frame, tmp_path / "store", target="y")
 
 
 LABELS = (2**64 - 1, 2**64 - 2, 5)
