@@ -2,28 +2,32 @@
 
 import re
 
-_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
+_SCHEME = r"(?:[A-Za-z][A-Za-z0-9+.-]*://|https?:/)"  # with one slash, which is a slip of whoever writes a URL
 _URL = re.compile(rf"(?P<scheme>{_SCHEME})(?P<rest>(?:(?!::{_SCHEME})[^\s'\"<>`])*)")
 _PUNCTUATION = re.compile(r"[).,:;\]}]*$")
-_WEB = re.compile(r"(^|::)https?://")
+_WEB = re.compile(r"(^|::)https?:/", re.IGNORECASE)
 _SETTING = re.compile(r"[^/?*\[]+=")
 _ENDING = re.compile(r"\.[A-Za-z]\w*$")
+_PATTERN = re.compile(r"$|[/.?]|.*[*\[]|.*\.[A-Za-z]\w{0,7}$")
+"""What follows a wildcard: another one, the rest of a name with the ending of a file, or nothing."""
 
 
 def without_secrets(text: str) -> str:
     """Return a text whose URLs have no user, password, query or fragment: these may be secrets."""
-    return _URL.sub(_public, text) if "://" in text else text
+    return _URL.sub(_public, text) if ":/" in text else text
 
 
 def split_query(url: str) -> tuple[str, str]:
     """Return a URL up to its query or fragment, and that with its mark; it may be a secret.
 
-    A ``?`` begins a query in a web address, before a setting (``?name=value``), and after the ending of a file
-    (``.csv?``). Elsewhere it is a wildcard, as in ``s3://bucket/day=?/part-?.csv``.
+    A ``?`` is a wildcard in a name that ends as files do, and before ``/`` or another wildcard, as in
+    ``s3://bucket/day=?/part-?.csv``. In a web address, before a setting (``?name=value``), after the ending of a file
+    (``.csv?``), and before what else may be a token (``s3://bucket/name?token``), it begins a query.
     """
     for mark in re.finditer(r"[?#]", url):
         before, after = url[: mark.start()], url[mark.end() :]
-        if mark[0] == "#" or _WEB.search(before) or _SETTING.match(after) or _ENDING.search(before):
+        begins = _WEB.search(before) or _SETTING.match(after) or _ENDING.search(before)
+        if mark[0] == "#" or begins or not _PATTERN.match(_PUNCTUATION.sub("", after)):
             return before, url[mark.start() :]
     return url, ""
 

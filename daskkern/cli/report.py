@@ -86,10 +86,16 @@ def _write(
     show_default=True,
     help="What the graph takes: a matrix of features, or the columns of the table that the model learned from.",
 )
+@click.option(
+    "--confidence",
+    type=float,
+    metavar="P",
+    help="Of calibrated regression: also write the outputs lower and upper, the ends of intervals such as 0.9.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace an existing file that daskkern did not write.")
-def export_command(model: str, out: str, inputs: str, overwrite: bool) -> None:
+def export_command(model: str, out: str, inputs: str, confidence: float | None, overwrite: bool) -> None:
     """Write MODEL as an ONNX file, for runtimes without Python."""
     if Path(out).suffix.lower() != ".onnx":
         raise SpecError(f"got --out {out!r}; expected the name of a file that ends in .onnx")
-    load_model(model).to_onnx(out, inputs, overwrite=overwrite)
+    load_model(model).to_onnx(out, inputs, confidence=confidence, overwrite=overwrite)
     say(f"the model is in {out}")

@@ -71,10 +71,12 @@ class AutoKernelEstimator(BaseEstimator):
         check_is_fitted(self, "best_estimator_")
         self.best_estimator_.save(path)
 
-    def to_onnx(self, path: str | Path, inputs: str = "auto", *, overwrite: bool = False) -> None:
+    def to_onnx(
+        self, path: str | Path, inputs: str = "auto", *, confidence: float | None = None, overwrite: bool = False
+    ) -> None:
         """Write the fitted model to an ONNX file; see :func:`daskkern.models.onnx_graph.write_onnx`."""
         check_is_fitted(self, "best_estimator_")
-        self.model_.to_onnx(path, inputs, overwrite=overwrite)
+        self.model_.to_onnx(path, inputs, confidence=confidence, overwrite=overwrite)
 
     def plot(
         self, show: str | Sequence[str] = ("loss", "validation_loss"), against: str = "epoch", axes: Any = None

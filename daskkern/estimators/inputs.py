@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import as_host
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
@@ -92,6 +93,7 @@ def lazy_source(
     Rows are computed block by block when they are needed; y is computed once here to find the classes, or to check
     that it has no classes other than `known`.
     """
+    fix_places(X, y, sample_weight)
     X = _table(X)
     if y is None:
         raise DataError("got no y; a fit on arrays needs the targets of the rows of X")
@@ -120,6 +122,7 @@ def lazy_source(
 
 def unlabelled_lazy_source(X: da.Array, sample_weight: Any = None) -> BlockSource:
     """Return the source for a dask array `X` (n, d) without targets; see :func:`lazy_source`."""
+    fix_places(X, sample_weight)
     X = _table(X)
     weight = None if sample_weight is None else _aligned(sample_weight, X, "sample_weight")
     return _blocks(X, None, weight, None, SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True))
@@ -143,7 +146,7 @@ def _blocks(
     to_w = none if weight is None else list(weight.to_delayed())
     encode = _Encode(classes)
     blocks = tuple(LazyBlock(parts, encode) for parts in zip(X.to_delayed()[:, 0], to_y, to_w, strict=True))
-    return BlockSource(blocks, sizes, weight is not None, info)
+    return BlockSource(blocks, sizes, weight is not None, info, itemsize=X.dtype.itemsize)
 
 
 def _unique(y: da.Array) -> HostArray:

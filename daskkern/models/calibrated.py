@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.concurrency import product_threads
 from daskkern.calibration import Calibration, Posterior, ScoreScaling, conformal_quantile
 from daskkern.data.schema.schema import Scaling
@@ -178,7 +178,7 @@ class CalibratedScores:
 
     def intervals(self, scores: HostArray, confidence: float) -> HostArray:
         """Return intervals for scores (n, c); see :meth:`predict_interval`."""
-        q = conformal_quantile(self._recorded("regression", "intervals").scores, confidence)
+        q = self.widening(confidence)
         values = self.labels(scores)
         if self.loss_function.heads > 1:
             low, high = values[:, 0] - q[0], values[:, -1] + q[0]
@@ -186,6 +186,10 @@ class CalibratedScores:
             return np.stack([np.minimum(low, middle), np.maximum(high, middle)], axis=-1)
         width = q if values.ndim == 2 else q[0]
         return np.stack([values - width, values + width], axis=-1)
+
+    def widening(self, confidence: float) -> FloatArray:
+        """Return how far intervals reach beyond predictions, (t,) float64; (1,) for several quantiles."""
+        return conformal_quantile(self._recorded("regression", "intervals").scores, confidence)
 
     def _recorded(self, task: str, what: str) -> Calibration:
         if self.task != task:

@@ -168,9 +168,11 @@ class KernelModel(ShownModel, CalibratedScores):
         placed._score_with(xp)
         return placed
 
-    def to_onnx(self, path: str | Path, inputs: str = "auto", *, overwrite: bool = False) -> None:
+    def to_onnx(
+        self, path: str | Path, inputs: str = "auto", *, confidence: float | None = None, overwrite: bool = False
+    ) -> None:
         """Write the model to an ONNX file; see :func:`daskkern.models.onnx_graph.write_onnx`."""
-        write_onnx(self, path, inputs, overwrite=overwrite)
+        write_onnx(self, path, inputs, confidence=confidence, overwrite=overwrite)
 
     def decision_function(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
         """Return scores: (n, c), or (n,) when c is 1; of two classes, the second one's less the first one's, (n,).

@@ -24,6 +24,7 @@ from daskkern.training.jobs.handle import FitHandle
 
 SECRET = "hunter2"
 UNREACHABLE = f"sftp://me:{SECRET}@127.0.0.1:1/data"
+BARE = f"sftp://127.0.0.1:1/data?{SECRET}"
 SIGNED = f"https://127.0.0.1:1/data?X-Amz-Signature={SECRET}&x=1"
 
 
@@ -91,7 +92,7 @@ def test_a_whole_tour_on_urls_with_a_password(
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("url", [UNREACHABLE, SIGNED, f"nosuch://me:{SECRET}@host/x"])
+@pytest.mark.parametrize("url", [UNREACHABLE, SIGNED, BARE, f"nosuch://me:{SECRET}@host/x"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -191,6 +192,14 @@ def test_errors_keep_no_secret_on_their_way() -> None:
         ("http://127.0.0.1:8787/status", "http://127.0.0.1:8787/status"),
         ("tcp://127.0.0.1:8786/a@b", "tcp://127.0.0.1:8786/a@b"),
         ("me@host: no URL? #1", "me@host: no URL? #1"),
+        (f"of s3://bucket/key?{SECRET}; check", "of s3://bucket/key; check"),
+        (f"of s3://bucket/folder/?{SECRET}/x", "of s3://bucket/folder/"),
+        (f"of az://c/data.2024?a.b.{SECRET}{SECRET}", "of az://c/data.2024"),
+        (f"simplecache::s3://b/x?{SECRET}", "simplecache::s3://b/x"),
+        (f"of HTTPS://h/x?{SECRET} here", "of HTTPS://h/x here"),
+        (f"no file /home/https:/h/x?{SECRET}; check", "no file /home/https:/h/x; check"),
+        ("of s3://bucket/day=?/hour=??; check", "of s3://bucket/day=?/hour=??; check"),
+        ("of s3://bucket/part-?-of-9.parquet; check", "of s3://bucket/part-?-of-9.parquet; check"),
         ("of s3://bucket/day=?/part-?.csv; check", "of s3://bucket/day=?/part-?.csv; check"),
         (f"of s3://bucket/x.parquet?X-Amz-Signature={SECRET}; check", "of s3://bucket/x.parquet; check"),
         (f"of s3://bucket/part-?.csv?sig={SECRET}", "of s3://bucket/part-?.csv"),

@@ -36,7 +36,7 @@ def open_dataset(dataset: "pads.Dataset", request: Request) -> Parts:
         raise DataError("got a filtered pyarrow dataset, whose row groups are unknown; write it, or ingest it once")
     files = []
     for fragment in dataset.get_fragments():
-        files += [_Fragment(part, dataset.schema) for part in _row_groups(fragment)]
+        files += [_Fragment(part, dataset.schema) for part in _row_groups(_in_place(fragment))]
     if not files:
         raise DataError("the pyarrow dataset has no files; at least one row is needed")
     typed = [TypedFile(Path(file.path), file.n_rows, file.schema, file.batches, (0,)) for file in files if file.n_rows]
@@ -54,8 +54,8 @@ def dataset_stamps(dataset: "pads.Dataset") -> list[str]:
     files = list(getattr(dataset, "files", []))
     if files:
         found = dataset.filesystem.get_file_info(files)
-        local = dataset.filesystem.type_name == "local"
-        return [f"{os.path.abspath(i.path) if local else i.path} {i.size} {i.mtime_ns}" for i in found]
+        places = [_absolute(dataset.filesystem, file)[1] for file in files]
+        return [f"{place} {i.size} {i.mtime_ns}" for place, i in zip(places, found, strict=True)]
     digest = hashlib.sha256()
     for batch in dataset.to_batches():
         sink = pa.BufferOutputStream()
@@ -69,6 +69,28 @@ def held_bytes(dataset: "pads.Dataset") -> int:
     """Return the bytes of rows that are in the memory of this process; 0 for a dataset of files."""
     held = [part for part in dataset.get_fragments() if not hasattr(part, "path")]
     return sum(batch.nbytes for part in held for batch in part.to_batches())
+
+
+def _in_place(fragment: Any) -> Any:
+    """Return the fragment of a local file at its absolute path, since workers may run in another folder."""
+    files = getattr(fragment, "filesystem", None)
+    if files is None:
+        return fragment
+    system, path = _absolute(files, fragment.path)
+    if path == fragment.path and system is files:
+        return fragment
+    split = {"row_groups": [group.id for group in fragment.row_groups]} if hasattr(fragment, "row_groups") else {}
+    return fragment.format.make_fragment(path, system, fragment.partition_expression, **split)
+
+
+def _absolute(files: Any, path: str) -> tuple[Any, str]:
+    """Return a file system and a path in it that do not depend on the current folder."""
+    if files.type_name in ("local", "file"):  # of Arrow, and of fsspec
+        return files, os.path.abspath(path)
+    if files.type_name != "subtree":
+        return files, path
+    base = _absolute(files.base_fs, files.base_path)
+    return (files if base[1] == files.base_path else type(files)(base[1], base[0])), path
 
 
 def _row_groups(fragment: Any) -> Sequence[Any]:

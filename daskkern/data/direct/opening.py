@@ -14,7 +14,6 @@ from daskkern.data.ingest.columns.match_schema import decide_like
 from daskkern.data.ingest.columns.targets import Decision, check_task, decide
 from daskkern.data.ingest.pipeline.sources import open_source
 from daskkern.data.ingest.readers.tables import Parts, Request, Table
-from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.encoding import check_choices
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.errors import DataError, SpecError
@@ -109,7 +108,7 @@ def _opened(X: Any, request: Request) -> tuple[Parts, str]:
     if is_dask_frame(X):
         return _filled(open_dask_frame(X, request), request), _digest([frame_key(X), repr(request)])
     place = os.fspath(X)
-    source = open_source(place if is_url(place) else os.path.abspath(place), request, (), every_float=True)
+    source = open_source(place, request, (), every_float=True)
     if source.format in ("csv", "svmlight"):
         raise SpecError(
             f"got {place}, a {source.format} file, which is read line by line and has no row groups to draw batches "

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import zarr
 
 from daskkern.arrays import HostArray
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.grouped_rows import GroupReader, grouped_sizes
 from daskkern.data.rows.rows import Fields, RowBlock
 from daskkern.data.schema.schema import ClassLabel
@@ -100,6 +101,7 @@ def zarr_pair(X: Any, y: Any, weight: Any, task: str, classes: tuple[ClassLabel,
     chunk = int(X.chunks[0])
     least = min(_LEAST_ROWS, max(1, _BYTES // (4 * X.shape[1])))
     rows = chunk * -(-least // chunk)
+    fix_places(X, y, weight)
     if task == "classification" and classes is None:
         classes = _labels(y, rows)
     return ZarrPair(X, y, weight, grouped_sizes(int(X.shape[0]), rows), classes)

@@ -11,7 +11,7 @@ from typing import Any
 from fsspec.utils import glob_translate
 
 from daskkern.data.remote.files import FoundFile, file_at, files_below
-from daskkern.data.remote.stores import is_url
+from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import DataError
 
 SUFFIXES = (".parquet", ".pq")
@@ -61,8 +61,7 @@ def listed(place: str, suffixes: Sequence[str] = SUFFIXES) -> list[LakeFile]:
     StoreError
         When the server cannot be reached.
     """
-    if not is_url(place):
-        place = os.path.abspath(place)
+    place = absolute(place)
     if not _has_magic(place):
         one = file_at(place)
         if one is not None:

@@ -14,6 +14,7 @@ from daskkern.data.lake.listing import LakeFile, listed
 from daskkern.data.lake.partitions import PartitionValues, partition_values, partitions_that_may_pass
 from daskkern.data.lake.table_formats import table_files
 from daskkern.data.lake.where import where_columns, where_expression
+from daskkern.data.remote.stores import absolute
 from daskkern.errors import DataError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -75,7 +76,7 @@ def open_lake(
         When a server cannot be reached.
     """
     names = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    files = [file for name in names for file in _files(os.fspath(name))]
+    files = [file for name in names for file in _files(absolute(name))]
     if not files:
         raise DataError("got no source; name at least one file")
     fixed, values = partition_values(files)

@@ -41,9 +41,14 @@ def is_url(place: object) -> bool:
     return isinstance(place, str) and "://" in place
 
 
-def absolute(place: str) -> str:
-    """Return a local path made absolute, or a URL unchanged."""
-    return place if is_url(place) else os.path.abspath(place)
+def absolute(place: str | os.PathLike[str]) -> str:
+    """Return a local path made absolute, or a URL; of a relative ``file://`` URL the path is made absolute."""
+    text = os.fspath(place)
+    if not is_url(text):
+        return os.path.abspath(text)
+    scheme, mark, path = text.rpartition("://")
+    is_relative = scheme.rpartition("::")[2] in ("file", "local") and not os.path.isabs(path)
+    return f"{scheme}{mark}{os.path.abspath(path)}" if is_relative else text
 
 
 def public(place: str) -> str:

@@ -17,7 +17,7 @@ import zarr
 from distributed import Client
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.data.remote.stores import is_url
+from daskkern.data.remote.stores import absolute, is_url
 from daskkern.data.schema.provenance import recorded
 from daskkern.data.schema.schema import FORMAT, STATISTICS, StoreInfo
 from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets, RowFormat, load_bucket
@@ -100,7 +100,7 @@ def shuffle_store_on(
     StoreError, MemoryBudgetError
         As for one process, and when a worker cannot reach the folder of `out`. The disk needs space for the rows twice.
     """
-    location = os.path.abspath(source) if not is_url(source) else os.fspath(source)
+    location = absolute(source)
     store = open_store(location)
     rows, n = StoredRows(store), store.info.n_rows
     if store.info.is_sparse:

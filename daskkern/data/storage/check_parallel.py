@@ -7,7 +7,7 @@ from pathlib import Path
 from distributed import Client
 
 from daskkern.arrays import HostArray
-from daskkern.data.remote.stores import is_url
+from daskkern.data.remote.stores import absolute, is_url
 from daskkern.data.shuffle.cancellable_tasks import run_tasks
 from daskkern.data.storage.check import ArrayCheck, CheckReport, Progress, changed_array, changed_keys, row_chunks
 from daskkern.data.storage.check_contents import RowContents, StoreFinding, wrong_pointers
@@ -81,7 +81,7 @@ def check_store_on(
     A worker holds what :func:`daskkern.data.storage.check.check_store` does.
     """
     begun = time.perf_counter()
-    place = str(source) if is_url(str(source)) else str(Path(source).resolve())
+    place = absolute(source)
     store = open_store(place, chunks_present=False)
     findings = list(changed_keys(store, read_records(store.group)))
     chunks = [part for name in store.array_names() for part in _chunk_parts(store, place, name, part_bytes)]

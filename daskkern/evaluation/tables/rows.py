@@ -4,7 +4,6 @@ Blocks end where a multiple of 4096 rows, or of the rows of an output file, is r
 whatever file, a row is in the same block, so that its predictions have the same bits.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -19,7 +18,7 @@ from daskkern.data.ingest.columns.labels import KnownLabels
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.columns.values import features_of, labels_of, quantities_of
 from daskkern.data.ingest.readers.tables import Piece, Table
-from daskkern.data.remote.stores import is_url
+from daskkern.data.remote.stores import absolute
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.data.schema.schema import ClassLabel, Task
@@ -83,8 +82,7 @@ class StoreInput:
     starts: tuple[int, ...] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        place = self.store.path
-        return _opened, (place if is_url(place) else os.path.abspath(place), self.keep)
+        return _opened, (absolute(self.store.path), self.keep)
 
     @property
     def source(self) -> str:

@@ -1,6 +1,5 @@
 """Predictions of any number of rows, written where they are wanted: a file, a folder of files, or a Zarr group."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -148,7 +147,7 @@ class PredictionJob:
 
     def _folder(self, where: ScoringPlace, watch: "_Watch") -> str:
         rows_per_file = self.division.rows_per_file or _file_rows(self.model)
-        place = self.out if is_url(self.out) else os.path.abspath(self.out)
+        place = absolute(self.out)
         layout = FolderLayout(place, self.kind, rows_per_file, self.division.partition_by)
         settings = [repr(self.wanted), repr(replace(layout, place=""))]
         key = self.key and work_key([self.key, model_digest(self.model), *settings])

@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import FloatArray, HostArray
 from daskkern.calibration import Calibration, ScoreScaling
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import ClassLabel, Scaling
@@ -18,6 +18,7 @@ from daskkern.models.onnx_graph.builder import GraphBuilder
 from daskkern.models.onnx_graph.inputs import FEATURES, column_inputs, matrix_input, scaled_rows
 from daskkern.models.onnx_graph.outputs import (
     Named,
+    Output,
     each_probability,
     label_array,
     label_nodes,
@@ -68,6 +69,7 @@ class Exportable(Protocol):
     def loss_function(self) -> Loss: ...
     @property
     def has_probabilities(self) -> bool: ...
+    def widening(self, confidence: float) -> FloatArray: ...
 
 
 def check_onnx() -> Any:
@@ -82,7 +84,14 @@ def check_onnx() -> Any:
     return onnx
 
 
-def write_onnx(model: Exportable, path: str | Path, inputs: str = "auto", *, overwrite: bool = False) -> None:
+def write_onnx(
+    model: Exportable,
+    path: str | Path,
+    inputs: str = "auto",
+    *,
+    confidence: float | None = None,
+    overwrite: bool = False,
+) -> None:
     """Write `model` to an ONNX file, which appears when it is complete.
 
     Predictions are those of the model up to rounding, for the settings of :meth:`KernelModel.predict`. The sum over the
@@ -98,6 +107,9 @@ def write_onnx(model: Exportable, path: str | Path, inputs: str = "auto", *, ove
         for each column of the table that the model learned from, by its name: float64 for numbers (NaN where missing;
         dates as days since 1970-01-01), texts for categories ("" where missing). "auto" takes columns where the model
         has an encoding.
+    confidence : float, optional
+        Between 0 and 1: of a calibrated model of regression, also write intervals with this confidence, as
+        :meth:`KernelModel.predict_interval` returns them.
     overwrite : bool
         Replace any other file, too.
 
@@ -106,29 +118,32 @@ def write_onnx(model: Exportable, path: str | Path, inputs: str = "auto", *, ove
     Outputs are ``prediction``, (n,) or (n, t) float64, of regression, of several quantiles in ascending order; or
     ``label``, (n,) in the kind of the labels, or (n, t) int64 of several labels, ``scores`` (n, c) float64 and, of
     models that have some, ``probabilities`` (n, n_classes). An output with the name of a column has "model " before
-    it. Where the model raises DataError - a score that is not a number, a category that the training data do not have -
-    the runtime fails too, or predicts NaN for numbers. Scaling is part of the graph; sets, intervals and standard
+    it. With a confidence, regression also has ``lower`` and ``upper``, (n,) or (n, t) float64; of several quantiles
+    (n,). Where the model raises DataError - a score that is not a number, a category that the training data do not
+    have - the runtime fails too, or predicts NaN for numbers. Scaling is part of the graph; sets and standard
     deviations are not.
 
     Raises
     ------
     ModelError
-        Without the package onnx, and for what ONNX cannot express: a kernel or loss with functions of its own, labels
-        of several kinds, points of more than 2 GB.
-    SpecError, StoreError
-        For another `inputs`, and a path that cannot be written.
+        Without the package onnx, for a confidence where the model has no intervals, and for what ONNX cannot express:
+        a kernel or loss with functions of its own, labels of several kinds, points of more than 2 GB.
+    SpecError, DataError, StoreError
+        For another `inputs`, a confidence that is not between 0 and 1 or needs more calibration rows, and a path that
+        cannot be written.
     """
     check_file(path, FileKind.ONNX, overwrite=overwrite)
-    write_bytes(path, onnx_bytes(model, inputs))
+    write_bytes(path, onnx_bytes(model, inputs, confidence))
 
 
-def onnx_bytes(model: Exportable, inputs: str = "auto") -> bytes:
+def onnx_bytes(model: Exportable, inputs: str = "auto", confidence: float | None = None) -> bytes:
     """Return an ONNX file that predicts as `model` does.
 
     See :func:`write_onnx` for parameters, inputs, outputs and errors.
     """
     if inputs not in get_args(InputChoice):
         raise SpecError(f"got inputs {inputs!r}; choose one of {', '.join(get_args(InputChoice))}")
+    widening = None if confidence is None else model.widening(confidence)
     onnx = check_onnx()
     graph = GraphBuilder(onnx)
     infos, rows = _inputs(graph, model, inputs)
@@ -136,7 +151,7 @@ def onnx_bytes(model: Exportable, inputs: str = "auto") -> bytes:
     scores = _scores(graph, model, score_nodes(graph, model.kernel, model.points, model.coef, scaled))
     taken = {info.name for info in infos}
     outputs = []
-    for name, tensor, dtype, shape in _outputs(graph, model, scores):
+    for name, tensor, dtype, shape in _outputs(graph, model, scores, widening):
         name = f"model {name}" if name in taken else name
         graph.nodes.append(onnx.helper.make_node("Identity", [tensor], [name]))
         outputs.append(graph.value_info(name, dtype, shape))
@@ -171,10 +186,12 @@ def _scores(graph: GraphBuilder, model: Exportable, sums: str) -> str:
     return graph.cast(graph.cast(scores, model.coef.dtype), np.float64)
 
 
-def _outputs(graph: GraphBuilder, model: Exportable, scores: str) -> Named:
+def _outputs(graph: GraphBuilder, model: Exportable, scores: str, widening: FloatArray | None) -> Named:
     c = model.n_outputs
     if model.task == "regression":
-        return [_prediction(graph, model, scores)]
+        values = _target_values(graph, model, scores)
+        bounds = [] if widening is None else _bounds(graph, model, values, widening)
+        return [_of_targets(graph, model, "prediction", values), *bounds]
     found: Named = []
     if model.task == "multilabel":
         labels = graph.cast(graph.op("Greater", scores, graph.constant(0.0, np.float64)), np.int64)
@@ -199,15 +216,39 @@ def _probabilities(graph: GraphBuilder, model: Exportable, scores: str) -> str:
     return loss_probabilities(graph, scores, model.n_outputs, model.loss_function)
 
 
-def _prediction(graph: GraphBuilder, model: Exportable, scores: str) -> tuple[str, str, Any, list[int | None]]:
-    values, c = scores, model.n_outputs
+def _target_values(graph: GraphBuilder, model: Exportable, scores: str) -> str:
+    """Return predictions (n, c) in the units of the targets; of several quantiles, ascending."""
+    values = scores
     if model.target_scale is not None:
         values = graph.op("Mul", values, graph.constant(model.target_scale, np.float64))
     if model.target_shift is not None:
         values = graph.op("Add", values, graph.constant(model.target_shift, np.float64))
     if model.loss_function.heads > 1:
-        count = graph.constant([c], np.int64)
+        count = graph.constant([model.n_outputs], np.int64)
         values = graph.ops("TopK", 2, values, count, axis=1, largest=0, sorted=1)[0]
-    elif model.single_target:
-        return ("prediction", graph.op("Squeeze", values, axes=[1]), np.float64, [None])
-    return ("prediction", values, np.float64, [None, c])
+    return values
+
+
+def _of_targets(graph: GraphBuilder, model: Exportable, name: str, values: str) -> Output:
+    """Return values (n, c) as an output with the shape of predictions."""
+    if model.loss_function.heads == 1 and model.single_target:
+        return (name, _squeezed(graph, values), np.float64, [None])
+    return (name, values, np.float64, [None, model.n_outputs])
+
+
+def _bounds(graph: GraphBuilder, model: Exportable, values: str, widening: FloatArray) -> Named:
+    """Return lower and upper bounds for predictions (n, c); see :meth:`KernelModel.intervals`."""
+    width = graph.constant(widening, np.float64)
+    if model.loss_function.heads == 1:
+        names = (("lower", "Sub"), ("upper", "Add"))
+        return [_of_targets(graph, model, name, graph.op(move, values, width)) for name, move in names]
+    first, last = (graph.constant([at], np.int64) for at in (0, model.n_outputs - 1))
+    low = graph.op("Sub", graph.op("Gather", values, first, axis=1), width)
+    high = graph.op("Add", graph.op("Gather", values, last, axis=1), width)
+    middle = graph.op("Div", graph.op("Add", low, high), graph.constant(2.0, np.float64))
+    ends = (("lower", graph.op("Min", low, middle)), ("upper", graph.op("Max", high, middle)))
+    return [(name, _squeezed(graph, end), np.float64, [None]) for name, end in ends]
+
+
+def _squeezed(graph: GraphBuilder, column: str) -> str:
+    return graph.op("Squeeze", column, axes=[1])

@@ -11,8 +11,10 @@ from daskkern.errors import ModelError
 from daskkern.losses import Logistic, Loss, MultinomialLogistic, Probabilistic
 from daskkern.models.onnx_graph.builder import GraphBuilder
 
-Named = list[tuple[str, str, Any, list[int | None]]]
-"""Outputs: names for users, tensors, dtypes and shapes."""
+Output = tuple[str, str, Any, list[int | None]]
+"""An output: its name for users, the tensor, dtype and shape."""
+
+Named = list[Output]
 
 
 def label_array(classes: Sequence[ClassLabel]) -> Any:

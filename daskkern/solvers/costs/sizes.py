@@ -150,12 +150,9 @@ class FitSizes:
         Explicit features are maps of kernel columns, of which whole blocks are held.
     wide : bool
         Products are made in float64 within, whatever the dtype is.
-    moving : int
-        Bytes of points that the solver finds itself.
-    choosing : int
-        Bytes that the choice of landmarks takes in addition to them.
-    penalty : int
-        Bytes that the choice of the penalty takes in addition to the columns and the spectrum.
+    moving, choosing, penalty : int
+        Bytes of points that the solver finds itself; what the choice of landmarks takes in addition to them, and that
+        of the penalty in addition to the columns and the spectrum.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
     reshuffle : bool
@@ -175,6 +172,8 @@ class FitSizes:
         Of a row as tensor cores take it, in addition to the row itself.
     tables : int
         Bytes of tables that columns are made from, which are then numbers; 0 where columns are points.
+    rows_on_workers : int
+        Bytes of arrays that were sent to the workers or computed there, all together; each holds an equal share.
     prepares : bool
         What is found once for all ranks may be found in the process of this rank.
     """
@@ -217,6 +216,7 @@ class FitSizes:
     groups: int = 1
     operand_bytes: int = 0
     tables: int = 0
+    rows_on_workers: int = 0
 
     @property
     def all_ranks(self) -> int:

@@ -11,6 +11,7 @@ from distributed import Client, futures_of
 from daskkern.backend.task_names import task_name
 from daskkern.data.cubes.cube_opening import CubeChoice, cube_blocks
 from daskkern.data.cubes.cube_reader import BlockSurvey, CubeReader, Each, class_labels, each_here, reader_of, surveyed
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.remote.stores import name_of_place, public
 from daskkern.data.rows.rows import ALL
 from daskkern.data.schema.schema import ClassLabel, Scaling
@@ -60,6 +61,8 @@ def cube_source(
         For names that the Dataset does not have, values that do not suit the task, and no cell without missing values.
     """
     blocks = cube_blocks(X, choice, y, weight)
+    if client is not None:
+        fix_places(blocks.ds)
     held = bool(futures_of(blocks.ds))
     found = surveyed(blocks, each_here if client is None or not _travels(blocks.ds, held) else _on(client))
     labels = class_labels(found) if len(blocks.targets) == 1 else None

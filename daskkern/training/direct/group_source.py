@@ -5,8 +5,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 from distributed import Client
 
+from daskkern.data.cubes.cube_reader import CubeReader
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.grouped_rows import GroupedRows, GroupReader, RowTargets
 from daskkern.data.rows.rows import ALL, Fields, Rows
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple
@@ -67,6 +70,8 @@ class GroupSource(RowSource):
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
     ) -> tuple[RowSource, tuple[Kept, ...]]:
         reader, sizes = self.reader, self.reader.sizes
+        if isinstance(reader, CubeReader):
+            fix_places(reader.blocks.ds)
         if self.lazy is not None:
             return BlockSource(self.lazy(), sizes, reader.has_weight, self.info, True).for_cluster(
                 client, workers, dtype
@@ -74,7 +79,9 @@ class GroupSource(RowSource):
         if not reader.held_bytes:
             return self, ()
         blocks = [partial(self._triple, number, dtype) for number in range(len(sizes))]
-        sent, kept = BlockSource.sent(client, blocks, sizes, reader.has_weight, self.info, workers)
+        sent, kept = BlockSource.sent(
+            client, blocks, sizes, reader.has_weight, self.info, workers, np.dtype(dtype).itemsize
+        )
         return replace(sent, whole_blocks=True), kept  # as here, batches are drawn from whole groups
 
     def digest(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -199,6 +199,10 @@ class BlockSource(RowSource):
     info: SourceInfo
     whole_blocks: bool = False
     """Whether batches are drawn from whole blocks, as from the groups of rows in files."""
+    itemsize: int = 8
+    """Bytes of a number of the features, as they are in the blocks."""
+    spread: float = 1.0
+    """How many times its equal share of the blocks the worker with most of them has."""
 
     @classmethod
     def sent(
@@ -209,10 +213,21 @@ class BlockSource(RowSource):
         has_weight: bool,
         info: SourceInfo,
         workers: Sequence[str] | None,
+        itemsize: int,
     ) -> tuple["BlockSource", tuple[Kept, ...]]:
         """Send blocks of this process to `workers`, or all; return them as a source, and what keeps them there."""
         sent = SentRows(client, {task_name("rows"): block for block in blocks}, workers)
-        return cls(remote_values(sent.keys), tuple(sizes), has_weight, info), (sent,)
+        return cls(remote_values(sent.keys), tuple(sizes), has_weight, info, itemsize=itemsize), (sent,)
+
+    @property
+    def bytes_on_workers(self) -> int:
+        if not isinstance(self.blocks[0], RemoteValue):
+            return 0
+        info = self.info
+        stored = info.n_rows * info.n_features * self.itemsize
+        if info.n_stored is not None:  # values, with column numbers and row pointers of up to 8 bytes
+            stored = info.n_stored * (self.itemsize + 8) + 8 * info.n_rows
+        return int(self.spread * (stored + 8 * info.n_rows * (info.n_targets + self.has_weight)))
 
     def open(self, dtype: str) -> Rows:
         return BlockRows(self, dtype)
@@ -220,7 +235,7 @@ class BlockSource(RowSource):
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
     ) -> tuple[RowSource, tuple[Kept, ...]]:
-        del workers, dtype  # Dask places the blocks, like all tasks of a fit
+        del dtype
         futures = client.compute([block.delayed() for block in self.blocks])
         with current(client):
             wait(futures)
@@ -228,10 +243,21 @@ class BlockSource(RowSource):
             if future.status == "error":
                 raise DataError(f"a block of the dask arrays cannot be computed: {future.exception()}")
         keys = [future.key for future in futures]
-        return replace(self, blocks=remote_values(keys)), tuple(futures)
+        spread = _spread(client, keys, len(workers or live_workers(client)))
+        return replace(self, blocks=remote_values(keys), spread=spread), tuple(futures)
 
     def digest(self) -> dict[str, Any]:
         return {"blocks": tokenize([getattr(block, "parts", block) for block in self.blocks])}
+
+
+def _spread(client: Client, keys: Sequence[Any], n_workers: int) -> float:
+    """Return how many times an equal share of results the worker with most of them has: Dask places tasks as it likes.
+
+    Results that were lost meanwhile are computed again anywhere, and count as placed equally.
+    """
+    holders = ask_scheduler(client, "who_has", keys=list(keys))
+    most = Counter(address for found in holders.values() for address in found).most_common(1)
+    return max(1.0, most[0][1] * n_workers / len(keys)) if most else 1.0
 
 
 class BlockRows(Rows):

@@ -58,6 +58,11 @@ class RowSource(ABC):
         """Bytes of the arrays of this process that travel with the source."""
         return 0
 
+    @property
+    def bytes_on_workers(self) -> int:
+        """Bytes of rows that Dask holds in the memory of the workers of a cluster, all together."""
+        return 0
+
     @abstractmethod
     def open(self, dtype: str) -> Rows:
         """Return the rows, which are read in `dtype`."""

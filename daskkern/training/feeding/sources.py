@@ -10,7 +10,8 @@ import zarr
 from distributed import Client
 
 from daskkern.arrays import HostArray
-from daskkern.data.remote.stores import is_url, name_of_place, public
+from daskkern.data.remote.local_stores import fix_places
+from daskkern.data.remote.stores import absolute, name_of_place, public
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batch_plan import fair_chunk_rows
 from daskkern.data.rows.csr import FeatureRows
@@ -45,8 +46,10 @@ class StoreSource(RowSource):
     @classmethod
     def at(cls, location: StoreLocation) -> "StoreSource":
         """Open the store, once for this process. A local path is made absolute. Raises StoreError."""
-        if not isinstance(location, zarr.Group) and not is_url(location):
-            location = os.path.abspath(location)
+        if isinstance(location, zarr.Group):
+            fix_places(location)
+        else:
+            location = absolute(location)
         store = open_store(location)
         info = store.info
         known = SourceInfo(
@@ -132,7 +135,9 @@ class ArraySource(RowSource):
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
         blocks = [partial(_triple, self, part) for part in parts]
         sizes = [part.stop - part.start for part in parts]
-        return BlockSource.sent(client, blocks, sizes, self.weight is not None, self.info, workers)
+        return BlockSource.sent(
+            client, blocks, sizes, self.weight is not None, self.info, workers, self.X.dtype.itemsize
+        )
 
     def digest(self) -> dict[str, Any]:
         return {"checksums": {name: checksum_of(getattr(self, name)) for name in ("X", "y", "weight")}}

@@ -7,4 +7,14 @@ from daskkern.training.planning.memory_by_rows import row_items
 
 def items_of(z: FitSizes) -> tuple[Items, Items]:
     """Return the items in host memory and those on the device, which are none with device "cpu"."""
-    return row_items(z) if z.costs.by_rows else rank_items(z)
+    host, device = row_items(z) if z.costs.by_rows else rank_items(z)
+    return (*host, *_sent_rows(z)), device
+
+
+def _sent_rows(z: FitSizes) -> Items:
+    """Return the rows that Dask holds on the worker of a rank, which keeps its own copy of those that it needs."""
+    total = z.rows_on_workers
+    if not total:
+        return ()
+    block = total * min(z.chunk_rows, z.n) // max(1, z.n)  # of which a worker has one more than others
+    return (("rows sent to the worker", min(total, -(-total // z.all_ranks) + block)),)

@@ -86,6 +86,7 @@ def sizes_of(
         operand_bytes=_operand_bytes(source, settings) if on_device else 0,
         tables=settings.basis.table_bytes(settings.kernel, source.info.n_features, settings.seed),
         sent_row_bytes=_sent_row_bytes(source, settings),
+        rows_on_workers=source.bytes_on_workers,
     )
 
 

@@ -15,7 +15,7 @@ from daskkern.cli.main import main
 from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.data.schema.rank_tables import RankTable
 from daskkern.data.schema.schema import Scaling
-from daskkern.errors import ModelError, SpecError, StoreError
+from daskkern.errors import DataError, ModelError, SpecError, StoreError
 from daskkern.kernels import (
     CallableKernel,
     Coordinate,
@@ -197,6 +197,43 @@ def test_calibrated_probabilities_and_several_labels(tmp_path: Path) -> None:
         found = outputs_of(model, X, tmp_path)
         assert found["label"].tolist() == model.predict(X).tolist()
         np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("squared", 1), ("absolute", 3), ("quantile:0.1,0.5,0.9", 3)])
+def test_intervals_are_those_of_the_model(loss: str, outputs: int, tmp_path: Path) -> None:
+    X, several = rows_of(30, 5), outputs if not loss.startswith("quantile") else 1
+    for lift in (0.5, -20.0):  # the second one crosses the quantiles, whose ends then meet
+        errors = np.sort(np.random.default_rng(2).random((50, several)), axis=0) + lift
+        model = model_of(
+            Gaussian(2.0),
+            outputs,
+            loss=loss,
+            target_scale=np.full(outputs, 3.0),
+            target_shift=np.arange(1.0, 1.0 + outputs),
+            calibration=Calibration("held-out", 50, errors),
+        )
+        model.to_onnx(tmp_path / "m.onnx", confidence=0.8)
+        onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
+        found = Session(tmp_path / "m.onnx").run({"X": np.asarray(X, np.float64)})
+        assert list(found) == ["prediction", "lower", "upper"]
+        expected = model.predict_interval(X, 0.8)
+        assert found["lower"].shape == expected[..., 0].shape
+        for at, name in enumerate(("lower", "upper")):
+            np.testing.assert_allclose(found[name], expected[..., at], rtol=1e-4, atol=1e-4)
+
+
+def test_intervals_that_a_model_does_not_have_are_refused(tmp_path: Path) -> None:
+    labels = model_of(Gaussian(2.0), loss="hinge", task="classification", classes=("a", "b"))
+    few = model_of(Gaussian(2.0), calibration=Calibration("held-out", 5, np.ones((5, 1))))
+    for model, confidence, error, words in (
+        (model_of(Gaussian(2.0)), 0.9, ModelError, "was not calibrated, so it has no intervals"),
+        (labels, 0.9, ModelError, "has no intervals; these are for regression"),
+        (few, 0.9, DataError, "needs at least 9 calibration rows, but the model has 5"),
+        (few, 2.0, SpecError, "give a number between 0 and 1"),
+    ):
+        with pytest.raises(error, match=words):
+            model.to_onnx(tmp_path / "m.onnx", confidence=confidence)
+        assert not (tmp_path / "m.onnx").exists()
 
 
 def test_the_largest_score_of_an_output_counts_and_one_class_is_a_class(tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ from daskkern.data.ingest.readers.tables import Piece, Table
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
 from daskkern.errors import DataError
 
+_EXACT = 2.0**53
+"""From here on, float64 does not tell each whole number from the next."""
+
 
 def features_of(piece: Piece, table: Table) -> FeatureRows:
     """Return the features of a piece in the dtype of the store, dense or CSR, all finite."""
@@ -50,10 +53,17 @@ def quantities_of(piece: Piece, table: Table) -> FloatArray:
 
 
 def labels_of(piece: Piece, table: Table) -> HostArray:
-    """Return class labels (m,), none of them NaN or infinite."""
+    """Return class labels (m,), none of them NaN, infinite, or so large that float64 merges it with others."""
     assert piece.y is not None
     if piece.y.dtype.kind == "f":
         _refuse_unusable(piece, piece.y, table)
+        large = np.abs(piece.y) >= _EXACT
+        if large.any():
+            row = int(np.argmax(large))
+            raise DataError(
+                f"{_place(piece, row)} has the label {piece.y[row]:g}, which is one of several whole numbers that are "
+                "the same in float64; write labels as text"
+            )
     return piece.y
 
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from dask.base import is_dask_collection
@@ -20,6 +19,7 @@ from daskkern.data.ingest.readers.tables import Parts, Request, Table
 from daskkern.data.lake import Lake
 from daskkern.data.lake.listing import NoParquetError
 from daskkern.data.lake.opening import TaskRunner, open_lake, run_here
+from daskkern.data.remote.stores import absolute
 from daskkern.data.remote.url_files import SourceFile
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DataError, SpecError
@@ -74,7 +74,7 @@ def open_source(
         _check_options(request, "frame")
         return IngestSource("frame", 1, _filled(open_table(sources, request), request), None, ("a table in memory",))
     places = _places(sources)
-    named = tuple(map(str, places))
+    named, places = tuple(places), [absolute(place) for place in places]  # workers may run in another folder
     covered = {"request": repr(request), "settings": settings}
     opened = _lake(places, request, run) if is_lake(places) else find_files(places)
     if isinstance(opened, Lake):
@@ -82,8 +82,6 @@ def open_source(
         parts = open_lake_table(opened, request, run, every_float=every_float)
         return IngestSource("parquet", len(opened.stamps), parts, work_key([*opened.stamps, covered]), named)
     found, files = opened
-    if request.count:  # workers may run in another current folder
-        files = [Path(os.path.abspath(file)) if isinstance(file, Path) else file for file in files]
     _check_options(request, found.name)
     key = key_of(files, covered)
     return IngestSource(found.name, len(files), _filled(found.open(files, request), request), key, named)

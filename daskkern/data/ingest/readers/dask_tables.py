@@ -13,6 +13,7 @@ from dask.base import compute
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, kind_of
 from daskkern.data.ingest.readers.typed_tables import TypedFile, after, open_typed
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.csr import is_sparse
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
@@ -39,6 +40,7 @@ def open_arrays(arrays: DaskArrays, request: Request) -> Parts:
         raise DataError(
             "target, weight and drop name columns, which dask arrays do not have; give DaskArrays(X, y, weight)"
         )
+    fix_places(arrays.X, arrays.y, arrays.weight)
     X = arrays.X
     if X.ndim != 2 or X.dtype.kind not in "fiub":
         raise DataError(

@@ -1,5 +1,6 @@
 """Tables from data frames in memory: pandas, polars, Arrow, and all others that Arrow reads without a copy."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,19 +30,47 @@ def arrow_table(frame: Any) -> pa.Table:
     DataError
         For columns that have names that are not text, or values that are of several kinds.
     """
+    if hasattr(frame, "iloc"):
+        _check_names(frame.columns)
     try:
-        if isinstance(frame, pa.RecordBatch):
-            return pa.Table.from_batches([frame])
-        if hasattr(frame, "iloc"):
-            other = next((name for name in frame.columns if not isinstance(name, str)), None)
-            if other is not None:
-                raise DataError(f"the rows have names of columns that are not text, such as {other!r}; rename these")
-            if hasattr(frame, "to_arrow"):  # of cuDF
-                return frame.to_arrow(preserve_index=False)
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        return frame if isinstance(frame, pa.Table) else pa.table(frame)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"a column of the data frame has values of several kinds ({error}); make them one") from error
+        return _with_plain_texts(_converted(frame))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"a column of the data frame has values of several kinds, or of a kind that Arrow does not hold ({error}); "
+            "make them one"
+        ) from error
+
+
+def _check_names(names: Any) -> None:
+    other = next((name for name in names if not isinstance(name, str)), None)
+    if other is not None:
+        raise DataError(f"the rows have names of columns that are not text, such as {other!r}; rename these")
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if twice is not None:
+        raise DataError(f"the data frame has more than one column named {twice!r}; give every column a name of its own")
+
+
+def _converted(frame: Any) -> pa.Table:
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if hasattr(frame, "iloc"):
+        if hasattr(frame, "to_arrow"):  # of cuDF
+            return frame.to_arrow(preserve_index=False)
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    return frame if isinstance(frame, pa.Table) else pa.table(frame)
+
+
+def _with_plain_texts(table: pa.Table) -> pa.Table:
+    """Return a table without dictionaries of string views, as those of polars are, which Arrow does not decode."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_string_view(field.type.value_type):
+            parts = [
+                pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.string()))
+                for part in table.column(at).chunks
+            ]
+            kind = pa.dictionary(field.type.index_type, pa.string(), field.type.ordered)
+            table = table.set_column(at, field.name, pa.chunked_array([part.cast(kind) for part in parts], kind))
+    return table
 
 
 def open_table(frame: Any, request: Request) -> Parts:

@@ -70,12 +70,26 @@ def open_typed(files: Sequence[TypedFile], request: Request) -> Parts:
         if request.like is None:
             check_same_columns(first.names, file.names, str(file.path), str(first.path))
         choose_columns(file.names, request, str(file.path))
+        _check_kinds(first, file, columns.all)
     encoder, notes = _encoder(files, columns, request)
     indexes = tuple(dict.fromkeys(name for file in files for name in file.index))
     note = (f"the index that pandas wrote was left out: {', '.join(indexes)}",) if indexes else ()
     tables = [_TypedReader(file, columns, encoder).table() for file in files]
     times = note_on_times(first.schema, columns.features)
     return Parts(concatenate(tables), notes=(*note, *times, *notes), missing=encoder.missing)
+
+
+def _check_kinds(first: TypedFile, other: TypedFile, names: Sequence[str]) -> None:
+    """Raise DataError where a column has values of one kind in one file and of another in the other."""
+    for name in (name for name in names if name in other.names):
+        kinds = first.schema.field(name).type, other.schema.field(name).type
+        if any(map(pa.types.is_null, kinds)):
+            continue
+        if any(is_kind(kinds[0]) != is_kind(kinds[1]) for is_kind in (is_text, is_time)):
+            raise DataError(
+                f"column {name!r} holds {kinds[0]} values in {first.path} and {kinds[1]} in {other.path}; write both "
+                "with one type, or leave the column out with --drop"
+            )
 
 
 def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request) -> tuple[Encoder, tuple[str, ...]]:

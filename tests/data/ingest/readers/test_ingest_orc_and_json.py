@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.orc
 import pytest
+from distributed import Client
 
 from daskkern import AllRows, KernelRegressor
 from daskkern.arrays import HostArray
@@ -19,6 +20,9 @@ from daskkern.data.ingest import ingest
 from daskkern.data.ingest.readers import json_lines_tables
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DaskkernError, DataError
+from daskkern.evaluation.predict import write_predictions
+from daskkern.evaluation.tables.scoring import score_rows
+from daskkern.evaluation.tables.tasks import ScoringPlace
 from tests.support.object_server import ObjectServer
 
 N = 300
@@ -70,6 +74,22 @@ def test_files_become_the_store_of_their_frame(tmp_path: Path, ending: str) -> N
     assert [(column.name, column.kind, column.categories) for column in found.encoding] == [
         (column.name, column.kind, column.categories) for column in want.encoding or ()
     ]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("ending", ["orc", "jsonl", "ndjson.gz"])
+def test_workers_do_what_one_process_does(client2: Client, tmp_path: Path, ending: str) -> None:
+    for part in (1, 2):
+        write(frame_of(part), tmp_path / f"{part}.{ending}")
+    rows, settings = str(tmp_path / f"*.{ending}"), {"target": "y", "task": "regression", "chunk_rows": 70}
+    for name, client in (("one", None), ("two", client2)):
+        ingest(rows, tmp_path / name, client=client, **settings)  # type: ignore[arg-type]
+    assert open_store(tmp_path / "one").fingerprint() == open_store(tmp_path / "two").fingerprint()
+    model = KernelRegressor("gaussian:1", basis=AllRows(), solver="direct", alpha=1e-3).fit(tmp_path / "one").model_
+    assert score_rows(model, rows, ScoringPlace(client2))[0] == score_rows(model, rows, ScoringPlace())[0]
+    for name, client in (("one", None), ("two", client2)):
+        write_predictions(model, rows, tmp_path / f"{name}.parquet", client=client)
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
 
 
 def test_an_orc_file_of_another_library(tmp_path: Path) -> None:
