@@ -41,13 +41,13 @@ def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed
     score = None if observed is None else observed.score
     sections = [
         ("test", f"Test rows: {test}" if test else "Test rows", _test(model, pictures, observed)),
-        ("learning", "Learning", _learning(pictures, history)),
-        ("spectrum", "Spectrum of the preconditioner", _spectrum(pictures, history)),
         ("features", "Features", _features(pictures, model)),
-        ("time", "Time and memory", _time(pictures, history)),
+        ("learning", "Learning", _learning(pictures, history)),
         ("settings", "Settings, data and model", _settings(model, history)),
-        ("environment", "Environment", _environment(model)),
+        ("time", "Time and memory", _time(pictures, history)),
         ("epochs", "Epochs", _epochs(history)),
+        ("spectrum", "Spectrum of the preconditioner", _spectrum(pictures, history)),
+        ("environment", "Environment", _environment(model)),
     ]
     shown = [(key, title, body) for key, title, body in sections if body]
     tiles = "".join(
@@ -107,7 +107,7 @@ def _test(model: KernelModel, pictures: Sequence[Picture], observed: Observation
 
 def _errors(observed: Observation) -> str:
     lines = score_facts.errors_of(observed)
-    return f'<div class="card"><h3>Errors</h3>{_facts(lines)}</div>' if lines else ""
+    return f'<div class="card"><h3>Errors, in the units of the target</h3>{_facts(lines)}</div>' if lines else ""
 
 
 def _unknown(rows: int | None) -> str:
