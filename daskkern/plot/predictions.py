@@ -102,8 +102,8 @@ def draw_calibration(score: Score, axes: Any) -> Any:
     biggest = max(part.n_rows for part in bins)
     axes.plot([0, 1], [0, 1], color="#888888", linewidth=1, linestyle="--", label="ideal")
     low, high = zip(*(part.interval() for part in bins), strict=True)
-    axes.vlines(x, low, high, color=COLORS[0], linewidth=1.6, alpha=0.55, label="95% interval")
-    axes.plot(x, y, color=COLORS[0], linewidth=1, alpha=0.55)
+    axes.vlines(x, low, high, color=COLORS[0], linewidth=1.6, alpha=0.8, label="95% interval")
+    axes.plot(x, y, color=COLORS[0], linewidth=1, alpha=0.8)
     sizes = [12 + 100 * part.n_rows / biggest for part in bins]
     axes.scatter(x, y, sizes, color=COLORS[0], alpha=0.75, label="share, area is rows")
     axes.set_xlim(0, 1.02)

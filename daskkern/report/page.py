@@ -11,6 +11,7 @@ from daskkern import __version__
 from daskkern.data.transactions.overwrite_guard import REPORT_MARK
 from daskkern.evaluation.plot_data import Observation
 from daskkern.models import KernelModel
+from daskkern.monitor.epoch_cells import HEADINGS, cell
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.history import History
 from daskkern.monitor.palette import PART_COLORS, STAGE_COLORS
@@ -19,20 +20,6 @@ from daskkern.report import facts, score_facts
 from daskkern.report.pictures import Picture, as_svg
 
 _ROWS = 200
-_COLUMNS = {
-    "loss": "loss",
-    "validation_loss": "validation loss",
-    "validation_score": "validation score",
-    "seconds": "seconds",
-    "elapsed": "elapsed s",
-    "rows_per_second": "rows/s",
-    "computing": "computing",
-    "reading": "reading",
-    "checkpointing": "checkpoints",
-    "waiting": "waiting",
-    "exchanging": "exchange",
-    "optimality": "to optimum",
-}
 
 
 def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed: Observation | None, test: str) -> str:
@@ -233,17 +220,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[i
 def _epochs(history: History) -> str:
     if not len(history):
         return ""
-    columns = [name for name in _COLUMNS if not np.isnan(history[name]).all()]
+    columns = [name for name in HEADINGS if not np.isnan(history[name]).all()]
     chosen = history.rows if len(history) <= _ROWS else (*history[: _ROWS // 2], *history[-_ROWS // 2 :])
-    rows = [(f"{row.epoch:,}", *(_cell(name, getattr(row, name)) for name in columns)) for row in chosen]
+    rows = [(f"{row.epoch:,}", *(cell(name, getattr(row, name)) for name in columns)) for row in chosen]
     title = f"All {len(history):,}" if len(chosen) == len(history) else f"The first and the last {_ROWS // 2}"
-    table = _table(("epoch", *(_COLUMNS[name] for name in columns)), rows)
+    table = _table(("epoch", *(HEADINGS[name] for name in columns)), rows)
     return f'<div class="card"><details><summary>{title} as a table</summary>{table}</details></div>'
-
-
-def _cell(name: str, value: float) -> str:
-    if value != value:
-        return "\N{EN DASH}"
-    if name in PARTS:
-        return f"{value:.1%}"
-    return f"{value:,.0f}" if name == "rows_per_second" else f"{value:.5g}"

@@ -15,13 +15,14 @@ from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, Falkon, NystromSGD, Pegasos, Solver
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.planner import expected_setup, summarise, upper_bound_summary
 from daskkern.training.planning.timing import choice_seconds
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
-from tests.training.planning.test_calibration import RATES
 
+_RATES = Rates(5.0, 4.0, 1.0, 1e10, 1e10, 1e10, 1e9, 1e-6, 1e-5, 500, None, 0.5)
 WAYS: list[tuple[BasisSpec, Solver[object]]] = [
     (AllRows(), EigenPro()),
     (Landmarks(60), EigenPro()),
@@ -106,8 +107,8 @@ def test_a_plan_has_the_time_of_choices() -> None:
     source, settings = _source(200), replace(_settings(AllRows(), EigenPro()), alpha="auto")
     sizes = _here(0, source, settings).plan.sizes
     assert sizes is not None
-    both = dict(choice_seconds(source, settings, sizes, RATES))
+    both = dict(choice_seconds(source, settings, sizes, _RATES))
     assert list(both) == ["choice of the kernel", "choice of the penalty"]
     assert both["choice of the kernel"] == pytest.approx(4 * both["choice of the penalty"], rel=0.1)
-    named = choice_seconds(source, replace(settings, kernel=Gaussian(2.0), alpha=0.1), sizes, RATES)
+    named = choice_seconds(source, replace(settings, kernel=Gaussian(2.0), alpha=0.1), sizes, _RATES)
     assert named == ()
