@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import signal
 import sys
 import threading
@@ -23,6 +24,10 @@ OUT = Console(highlight=False, soft_wrap=True)
 REMARKS = Console(stderr=True)
 """Where progress goes."""
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+
+_PARTIAL = re.compile(r"/\.+([^/]+?)(?:\.staged)?\.partial-[^/]+(?:/.*)?$")
+"""A file on its way to its name, which is what people know."""
 
 
 class InterruptedJobError(Exception):
@@ -125,6 +130,10 @@ def run(command: Callable[[], object], debug: bool) -> int:
     except (click.MissingParameter, click.NoSuchOption) as error:
         about = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
         return _fail(error.format_message().rstrip(".") + about, WRONG_USE, debug)
+    except click.UsageError as error:
+        unexpected = error.ctx is not None and error.message.startswith("Got unexpected extra")
+        about = f"; see '{error.ctx.command_path} --help'" if unexpected and error.ctx is not None else ""
+        return _fail(error.format_message() + about, WRONG_USE, debug)
     except click.ClickException as error:
         return _fail(error.format_message(), WRONG_USE, debug)
     except (KeyboardInterrupt, click.Abort):
@@ -144,19 +153,27 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(f"{name}: {error} (run again with --debug for the traceback)", FAILED, debug)
 
 
+def _whole_name(found: re.Match[str]) -> str:
+    return f"/{found[1]}"
+
+
 def _in_words(error: OSError) -> str:
     """Return what the operating system has refused, where, and what may help."""
     if error.strerror is None:  # raised by a library, with a sentence of its own
         return f"{type(error).__name__}: {error} (run again with --debug for the traceback)"
-    where = f"{error.filename}: " if error.filename is not None else ""
+    name = "" if error.filename is None else str(error.filename)
+    place = _PARTIAL.sub(_whole_name, name)
+    where = f"{place}: " if place else ""
     remedies = {
         errno.ENOSPC: "make room, or write to another disk",
         errno.EDQUOT: "make room, or write to another disk",
         errno.EROFS: "write to another place",
         errno.EACCES: "change its permissions, or choose another place",
+        errno.EPERM: "change its permissions, or choose another place",
         errno.EMFILE: "raise the limit, for example with: ulimit -n 4096",
     }
-    remedy = remedies.get(error.errno or 0, "run again with --debug for the traceback")
+    otherwise = "run again with --debug for the traceback" if place == name else "choose another place"
+    remedy = remedies.get(error.errno or 0, otherwise)
     return f"{where}{error.strerror[:1].lower()}{error.strerror[1:]}; {remedy}"
 
 
