@@ -188,3 +188,15 @@ def test_a_linear_model_stays_linear_in_its_features() -> None:
     X, y = _tails(300)
     for settings_ in ({"basis": Linear(), "solver": "sgd"}, {"kernel": LinearKernel()}):
         assert KernelClassifier(**{**FIT, **settings_}).fit(X, y).model_.scaling.bend == ()
+
+
+@pytest.mark.parametrize("estimator", [KernelClassifier, KernelRegressor])
+def test_a_fit_says_which_kernel_it_used(estimator: type[KernelClassifier | KernelRegressor]) -> None:
+    X, y = _rules(200)
+    chosen = estimator(random_state=0, **FIT).fit(X, y)
+    assert not isinstance(chosen.kernel_, AutoKernel)
+    assert chosen.kernel_ == chosen.model_.kernel
+    again = estimator(chosen.kernel_, alpha=chosen.alpha_, scale="always", random_state=0, **FIT).fit(X, y)
+    assert again.kernel_ == chosen.kernel_
+    np.testing.assert_allclose(again.dual_coef_, chosen.dual_coef_, rtol=1e-4, atol=1e-6)
+    assert estimator("gaussian:median", **FIT).fit(X, y).kernel_.length_scale > 0
