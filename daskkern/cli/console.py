@@ -2,7 +2,6 @@
 
 import errno
 import json
-import re
 import signal
 import sys
 import threading
@@ -17,17 +16,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from daskkern.errors import DaskkernError, SpecError, without_secrets
+from daskkern.errors import DaskkernError, SpecError, whole_name, without_secrets
 
 OUT = Console(highlight=False, soft_wrap=True)
 """Where results go."""
 REMARKS = Console(stderr=True)
 """Where progress goes."""
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
-
-
-_PARTIAL = re.compile(r"/\.+([^/]+?)(?:\.staged)?\.partial-[^/]+(?:/.*)?$")
-"""A file on its way to its name, which is what people know."""
 
 
 class InterruptedJobError(Exception):
@@ -153,16 +148,12 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(f"{name}: {error} (run again with --debug for the traceback)", FAILED, debug)
 
 
-def _whole_name(found: re.Match[str]) -> str:
-    return f"/{found[1]}"
-
-
 def _in_words(error: OSError) -> str:
     """Return what the operating system has refused, where, and what may help."""
     if error.strerror is None:  # raised by a library, with a sentence of its own
         return f"{type(error).__name__}: {error} (run again with --debug for the traceback)"
     name = "" if error.filename is None else str(error.filename)
-    place = _PARTIAL.sub(_whole_name, name)
+    place = whole_name(name)
     where = f"{place}: " if place else ""
     remedies = {
         errno.ENOSPC: "make room, or write to another disk",
