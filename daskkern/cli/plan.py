@@ -55,8 +55,8 @@ class _Expectation:
     """Those of all ranks, on a cluster."""
     of_ranks: Sequence[Rates] = ()
     """What each rank of a cluster reaches."""
-    is_set_up: bool = False
-    """Whether the sizes are those that the set-up of the fit finds, which was made."""
+    batch: int | None = None
+    """The batch of the fit, where its set-up was made."""
 
     def slowest(self, timed: Callable[[MemoryPlan, Rates], TimePlan]) -> TimePlan:
         """Return the time of the rank that takes the longest."""
@@ -128,7 +128,7 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
     say(cost.in_words())
     say(
         f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "
-        f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of {_rows(time.batch, found.is_set_up)}."
+        f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of {_rows(found.batch, time.batch)}."
     )
     if isinstance(source, GroupSource):
         say(ingest_gain(source).in_words(settings.max_epochs))
@@ -150,15 +150,16 @@ def _record(found: _Expectation, batch: int, time: TimePlan | None, cost: FitCos
         "device_memory_budget": plan.device_budget,
         "kernel_blocks": plan.note,
         "largest_sure_batch": batch or None,
-        "batch": None if time is None else time.batch,
+        "batch": None if time is None else found.batch or time.batch,
         "stages": None if time is None else {stage.name: stage.seconds for stage in time.stages},
         "seconds": None if time is None else time.total,
         "worker_hours": None if math.isinf(cost.hours) else cost.hours,
     }
 
 
-def _rows(batch: int, is_known: bool) -> str:
-    return f"{'' if is_known else 'about '}{batch:,} row{'s' * (batch != 1)}"
+def _rows(known: int | None, expected: int) -> str:
+    batch = known or expected
+    return f"{'' if known else 'about '}{batch:,} row{'s' * (batch != 1)}"
 
 
 def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:
@@ -194,7 +195,7 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
     if plans is not None:
         plans = replace(plans, tightest=plan)
     label = _rank_label(settings, ranks)
-    return _Expectation(ranks, label, plan, rates, "this machine", plans, is_set_up=setup.is_made)
+    return _Expectation(ranks, label, plan, rates, "this machine", plans, batch=setup.batch)
 
 
 def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:
@@ -218,7 +219,7 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     rates = replace(planner, settings=setup.timed).rates(plans)
     plans = with_blocks_of_all(plans, settings, planner.disks(plans), worst(rates))
     measured = f"{ranks} workers at once"
-    return _Expectation(ranks, label, plans.tightest, worst(rates), measured, plans, rates, setup.is_made)
+    return _Expectation(ranks, label, plans.tightest, worst(rates), measured, plans, rates, setup.batch)
 
 
 def _used_ranks(settings: FitSettings, ranks: int) -> int:

@@ -42,13 +42,14 @@ class ExpectedSetup:
         Of the fit, with the batch of the set-up where it was made.
     timed : FitSettings
         The same, with the kernel that the set-up chose.
-    is_made : bool
+    batch : int or None
+        The batch that the fit says it takes, where the set-up was made; batches of one size have no more rows.
     """
 
     summary: PreparedSummary
     settings: FitSettings
     timed: FitSettings
-    is_made: bool
+    batch: int | None
 
 
 def expected_setup(
@@ -59,12 +60,13 @@ def expected_setup(
     Kernel and spectrum of few rows take about a second, and are no guide to those of a part of them.
     """
     if on_gpu or settings.learn_features is not None or not _is_small(source, settings):
-        return ExpectedSetup(upper_bound_summary(source, settings, wide=wide), settings, settings, False)
+        return ExpectedSetup(upper_bound_summary(source, settings, wide=wide), settings, settings, None)
     check_settings(settings, source)
     draft = begin(source, settings, rows_set_aside(source.info.n_rows, settings) > 0)
-    summary = summarise(finish(source, draft), settings)
-    known = replace(settings, batch_size=summary.m)
-    return ExpectedSetup(summary, known, replace(known, kernel=draft.settings.kernel), True)
+    prepared = finish(source, draft)
+    summary, batch = summarise(prepared, settings), prepared.plan.batch_size
+    known = replace(settings, batch_size=batch)
+    return ExpectedSetup(summary, known, replace(known, kernel=draft.settings.kernel), batch)
 
 
 def _is_small(source: RowSource, settings: FitSettings) -> bool:

@@ -62,15 +62,15 @@ def test_a_plan_of_few_rows_has_the_batch_of_the_fit(n: int, basis: BasisSpec, s
     source, settings = _source(n), _settings(basis, solver)
     found = _here(0, source, settings)
     assert found.rates is not None
-    assert found.is_set_up
-    assert found.rates.batch == summarise(prepare(source, settings, False), settings).m
+    prepared = prepare(source, settings, False)
+    assert (found.batch, found.rates.batch) == (prepared.plan.batch_size, summarise(prepared, settings).m)
 
 
 @pytest.mark.parametrize("n", [90, 300])
 def test_its_memory_is_that_of_the_fit(n: int) -> None:
     source, settings = _source(n), replace(_settings(AllRows(), EigenPro()), calibrate=0.2)
     setup = expected_setup(source, settings)
-    assert setup.is_made
+    assert setup.batch is not None
     prepared = prepare(source, settings, True)
     assert setup.summary == summarise(prepared, settings)
     assert setup.timed.kernel == prepared.basis.kernel
@@ -80,10 +80,8 @@ def test_its_memory_is_that_of_the_fit(n: int) -> None:
 
 @pytest.mark.parametrize("solver", [EigenPro(), NystromSGD()], ids=["eigenpro", "nystrom"])
 def test_the_fit_itself_takes_that_batch(solver: Solver[object]) -> None:
-    source, settings = _source(200), _settings(Landmarks(60), solver)
-    found = _here(0, source, settings)
-    assert found.rates is not None
-    assert found.rates.batch == _batch_of_fit(source, settings)
+    source, settings = _source(203), _settings(Landmarks(60), solver)
+    assert _here(0, source, settings).batch == _batch_of_fit(source, settings)
 
 
 @pytest.mark.cluster
@@ -93,13 +91,13 @@ def test_on_a_cluster_too(n: int, client2: Client) -> None:
     found = _on_cluster(client2, source, settings)
     assert found.rates is not None
     assert [rates.batch for rates in found.of_ranks] == 2 * [found.rates.batch]
-    assert found.rates.batch == _batch_of_fit(source, settings, client2)
+    assert found.batch == _batch_of_fit(source, settings, client2)
 
 
 def test_many_rows_are_estimated() -> None:
     source, settings = _source(2500), _settings(Landmarks(60), EigenPro())
     setup = expected_setup(source, settings)
-    assert not setup.is_made
+    assert setup.batch is None
     assert (setup.settings, setup.summary) == (settings, upper_bound_summary(source, settings))
 
 
