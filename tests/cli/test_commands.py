@@ -108,7 +108,7 @@ def test_a_fit_of_a_text_table_leads_to_ingestion(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--epochs", "-3"], "got epochs=-3; give a whole number of 1 or more"),
+        (["--epochs", "-3"], "got epochs=-3; give a whole number of at least 1"),
         (["--set", "epochz=3"], "did you mean 'epochs'?"),
     ],
 )

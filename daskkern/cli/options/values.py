@@ -65,7 +65,7 @@ def as_whole(name: str, value: Any, least: int | None = None) -> int:
         if isinstance(value, bool) or number != float(value) or (least is not None and number < least):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        of = "" if least is None else f" of {least} or more"
+        of = "" if least is None else f" of at least {least}"
         raise SpecError(f"got {name}={value!r}; give a whole number{of}") from None
     return number
 
