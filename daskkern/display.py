@@ -1,9 +1,11 @@
 """How objects look in a notebook: small escaped HTML tables in the colours of the page, light or dark."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 _MOST = 100
+_NUMBER = re.compile(r"[-+]?[\d.]|[-\N{EN DASH}]?$|nan|inf")
 _CELL = "text-align:{};padding:2px 10px;border-bottom:1px solid rgba(128,128,128,.35);background:none;color:inherit"
 _TABLE = "border-collapse:collapse;color:inherit;font-size:90%"
 
@@ -14,23 +16,36 @@ def short(value: object, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def rounded(text: str) -> str:
+    """Return a text whose numbers have six digits at most."""
+    return re.sub(r"\d+\.\d{4,}", lambda found: f"{float(found[0]):.6g}", text)
+
+
 def html_facts(title: str, facts: Iterable[tuple[str, object]]) -> str:
     """Return HTML with a title and a row for each fact; empty ones are left out. All texts are escaped."""
     rows = "".join(
         f'<tr><th scope="row" style="{_CELL.format("left")}">{escape(name)}</th>'
-        f'<td style="{_CELL.format("left")}">{escape(short(value, 300))}</td></tr>'
+        f'<td style="{_CELL.format("left")}">{escape(short(rounded(str(value)), 300))}</td></tr>'
         for name, value in facts
-        if value not in (None, "")
+        if value not in (None, "", ())
     )
     return _framed(title, f"<tbody>{rows}</tbody>")
 
 
 def html_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> str:
     """Return HTML with a title and a table, numbers to the right; at most 100 rows. All texts are escaped."""
-    top = "".join(f'<th scope="col" style="{_CELL.format("right")}">{escape(name)}</th>' for name in head)
+    texts = [[str(cell) for cell in row] for row in rows[:_MOST]]
+    styles = [
+        _CELL.format("right" if all(_NUMBER.match(row[k]) for row in texts) else "left") for k in range(len(head))
+    ]
+    top = "".join(
+        f'<th scope="col" style="{style}">{escape(name)}</th>' for name, style in zip(head, styles, strict=True)
+    )
     body = "".join(
-        "<tr>" + "".join(f'<td style="{_CELL.format("right")}">{escape(str(cell))}</td>' for cell in row) + "</tr>"
-        for row in rows[:_MOST]
+        "<tr>"
+        + "".join(f'<td style="{style}">{escape(cell)}</td>' for cell, style in zip(row, styles, strict=True))
+        + "</tr>"
+        for row in texts
     )
     left = f"{len(rows) - _MOST} more rows are not shown. " if len(rows) > _MOST else ""
     return _framed(title, f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>", left + note)

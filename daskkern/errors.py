@@ -2,6 +2,7 @@
 
 import re
 
+_PARTIAL = re.compile(r"/\.+([^/]+?)(?:\.staged)?\.partial-[^/]+(?:/.*)?$")
 _SCHEME = r"(?:[A-Za-z][A-Za-z0-9+.-]*://|https?:/)"  # with one slash, which is a slip of whoever writes a URL
 _URL = re.compile(rf"(?P<scheme>{_SCHEME})(?P<rest>(?:(?!::{_SCHEME})[^\s'\"<>`])*)")
 _PUNCTUATION = re.compile(r"[).,:;\]}]*$")
@@ -91,3 +92,8 @@ class FitCancelledError(DaskkernError, RuntimeError):
 
 class DivergenceError(DaskkernError, ArithmeticError):
     """An iteration whose numbers left the range of its dtype."""
+
+
+def whole_name(place: str) -> str:
+    """Return the name that a file or folder on its way will have, which is what people know; others as they are."""
+    return _PARTIAL.sub(lambda found: f"/{found[1]}", place)

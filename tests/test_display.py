@@ -104,3 +104,17 @@ def test_a_quiet_console_shows_no_progress() -> None:
     with progress(3, Console(file=stream, force_terminal=True, quiet=True)):
         pass
     assert stream.getvalue() == ""
+
+
+def test_numbers_are_short_and_have_units(shown: dict[str, Any]) -> None:
+    texts = _texts(parse_kernel("laplacian_l1:10.480321823386475")._repr_html_())
+    assert "10.4803" in texts
+    assert "()" not in texts
+    history = _texts(shown["history"]._repr_html_())
+    assert {"rows/s", "elapsed s", "seconds"} <= set(history)
+    assert any(text.endswith("%") for text in history)
+
+
+def test_words_are_to_the_left_and_numbers_to_the_right() -> None:
+    html = html_table("t", ("item", "memory"), [("own columns", "3 kB"), ("tiles", "1.2 MB")])
+    assert [part[:5] for part in html.split("text-align:")[1:]] == ["left;", "right"] * 3

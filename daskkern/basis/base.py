@@ -9,6 +9,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.nested_parameters import NestedParameters
 from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
+from daskkern.kernels.functions.spectral import has_spectrum
 from daskkern.landmarks import LandmarkSelector, LandmarkSet
 
 FeatureMap = Callable[[Callable[[HostArray], HostArray]], HostArray]
@@ -85,6 +86,10 @@ class BasisSpec(NestedParameters, ABC):
     def uses_kernel(self) -> bool:
         """Whether the functions depend on the chosen kernel."""
         return True
+
+    def suits(self, kernel: Kernel) -> bool:
+        """Return whether columns can be made of a radial `kernel`: random features only where its spectrum is known."""
+        return self.has_centres or has_spectrum(kernel)
 
     @property
     def needs_projection(self) -> bool:

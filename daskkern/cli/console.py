@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from daskkern.errors import DaskkernError, SpecError, without_secrets
+from daskkern.errors import DaskkernError, SpecError, whole_name, without_secrets
 
 OUT = Console(highlight=False, soft_wrap=True)
 """Where results go."""
@@ -125,6 +125,10 @@ def run(command: Callable[[], object], debug: bool) -> int:
     except (click.MissingParameter, click.NoSuchOption) as error:
         about = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
         return _fail(error.format_message().rstrip(".") + about, WRONG_USE, debug)
+    except click.UsageError as error:
+        unexpected = error.ctx is not None and error.message.startswith("Got unexpected extra")
+        about = f"; see '{error.ctx.command_path} --help'" if unexpected and error.ctx is not None else ""
+        return _fail(error.format_message() + about, WRONG_USE, debug)
     except click.ClickException as error:
         return _fail(error.format_message(), WRONG_USE, debug)
     except (KeyboardInterrupt, click.Abort):
@@ -148,15 +152,19 @@ def _in_words(error: OSError) -> str:
     """Return what the operating system has refused, where, and what may help."""
     if error.strerror is None:  # raised by a library, with a sentence of its own
         return f"{type(error).__name__}: {error} (run again with --debug for the traceback)"
-    where = f"{error.filename}: " if error.filename is not None else ""
+    name = "" if error.filename is None else str(error.filename)
+    place = whole_name(name)
+    where = f"{place}: " if place else ""
     remedies = {
         errno.ENOSPC: "make room, or write to another disk",
         errno.EDQUOT: "make room, or write to another disk",
         errno.EROFS: "write to another place",
         errno.EACCES: "change its permissions, or choose another place",
+        errno.EPERM: "change its permissions, or choose another place",
         errno.EMFILE: "raise the limit, for example with: ulimit -n 4096",
     }
-    remedy = remedies.get(error.errno or 0, "run again with --debug for the traceback")
+    otherwise = "run again with --debug for the traceback" if place == name else "choose another place"
+    remedy = remedies.get(error.errno or 0, otherwise)
     return f"{where}{error.strerror[:1].lower()}{error.strerror[1:]}; {remedy}"
 
 

@@ -7,10 +7,11 @@ import click
 
 from daskkern.cli.console import OUT, say, say_json, table
 from daskkern.data.storage.info import QUANTILES, StoreDescription, TargetDescription, describe_store
+from daskkern.display import rounded
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.kernels import TreeAverage
 from daskkern.models import KernelModel, is_model, load_model
-from daskkern.monitor.formatting import format_bytes, rounded
+from daskkern.monitor.formatting import format_bytes
 
 _BAR = 30
 _LONGEST = 120

@@ -8,14 +8,14 @@ import click
 from distributed import Client
 
 from daskkern.backend.concurrency import cpu_count
-from daskkern.cli.console import say, table
+from daskkern.cli.console import say
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.fit_options import fit_options
 from daskkern.cli.options.fit_request import FitRequest
 from daskkern.cli.options.json_option import json_option
 from daskkern.cli.options.row_options import open_rows, row_options
+from daskkern.cli.output.plan_tables import show_memory, show_shares, show_time
 from daskkern.cluster.connect.membership import check_any, live_workers
-from daskkern.monitor.formatting import format_bytes
 from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.direct.ingest_gain import ingest_gain
 from daskkern.training.direct.roles import RowRoles
@@ -29,11 +29,11 @@ from daskkern.training.planning.fit_cost import FitCost
 from daskkern.training.planning.kernel_precision import expected_arithmetic
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory, device_size
-from daskkern.training.planning.planner import check_before, upper_bound_plan, upper_bound_summary
+from daskkern.training.planning.planner import check_before, expected_setup, plan_for
 from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
 from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.planning.suggestions import fits, largest_batch
-from daskkern.training.planning.timing import Stage, TimePlan, estimate
+from daskkern.training.planning.timing import TimePlan, choice_seconds, estimate
 from daskkern.training.planning.worker_resources import check_resources, resources_of
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.kernel_choice import with_categories
@@ -55,6 +55,8 @@ class _Expectation:
     """Those of all ranks, on a cluster."""
     of_ranks: Sequence[Rates] = ()
     """What each rank of a cluster reaches."""
+    batch: int | None = None
+    """The batch of the fit, where its set-up was made."""
 
     def slowest(self, timed: Callable[[MemoryPlan, Rates], TimePlan]) -> TimePlan:
         """Return the time of the rank that takes the longest."""
@@ -89,8 +91,8 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
         say(f"landmarks: {sizes.p}{few}")
     for line in notes:
         say(line)
-    _show_memory(found.ranks, found.plan)
-    _show_shares(found.plans, settings)
+    show_memory(found.ranks, found.plan)
+    show_shares(found.plans, settings)
     groups = "" if found.plans is None else found.plans.grid.in_words(found.workers)
     if groups:
         say(f"ranks: {groups}")
@@ -116,15 +118,17 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
     count = candidate_count(settings)
 
     def timed(plan: MemoryPlan, rates: Rates) -> TimePlan:
-        return estimate(plan, rates, settings.max_epochs, stored, sweeps, learning, count)
+        assert plan.sizes is not None
+        choices = choice_seconds(source, settings, plan.sizes, rates)
+        return estimate(plan, rates, settings.max_epochs, stored, sweeps, learning, count, choices)
 
     time = found.slowest(timed)
-    _show_time(time, settings.max_epochs)
+    show_time(time, settings.max_epochs)
     cost = FitCost(workers, time.total, limit_s=limit_s)
     say(cost.in_words())
     say(
         f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "
-        f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of about {time.batch} rows."
+        f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of {_rows(found.batch, time.batch)}."
     )
     if isinstance(source, GroupSource):
         say(ingest_gain(source).in_words(settings.max_epochs))
@@ -146,11 +150,16 @@ def _record(found: _Expectation, batch: int, time: TimePlan | None, cost: FitCos
         "device_memory_budget": plan.device_budget,
         "kernel_blocks": plan.note,
         "largest_sure_batch": batch or None,
-        "batch": None if time is None else time.batch,
+        "batch": None if time is None else found.batch or time.batch,
         "stages": None if time is None else {stage.name: stage.seconds for stage in time.stages},
         "seconds": None if time is None else time.total,
         "worker_hours": None if math.isinf(cost.hours) else cost.hours,
     }
+
+
+def _rows(known: int | None, expected: int) -> str:
+    batch = known or expected
+    return f"{'' if known else 'about '}{batch:,} row{'s' * (batch != 1)}"
 
 
 def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:
@@ -166,25 +175,27 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
     device = None if device is None else device // each
     if device is None:
         check_before(source, settings, settings.early_stopping is not None, shards, threads, budget)
-    plans = None
+    setup, plans = expected_setup(source, settings, wide=wide, on_gpu=device is not None), None
+    settings = setup.settings
     if (
         device is None and each == 1 and (ranks > 1 or settings.groups != "auto")
     ):  # the only choice between workers of a kind is that of groups
         alike = [WorkerResources(threads, budget, None, 0)] * ranks
-        plans = Divider(upper_bound_summary(source, settings, wide=wide), source, settings, alike).plans()
+        plans = Divider(setup.summary, source, settings, alike).plans()
     if plans is not None and plans.groups > 1:
         plan = plans.tightest
     else:
-        plan = upper_bound_plan(source, settings, shards, threads, budget, device, wide=wide)
+        plan = plan_for(setup.summary, source, settings, shards, threads, budget, device)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Expectation(ranks, _rank_label(settings, ranks), plan, None, "")
     assert plan.sizes is not None
     room = disk_room(settings, ranks) // each
-    rates = calibrate(source, settings, plan.sizes, ranks * each, with_disk=not plan.kept)
+    rates = calibrate(source, setup.timed, plan.sizes, ranks * each, with_disk=not plan.kept)
     plan = with_blocks(plan, settings, room, rates)
     if plans is not None:
         plans = replace(plans, tightest=plan)
-    return _Expectation(ranks, _rank_label(settings, ranks), plan, rates, "this machine", plans)
+    label = _rank_label(settings, ranks)
+    return _Expectation(ranks, label, plan, rates, "this machine", plans, batch=setup.batch)
 
 
 def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:
@@ -196,17 +207,19 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     resources = resources_of(client, settings, names[:ranks], None)
     check_resources(source, settings, settings.early_stopping is not None, resources)
     settings = with_batches_of_devices(settings, source, resources)
-    summary = upper_bound_summary(source, settings, wide=wide)
+    on_gpu = any(resource.device_budget is not None for resource in resources)
+    setup = expected_setup(source, settings, wide=wide, on_gpu=on_gpu)
+    settings = setup.settings
     planner = ClusterPlanner(client, source, settings, names[:ranks], resources)
-    plans = planner.divider(summary).plans()
+    plans = planner.divider(setup.summary).plans()
     plan, label = plans.tightest, _rank_label(settings, ranks, plans)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Expectation(ranks, label, plan, None, "", plans)
     assert plan.sizes is not None
-    rates = planner.rates(plans)
+    rates = replace(planner, settings=setup.timed).rates(plans)
     plans = with_blocks_of_all(plans, settings, planner.disks(plans), worst(rates))
     measured = f"{ranks} workers at once"
-    return _Expectation(ranks, label, plans.tightest, worst(rates), measured, plans, rates)
+    return _Expectation(ranks, label, plans.tightest, worst(rates), measured, plans, rates, setup.batch)
 
 
 def _used_ranks(settings: FitSettings, ranks: int) -> int:
@@ -230,49 +243,3 @@ def _sure_batch(plan: MemoryPlan) -> int:
     if z is None or not z.auto_batch or plan.device_items or plan.total <= plan.budget:
         return 0
     return largest_batch(z, lambda changed: fits(changed, plan.budget, 0))
-
-
-def _show_memory(ranks: str, plan: MemoryPlan) -> None:
-    rows: list[tuple[str, ...]] = [(name, format_bytes(size)) for name, size in plan.items]
-    rows += [("together", format_bytes(plan.total)), ("budget of one rank", format_bytes(plan.budget))]
-    if plan.device_items:
-        rows += [(f"device: {name}", format_bytes(size)) for name, size in plan.device_items]
-        rows += [("device: together", format_bytes(plan.device_total))]
-        rows += [("device: budget", format_bytes(plan.device_budget))]
-    table(f"memory of {ranks}, at most", ("item", "bytes"), rows)
-    if plan.note:
-        say(f"kernel blocks: {plan.note}")
-
-
-def _show_shares(plans: RankPlans | None, settings: FitSettings) -> None:
-    """Show what each rank has, where their workers differ."""
-    if plans is None or not plans.shares:
-        return
-    by_rows = settings.solver.parallelism == "rows"
-    unit = "virtual ranks" if settings.virtual_shards is not None else f"{'rows' if by_rows else 'columns'}, about"
-    rows: list[tuple[str, ...]] = []
-    for rank, (plan, share) in enumerate(zip(plans.plans, plans.shares, strict=True)):
-        assert plan.sizes is not None
-        whole = plan.sizes.n if by_rows else plan.sizes.p
-        count = share if settings.virtual_shards is not None else round(whole * share / sum(plans.shares))
-        needed, budget = plan.total + plan.kept * (not plan.device_items), plan.budget
-        rows.append((str(rank), plans.kinds[rank], f"{count:,}", format_bytes(needed), format_bytes(budget)))
-    each = "" if settings.virtual_shards is None else " of each virtual rank"
-    names = ("rank", "worker", unit, f"memory{each}, kept blocks included", "budget")
-    table("ranks, by memory and speed", names, rows)
-
-
-def _show_time(time: TimePlan, epochs: int) -> None:
-    rows: list[tuple[str, ...]] = [(stage.name, _seconds(stage.seconds), _made_of(stage)) for stage in time.stages]
-    rows.append((f"the fit of {epochs} epoch{'s' * (epochs != 1)}", _seconds(time.total), ""))
-    table("time, estimated", ("stage", "seconds", "made of"), rows)
-
-
-def _made_of(stage: Stage) -> str:
-    """Return the parts of a stage that take over 2% of it, the longest first."""
-    parts = sorted(stage.parts, key=lambda part: -part[1])
-    return ", ".join(f"{name} {_seconds(seconds)}" for name, seconds in parts if seconds > 0.02 * stage.seconds)
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.2g}" if seconds < 10 else f"{seconds:,.0f}"

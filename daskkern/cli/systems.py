@@ -9,12 +9,14 @@ import click
 from daskkern.cli.console import REMARKS, InterruptedJobError, listing, remark, say
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.json_option import json_option
+from daskkern.cli.options.row_options import open_rows
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
 from daskkern.kernels import ScaledDistanceKernel, parse_kernel
 from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, System, compare, sweep, system
 from daskkern.systems.plot import plot_comparison
+from daskkern.training.direct.roles import RowRoles
 
 _SHOWN = 12
 
@@ -83,6 +85,7 @@ def compare_command(
     if budget is not None and not budget > 0:
         raise SpecError(f"got --budget {budget:g}; give a positive number of seconds")
     folder = None if out is None else _folder(out)
+    _check_stores(store, test)
     with where.client() as client:
         found = compare(
             store,
@@ -143,6 +146,7 @@ def sweep_command(
         raise SpecError(
             f"got --kernel {kernel}, which has no length scale to search; give a kernel of distances, such as gaussian"
         )
+    _check_stores(store, test)
     with where.client() as client:
         found = sweep(
             store,
@@ -182,6 +186,13 @@ def sweep_command(
         "points": [asdict(point) for point in found.points],
         "command": command,
     }
+
+
+def _check_stores(*places: str | None) -> None:
+    """Raise DataError for a place without a store, before workers are started."""
+    for place in places:
+        if place is not None:
+            open_rows(place, RowRoles())
 
 
 def _numbers(option: str, text: str | None) -> list[float] | None:

@@ -211,6 +211,7 @@ class KernelEstimator(ModelEstimator):
         self.dual_coef_ = result.model.coef
         self.landmarks_ = result.model.points
         self.landmark_indices_ = result.indices
+        self.kernel_ = result.model.kernel
         self.alpha_ = float(result.model.provenance["settings"]["alpha"])
         names = getattr(self, "feature_names_in_", None)  # of a frame, of whose columns some are several features
         self.n_features_in_ = result.model.n_features if names is None else len(names)

@@ -109,8 +109,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     Attributes
     ----------
     classes_ : (n_classes,) array
-    alpha_ : float
-        The penalty of the fit, given or chosen.
+    alpha_, kernel_ : float, Kernel
+        Penalty and kernel of the fit, given or chosen, parameters as numbers; with random features, their function.
     dual_coef_ : (p, c) array
     landmarks_ : (p, d) array
         In units of the features scaled by ``model_.scaling``.

@@ -116,7 +116,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
     ----------
     dual_coef_ : (p, t) array
         For targets in units of their standard deviation; ``model_.target_scale`` holds it.
-    alpha_, landmarks_, landmark_indices_, history_, model_, n_iter_, best_epoch_, n_features_in_, stop_reason_
+    alpha_, kernel_, landmarks_, landmark_indices_, history_, model_, n_iter_, best_epoch_, n_features_in_, stop_reason_
         As in :class:`daskkern.KernelClassifier`.
     """
 

@@ -1,5 +1,6 @@
 """Calibration of probabilities, from histograms of fixed size."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from daskkern.arrays import HostArray, IntArray
 
 _CALIBRATION_BINS = 15
+_NORMAL_95 = 1.959964
 _SMALLEST = 1e-15  # a probability of 0 for the true class would make the log loss infinite
 
 
@@ -19,6 +21,42 @@ class CalibrationBin:
     n_rows: int
     confidence: float
     accuracy: float
+
+    def interval(self) -> tuple[float, float]:
+        """Return the 95% interval of the share that is right in the long run, by Wilson's score.
+
+        Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
+        """
+        n, z = self.n_rows, _NORMAL_95
+        middle = (self.accuracy + z**2 / (2 * n)) / (1 + z**2 / n)
+        half = z / (1 + z**2 / n) * (self.accuracy * (1 - self.accuracy) / n + z**2 / (4 * n**2)) ** 0.5
+        return max(0.0, middle - half), min(1.0, middle + half)
+
+    def joined(self, other: "CalibrationBin") -> "CalibrationBin":
+        """Return the rows of both."""
+        n = self.n_rows + other.n_rows
+        mine, its = self.n_rows / n, other.n_rows / n
+        return CalibrationBin(
+            min(self.lower, other.lower),
+            max(self.upper, other.upper),
+            n,
+            mine * self.confidence + its * other.confidence,
+            mine * self.accuracy + its * other.accuracy,
+        )
+
+
+def joined_bins(bins: Sequence[CalibrationBin], least: int) -> list[CalibrationBin]:
+    """Return bins of at least `least` rows each, made of neighbours; one, if there are fewer rows altogether."""
+    found: list[CalibrationBin] = []
+    for part in bins:
+        if found and found[-1].n_rows < least:
+            found[-1] = found[-1].joined(part)
+        else:
+            found.append(part)
+    if len(found) > 1 and found[-1].n_rows < least:
+        last = found.pop()
+        found[-1] = found[-1].joined(last)
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Formatting of numbers with their units for people."""
 
 import math
-import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -43,11 +42,6 @@ def format_bytes(n_bytes: float) -> str:
 def number(value: float) -> str:
     """Return four significant digits; a dash for NaN."""
     return "-" if math.isnan(value) else f"{value:.4g}"
-
-
-def rounded(text: str) -> str:
-    """Return a text whose numbers have six digits at most."""
-    return re.sub(r"\d+\.\d{4,}", lambda found: f"{float(found[0]):.6g}", text)
 
 
 def clock(value: float) -> str:

@@ -23,6 +23,7 @@ from daskkern.events import (
     from_message,
     to_message,
 )
+from daskkern.monitor.epoch_cells import HEADINGS, cell
 from daskkern.monitor.history_axes import draw_histories
 
 _Kind = TypeVar("_Kind")
@@ -179,9 +180,10 @@ class History(Sequence[EpochRow]):
         return "\n".join([title, *lines])
 
     def _repr_html_(self) -> str:
-        names = self._shown()
-        rows = [[f"{getattr(row, name):.6g}" for name in names] for row in self.rows]
-        return html_table(f"History of {len(self)} epochs", names, rows)
+        names = ["epoch", *(name for name in self._shown() if name in HEADINGS)]
+        rows = [[f"{row.epoch:,}", *(cell(name, getattr(row, name)) for name in names[1:])] for row in self.rows]
+        heads = ["epoch", *(HEADINGS[name] for name in names[1:])]
+        return html_table(f"History of {len(self)} epochs", heads, rows)
 
     def plot(
         self,

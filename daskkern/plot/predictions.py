@@ -7,6 +7,7 @@ import numpy as np
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.plot_data import Observation, observe
+from daskkern.evaluation.score_bins import joined_bins
 from daskkern.monitor.axes import legend_above, new_axes, plain
 from daskkern.monitor.figure_text import literal
 from daskkern.monitor.palette import COLORS
@@ -14,6 +15,8 @@ from daskkern.plot.arguments import Fit, model_of
 
 _NUMBERED = 20
 """Most classes for which cells show numbers."""
+_LEAST_ROWS = 10
+"""Rows of a point of the calibration: the share of fewer says nothing."""
 
 
 def confusion(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
@@ -38,6 +41,8 @@ def confusion(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
 
 def calibration(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
     """Draw how often the most probable class was right, against its probability; parameters as in :func:`confusion`.
+
+    Each point has at least 10 rows, of neighbouring ranges where one has fewer, and a 95% interval.
 
     Raises DataError for a model without probabilities.
     """
@@ -92,23 +97,20 @@ def draw_calibration(score: Score, axes: Any) -> Any:
             "the model has no probabilities to compare with what happened; fit a classifier with calibrate=True"
         )
     axes = plain(new_axes(axes))
-    bins = score.calibration
+    bins = joined_bins(score.calibration, _LEAST_ROWS)
+    x, y = [part.confidence for part in bins], [part.accuracy for part in bins]
     biggest = max(part.n_rows for part in bins)
     axes.plot([0, 1], [0, 1], color="#888888", linewidth=1, linestyle="--", label="ideal")
-    axes.plot([part.confidence for part in bins], [part.accuracy for part in bins], color=COLORS[0], linewidth=1.4)
-    axes.scatter(
-        [part.confidence for part in bins],
-        [part.accuracy for part in bins],
-        [12 + 100 * part.n_rows / biggest for part in bins],
-        color=COLORS[0],
-        alpha=0.75,
-        label="this model; area is rows",
-    )
+    low, high = zip(*(part.interval() for part in bins), strict=True)
+    axes.vlines(x, low, high, color=COLORS[0], linewidth=1.6, alpha=0.8, label="95% interval")
+    axes.plot(x, y, color=COLORS[0], linewidth=1, alpha=0.8)
+    sizes = [12 + 100 * part.n_rows / biggest for part in bins]
+    axes.scatter(x, y, sizes, color=COLORS[0], alpha=0.75, label="share, area is rows")
     axes.set_xlim(0, 1.02)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("probability of the predicted class")
     axes.set_ylabel("share that was right")
-    legend_above(axes, 2)
+    legend_above(axes, 3)
     return axes
 
 

@@ -7,13 +7,14 @@ from typing import TypeAlias
 
 import numpy as np
 
+from daskkern.display import rounded
 from daskkern.errors import ModelError
 from daskkern.evaluation.calibration_facts import calibration_of
 from daskkern.evaluation.metrics import Score
 from daskkern.kernels import Neuron, TreeAverage
 from daskkern.models import KernelModel
 from daskkern.monitor.event_text import line_of
-from daskkern.monitor.formatting import format_bytes, rounded, setting_in_words
+from daskkern.monitor.formatting import format_bytes, setting_in_words
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
 

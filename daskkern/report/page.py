@@ -11,6 +11,7 @@ from daskkern import __version__
 from daskkern.data.transactions.overwrite_guard import REPORT_MARK
 from daskkern.evaluation.plot_data import Observation
 from daskkern.models import KernelModel
+from daskkern.monitor.epoch_cells import HEADINGS, cell
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.history import History
 from daskkern.monitor.palette import PART_COLORS, STAGE_COLORS
@@ -19,20 +20,6 @@ from daskkern.report import facts, score_facts
 from daskkern.report.pictures import Picture, as_svg
 
 _ROWS = 200
-_COLUMNS = {
-    "loss": "loss",
-    "validation_loss": "validation loss",
-    "validation_score": "validation score",
-    "seconds": "seconds",
-    "elapsed": "elapsed s",
-    "rows_per_second": "rows/s",
-    "computing": "computing",
-    "reading": "reading",
-    "checkpointing": "checkpoints",
-    "waiting": "waiting",
-    "exchanging": "exchange",
-    "optimality": "to optimum",
-}
 
 
 def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed: Observation | None, test: str) -> str:
@@ -41,13 +28,13 @@ def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed
     score = None if observed is None else observed.score
     sections = [
         ("test", f"Test rows: {test}" if test else "Test rows", _test(model, pictures, observed)),
-        ("learning", "Learning", _learning(pictures, history)),
-        ("spectrum", "Spectrum of the preconditioner", _spectrum(pictures, history)),
         ("features", "Features", _features(pictures, model)),
-        ("time", "Time and memory", _time(pictures, history)),
+        ("learning", "Learning", _learning(pictures, history)),
         ("settings", "Settings, data and model", _settings(model, history)),
-        ("environment", "Environment", _environment(model)),
+        ("time", "Time and memory", _time(pictures, history)),
         ("epochs", "Epochs", _epochs(history)),
+        ("spectrum", "Spectrum of the preconditioner", _spectrum(pictures, history)),
+        ("environment", "Environment", _environment(model)),
     ]
     shown = [(key, title, body) for key, title, body in sections if body]
     tiles = "".join(
@@ -107,7 +94,7 @@ def _test(model: KernelModel, pictures: Sequence[Picture], observed: Observation
 
 def _errors(observed: Observation) -> str:
     lines = score_facts.errors_of(observed)
-    return f'<div class="card"><h3>Errors</h3>{_facts(lines)}</div>' if lines else ""
+    return f'<div class="card"><h3>Errors, in the units of the target</h3>{_facts(lines)}</div>' if lines else ""
 
 
 def _unknown(rows: int | None) -> str:
@@ -233,17 +220,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[i
 def _epochs(history: History) -> str:
     if not len(history):
         return ""
-    columns = [name for name in _COLUMNS if not np.isnan(history[name]).all()]
+    columns = [name for name in HEADINGS if not np.isnan(history[name]).all()]
     chosen = history.rows if len(history) <= _ROWS else (*history[: _ROWS // 2], *history[-_ROWS // 2 :])
-    rows = [(f"{row.epoch:,}", *(_cell(name, getattr(row, name)) for name in columns)) for row in chosen]
+    rows = [(f"{row.epoch:,}", *(cell(name, getattr(row, name)) for name in columns)) for row in chosen]
     title = f"All {len(history):,}" if len(chosen) == len(history) else f"The first and the last {_ROWS // 2}"
-    table = _table(("epoch", *(_COLUMNS[name] for name in columns)), rows)
+    table = _table(("epoch", *(HEADINGS[name] for name in columns)), rows)
     return f'<div class="card"><details><summary>{title} as a table</summary>{table}</details></div>'
-
-
-def _cell(name: str, value: float) -> str:
-    if value != value:
-        return "\N{EN DASH}"
-    if name in PARTS:
-        return f"{value:.1%}"
-    return f"{value:,.0f}" if name == "rows_per_second" else f"{value:.5g}"

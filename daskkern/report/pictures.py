@@ -33,6 +33,7 @@ _LOOKS: Any = {
     "font.size": 10,
 }
 _MOST_TARGETS = 4
+_FEW_CLASSES = 4  # whose matrix is as high as the pictures beside it
 _RANKINGS = (
     ("roc", "How many are found at which share of false alarms? (ROC)", draw_roc_curve),
     ("precision-recall", "How many are found, and how many of those are right?", draw_precision_recall),
@@ -85,15 +86,16 @@ def _predictions(model: KernelModel, observed: Observation) -> list[Picture]:
     score = observed.score
     found = []
     if score.confusion is not None:
-        side = 4.6 + 0.1 * min(20, len(score.confusion))
+        k = len(score.confusion)
+        width, height = (5.0, 4.2) if k <= _FEW_CLASSES else 2 * (4.6 + 0.1 * min(20, k),)
         draw = lambda axes: draw_confusion(score, axes)  # noqa: E731
-        found.append(Picture("test", "confusion", "What each class was taken for", draw, side, side))
-    if score.curves is not None and any(score.curves):
-        for key, caption, drawn in _RANKINGS:
-            found.append(Picture("test", key, caption, _ranking(model, score, drawn), 5.0, 4.2))
+        found.append(Picture("test", "confusion", "What each class was taken for", draw, width, height))
     if score.calibration is not None:
         draw = lambda axes: draw_calibration(score, axes)  # noqa: E731
         found.append(Picture("test", "calibration", "Can the probabilities be trusted?", draw, 5.0, 4.2))
+    if score.curves is not None and any(score.curves):
+        for key, caption, drawn in _RANKINGS:
+            found.append(Picture("test", key, caption, _ranking(model, score, drawn), 5.0, 4.2))
     n_targets = observed.targets.shape[1] if score.rmse is not None else 0
     for target in range(min(n_targets, _MOST_TARGETS)):
         several = f"target {target + 1} of {n_targets}" if n_targets > 1 else ""

@@ -58,8 +58,9 @@ def test_the_list_of_commands_imports_none() -> None:
         (["ingest", "a.csv"], "Missing option '--out'; see 'daskkern ingest --help'"),
         (["score"], "Missing argument 'MODEL'; see 'daskkern score --help'"),
         (["plan", "s.zarr", "--landmark-rows", "3"], "see 'daskkern plan --help'"),
+        (["systems", "falkon"], "Got unexpected extra argument (falkon); see 'daskkern systems --help'"),
     ],
-    ids=["option", "argument", "unknown option"],
+    ids=["option", "argument", "unknown option", "extra argument"],
 )
 def test_what_is_missing_leads_to_the_help(words: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: cli.main(words, prog_name="daskkern", standalone_mode=False), debug=False) == 2
@@ -75,6 +76,10 @@ def test_what_is_missing_leads_to_the_help(words: list[str], said: str, capfd: p
         (OSError(errno.EROFS, "Read-only file system", "a"), "a: read-only file system; write to another place"),
         (OSError(errno.EMFILE, "Too many open files"), "error: too many open files; raise the limit"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "x"), "error: x: no such file or directory; run"),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "/a/..x.zarr.staged.partial-h-1-2"),
+            "error: /a/x.zarr: no such file or directory; choose another place",
+        ),
         (ConnectionError("the peer is gone"), "ConnectionError: the peer is gone (run again with --debug"),
     ],
 )
@@ -98,3 +103,28 @@ def test_a_fit_of_a_text_table_leads_to_ingestion(
     words = ["fit", str(tmp_path / name), "--out", str(tmp_path / "m.zarr"), "--workers", "0"]
     assert run(lambda: cli.main(words, standalone_mode=False), debug=False) == 1
     assert f"daskkern ingest {tmp_path / name}{target} --out STORE" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--epochs", "-3"], "got epochs=-3; give a whole number of at least 1"),
+        (["--set", "epochz=3"], "did you mean 'epochs'?"),
+    ],
+)
+def test_options_of_a_fit_are_named_as_they_were_given(
+    words: list[str], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    line = ["fit", str(tmp_path / "none.zarr"), "--out", str(tmp_path / "m.zarr"), "--workers", "0", *words]
+    assert run(lambda: cli.main(line, standalone_mode=False), debug=False) == 2
+    assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["sweep", "compare"])
+def test_no_worker_is_started_for_a_store_that_is_not_there(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(lambda: cli.main([command, str(tmp_path / "none.zarr")], standalone_mode=False), debug=False) == 1
+    found = capfd.readouterr()
+    assert "there is no store at" in found.err
+    assert "cluster" not in found.out

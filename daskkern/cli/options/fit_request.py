@@ -80,7 +80,7 @@ class FitRequest:
             basis=basis_of(self.values) if named else usual_basis(None if drawn else n_rows, solver),
             solver=solver,
             alpha=as_penalty(get("alpha", "auto")),
-            max_epochs=as_whole("epochs", get("epochs", 10)),
+            max_epochs=as_whole("epochs", get("epochs", 10), least=1),
             batch_size=as_batch(get("batch_size", "auto")),
             seed=as_whole("seed", get("seed", 0)),
             dtype=str(get("dtype", "float32")),

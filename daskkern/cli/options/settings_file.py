@@ -1,5 +1,6 @@
 """Options of a fit from a file and from ``--set``."""
 
+import difflib
 import re
 import sys
 from pathlib import Path
@@ -54,8 +55,10 @@ def _known(values: dict[str, Any], where: str, options: tuple[str, ...]) -> dict
     """Return the values, powers of ten as numbers. SpecError for names that are none of a fit."""
     for key in values:
         if key not in options and not key.startswith(("solver.", "learn_features.")):
+            close = difflib.get_close_matches(key, options, n=1)
+            hint = f"did you mean {close[0]!r}? Known" if close else "known"
             raise SpecError(
-                f"{where} names {key!r}, which is not an option of a fit; known are {', '.join(sorted(options))}"
+                f"{where} names {key!r}, which is not an option of a fit; {hint} are {', '.join(sorted(options))}"
             )
     return {key: _number(value) for key, value in values.items()}
 

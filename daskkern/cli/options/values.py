@@ -58,14 +58,15 @@ def as_calibrate(value: Any) -> bool | float:
         raise SpecError(f"got calibrate={value!r}; give auto, none, or a share of the rows, such as 0.1") from None
 
 
-def as_whole(name: str, value: Any) -> int:
-    """Return a whole number. SpecError names the option `name` and its value."""
+def as_whole(name: str, value: Any, least: int | None = None) -> int:
+    """Return a whole number, of `least` or more. SpecError names the option `name` and its value."""
     try:
         number = int(value)
-        if isinstance(value, bool) or number != float(value):
+        if isinstance(value, bool) or number != float(value) or (least is not None and number < least):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"got {name}={value!r}; give a whole number") from None
+        of = "" if least is None else f" of at least {least}"
+        raise SpecError(f"got {name}={value!r}; give a whole number{of}") from None
     return number
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import zarr
+from dask.base import is_dask_collection
 from distributed import Future
 from zarr.storage import LocalStore, ZipStore
 
@@ -18,13 +19,14 @@ def fix_places(*values: Any) -> None:
 
     Parameters
     ----------
-    *values : zarr.Array, zarr.Group, dask collection, xarray.Dataset or None
-        No rows are read. An object that cannot be pickled, and so cannot reach a worker, stays as it is.
+    *values : zarr.Array, zarr.Group, dask collection, xarray.Dataset or xarray.DataArray
+        No rows are read. An object that cannot be pickled, and so cannot reach a worker, stays as it is, and so does
+        anything else.
     """
     for value in values:
         if isinstance(value, zarr.Array | zarr.Group):
             _fix(value.store)
-        elif value is not None:
+        elif is_dask_collection(value) or type(value).__module__.partition(".")[0] == "xarray":
             for store in _stores_in(value):
                 _fix(store)
 

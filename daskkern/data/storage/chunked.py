@@ -9,7 +9,8 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.storage.checksums import Checksum, combine
 from daskkern.data.storage.csr_store import State, reopened
 from daskkern.data.storage.sizes import ZarrArray
-from daskkern.errors import DataError, StoreError
+from daskkern.data.storage.unwritten import unwritten
+from daskkern.errors import DataError
 
 
 class ChunkedArrays:
@@ -145,7 +146,7 @@ class ChunkedArrays:
             for name, buffer in self.buffers.items():
                 self._write(name, buffer[: self.fill])
         except OSError as error:
-            raise StoreError(f"writing to {self._group.store_path} failed: {error}") from error
+            raise unwritten(self._group, error) from error
         self.n_rows += self.fill
         self.fill = 0
 

@@ -16,6 +16,7 @@ import zarr
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import CsrRows, csr_rows
 from daskkern.data.storage.checksums import Checksum
+from daskkern.data.storage.unwritten import unwritten
 from daskkern.errors import DataError, StoreError
 
 ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
@@ -182,7 +183,7 @@ class CsrWriter:
                 vector.settle()
             self._group.update_attributes({**ENCODING, "shape": [self.n_rows, self._n_features]})
         except OSError as error:
-            raise StoreError(f"writing to {self._group.store_path} failed: {error}") from error
+            raise unwritten(self._group, error) from error
 
     def sums(self) -> Mapping[str, Checksum]:
         """Return the checksums of each part, after :meth:`settle`."""

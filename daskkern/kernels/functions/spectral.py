@@ -5,6 +5,8 @@ the Euclidean distance), and a Gaussian of random scale (2 u)^(1/2), u exponenti
 Recht, "Random features for large-scale kernel machines", NeurIPS 2007).
 """
 
+from typing import TypeGuard
+
 import numpy as np
 
 from daskkern.arrays import FloatArray
@@ -17,9 +19,14 @@ from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.radial import RadialKernel
 
 
+def has_spectrum(kernel: Kernel) -> TypeGuard[RadialKernel]:
+    """Return whether the spectral density of `kernel` is known here."""
+    return isinstance(kernel, Gaussian | Laplacian | Matern | Cauchy)
+
+
 def spectral_kernel(kernel: Kernel) -> RadialKernel:
     """Return `kernel` if its spectral density is known here. Raises SpecError if not."""
-    if not isinstance(kernel, Gaussian | Laplacian | Matern | Cauchy):
+    if not has_spectrum(kernel):
         raise SpecError(
             f"got the {kernel.name} kernel for random Fourier features; choose gaussian, laplacian, matern or cauchy"
         )

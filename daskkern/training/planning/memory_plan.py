@@ -79,7 +79,12 @@ class MemoryPlan:
     def _repr_html_(self) -> str:
         rows = [(name, format_bytes(size)) for name, size in (*self.items, ("together", self.total))]
         rows += [(f"device: {name}", format_bytes(size)) for name, size in self.device_items]
-        return html_table(f"Memory of a rank, of {format_bytes(self.budget)}", ("item", "bytes"), rows, self.note)
+        return html_table(
+            f"Memory of one rank, at most; its budget is {format_bytes(self.budget)}",
+            ("item", "memory"),
+            rows,
+            self.note,
+        )
 
     @property
     def total(self) -> int:

@@ -1,7 +1,7 @@
 """From settings and sizes to the memory plan of a rank: of a fit that is prepared, and of one that has not begun."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,12 +20,59 @@ from daskkern.training.planning.sizes_of_fits import PreparedSummary, sizes_of
 from daskkern.training.run.job import check_settings
 from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepare import begin, finish
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.projections import with_factor
 from daskkern.training.setup.row_sharded import pass_batch
 
 _LEAST_BATCH = 16
 _POOL_MARGIN = 1.1  # arrays do not fill a pool without gaps
+_SMALL_ROWS, _SMALL_NUMBERS = 2000, 4_000_000
+
+
+@dataclass(frozen=True)
+class ExpectedSetup:
+    """What a plan knows of the set-up of a fit.
+
+    Attributes
+    ----------
+    summary : PreparedSummary
+        Its sizes: those of the fit where the set-up was made, else upper bounds.
+    settings : FitSettings
+        Of the fit, with the batch of the set-up where it was made.
+    timed : FitSettings
+        The same, with the kernel that the set-up chose.
+    batch : int or None
+        The batch that the fit says it takes, where the set-up was made; batches of one size have no more rows.
+    """
+
+    summary: PreparedSummary
+    settings: FitSettings
+    timed: FitSettings
+    batch: int | None
+
+
+def expected_setup(
+    source: RowSource, settings: FitSettings, *, wide: bool = False, on_gpu: bool = False
+) -> ExpectedSetup:
+    """Return what the set-up of a fit is expected to find: for few rows it is made, as the fit makes it.
+
+    Kernel and spectrum of few rows take about a second, and are no guide to those of a part of them.
+    """
+    if on_gpu or settings.learn_features is not None or not _is_small(source, settings):
+        return ExpectedSetup(upper_bound_summary(source, settings, wide=wide), settings, settings, None)
+    check_settings(settings, source)
+    draft = begin(source, settings, rows_set_aside(source.info.n_rows, settings) > 0)
+    prepared = finish(source, draft)
+    summary, batch = summarise(prepared, settings), prepared.plan.batch_size
+    known = replace(settings, batch_size=batch)
+    return ExpectedSetup(summary, known, replace(known, kernel=draft.settings.kernel), batch)
+
+
+def _is_small(source: RowSource, settings: FitSettings) -> bool:
+    n = source.info.n_rows
+    columns = _most_columns(source, settings, n) if n <= _SMALL_ROWS else 0
+    return n <= _SMALL_ROWS and n * max(source.info.n_features, columns) <= _SMALL_NUMBERS
 
 
 def upper_bound_plan(

@@ -8,9 +8,13 @@ from daskkern.linalg import group_count
 from daskkern.solvers.costs.columns import entry_ns
 from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.feeding.disk_rates import DiskRates
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.grids import LEAST_RANKS, sum_seconds
 from daskkern.training.planning.memory_plan import MemoryPlan
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.kernel_choice import kernel_rows, n_kernels
+from daskkern.training.setup.penalty import row_width, sample_rows
 
 Parts = tuple[tuple[str, float], ...]
 
@@ -19,6 +23,7 @@ _CALLS = 10  # products of a step that are too small to take any time but that o
 _GAIN = 0.8  # blocks go to disk when reading back costs less than this share of computing again
 _READERS = 2
 _SENT_S = 3e-9  # a byte of a row that is received, passed on and scaled; not measured, the ranks do not run yet
+_PENALTIES = 22
 _WIDE = 2.0  # a kernel value in float64, in units of one in float32
 
 
@@ -51,18 +56,46 @@ def estimate(
     sweeps: tuple[int, int] = (1, 1),
     learning: LearningCosts | None = None,
     candidates: int = 1,
+    choices: Parts = (),
 ) -> TimePlan:
     """Return the time of a fit of `epochs` epochs. `stored` is Nystrom-SGD with its features on disk.
 
     `sweeps` are the passes over the rows of the first epoch, and of each later one. `learning` is what feature learning
-    takes for each of so many `candidates`; with it, a stage comes first.
+    takes for each of so many `candidates`; with it, a stage comes first. `choices` are parts of the set-up, those of
+    :func:`choice_seconds`.
     """
     assert plan.sizes is not None
-    time = _fitting(plan, plan.sizes, rates, epochs, stored, sweeps)
+    time = _with_choices(_fitting(plan, plan.sizes, rates, epochs, stored, sweeps), choices)
     if learning is None:
         return time
     first = learning_stage(plan.sizes, rates, learning, candidates)
     return TimePlan((first, *time.stages), first.seconds + time.total, time.batch)
+
+
+def choice_seconds(source: RowSource, settings: FitSettings, z: FitSizes, rates: Rates) -> Parts:
+    """Return how long the choice of a kernel takes, and of a penalty, where rows choose them: on as many as they do."""
+    info, count = source.info, n_kernels(settings, source.info)
+    parts = []
+    if count:
+        s = kernel_rows(info, z.n, z.c, count, settings)
+        parts.append(("choice of the kernel", count * _leave_one_out_s(s, z.c, rates)))
+    if settings.chooses_alpha and not z.leaf_rows:
+        s = sample_rows(z.n, z.p, row_width(info), z.c, settings)
+        parts.append(("choice of the penalty", _leave_one_out_s(s, z.c, rates)))
+    return tuple(parts)
+
+
+def _leave_one_out_s(s: int, c: int, rates: Rates) -> float:
+    """Return the seconds of a kernel matrix of `s` rows, all its eigenpairs, and errors for some 20 penalties."""
+    eigen = 1.33 * s**3 / rates.memory + 4 * s**3 / rates.flops64
+    return _WIDE * s**2 * rates.block_ns * 1e-9 + eigen + 2 * _PENALTIES * (c + 1) * s**2 / rates.flops64
+
+
+def _with_choices(time: TimePlan, choices: Parts) -> TimePlan:
+    """Return the time with more parts of the set-up, which is the first stage."""
+    setup, more = time.stages[0], sum(seconds for _, seconds in choices)
+    stage = Stage(setup.name, setup.seconds + more, (*choices, *setup.parts))
+    return TimePlan((stage, *time.stages[1:]), time.total + more, time.batch)
 
 
 def learning_stage(z: FitSizes, rates: Rates, learning: LearningCosts, candidates: int) -> Stage:

@@ -13,6 +13,7 @@ the sample.
 from dataclasses import replace
 
 import numpy as np
+import scipy.sparse
 
 from daskkern.arrays import HostArray
 from daskkern.basis import uses_kernel
@@ -77,12 +78,29 @@ def with_kernel(
     if not settings.solver.suits_smooth_kernels:
         found, how = None, f"solver {settings.solver.name}"
     else:
-        candidates = kernel.candidates(sample)
+        candidates = _candidates(kernel, settings, sample)
         s = kernel_rows(info, choice.rows.n_rows, choice.targets.n_outputs, len(candidates), settings)
         found, how = _least(candidates, choice, s) if s else (None, "few rows, or a short fit")
     chosen = kernel.resolve(sample) if found is None else found
     clock.stage("kernel", f"{short_name(chosen)} ({how})")
     return replace(settings, kernel=chosen)
+
+
+def n_kernels(settings: FitSettings, info: SourceInfo) -> int:
+    """Return how many kernels the rows choose from; 0 where they choose none."""
+    if not isinstance(settings.kernel, AutoKernel) or not uses_kernel(settings.basis):
+        return 0
+    if not settings.solver.suits_smooth_kernels:
+        return 0
+    two = np.zeros((2, info.n_features))
+    two[1] = 1.0
+    return len(_candidates(settings.kernel, settings, two if info.n_stored is None else scipy.sparse.csr_matrix(two)))
+
+
+def _candidates(kernel: AutoKernel, settings: FitSettings, sample: HostArray) -> tuple[Kernel, ...]:
+    """Return the kernels to choose from that the columns can be made of, or all where they can be of none."""
+    every = kernel.candidates(sample)
+    return tuple(one for one in every if settings.basis.suits(one)) or every
 
 
 def kernel_rows(info: SourceInfo, n: int, c: int, n_candidates: int, settings: FitSettings) -> int:

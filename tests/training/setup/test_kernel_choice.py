@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 
 from daskkern import KernelClassifier, KernelRegressor, load
 from daskkern.arrays import HostArray
-from daskkern.basis import AllRows, Landmarks, Linear
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, RandomFeatures
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import AutoKernel, Gaussian, L1Laplacian, Laplacian, LinearKernel, Matern, from_spec, parse_kernel
 from daskkern.kernels.functions.auto import MOST_FEATURES, SEVERAL_FEATURES
+from daskkern.losses import Squared
+from daskkern.solvers import EigenPro
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.kernel_choice import n_kernels
 
 RNG = np.random.default_rng
 FIT: dict[str, Any] = {"max_epochs": 1, "device": "cpu"}
@@ -101,6 +107,25 @@ def test_sparse_and_wide_rows_have_kernels_of_matrix_products(make: Callable[[Ho
     assert not isinstance(KernelClassifier(**FIT).fit(rows, y).model_.kernel, L1Laplacian)
 
 
+@pytest.mark.parametrize("basis", [RandomFeatures(40), RandomFeatures(40, "orthogonal"), DoublyStochastic(16)])
+def test_random_features_have_a_kernel_that_they_can_be_drawn_of(basis: BasisSpec) -> None:
+    X, y = _rules(300)
+    assert isinstance(AutoKernel().candidates(X)[0], L1Laplacian)  # which has no random features here
+    solver = "doubly_sgd" if isinstance(basis, DoublyStochastic) else "eigenpro"
+    KernelClassifier(basis=basis, solver=solver, **FIT).fit(X, y)
+
+
+@pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(40)])
+@pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_array, lambda X: np.tile(X, (1, 1 + MOST_FEATURES))])
+def test_the_number_of_kernels_is_known_without_rows(basis: BasisSpec, make: Callable[[HostArray], Any]) -> None:
+    rows = make(_rules(30)[0])
+    info = SourceInfo(
+        *rows.shape, "regression", None, Scaling(), None, 1, True, None if isinstance(rows, np.ndarray) else rows.nnz
+    )
+    every = AutoKernel().candidates(rows)
+    assert n_kernels(FitSettings(AutoKernel(), Squared(), basis, EigenPro()), info) == sum(map(basis.suits, every))
+
+
 def test_it_is_told_and_the_same_for_the_same_seed() -> None:
     X, y = _smooth(300)
     reported: list[Event] = []
@@ -163,3 +188,15 @@ def test_a_linear_model_stays_linear_in_its_features() -> None:
     X, y = _tails(300)
     for settings_ in ({"basis": Linear(), "solver": "sgd"}, {"kernel": LinearKernel()}):
         assert KernelClassifier(**{**FIT, **settings_}).fit(X, y).model_.scaling.bend == ()
+
+
+@pytest.mark.parametrize("estimator", [KernelClassifier, KernelRegressor])
+def test_a_fit_says_which_kernel_it_used(estimator: type[KernelClassifier | KernelRegressor]) -> None:
+    X, y = _rules(200)
+    chosen = estimator(random_state=0, **FIT).fit(X, y)
+    assert not isinstance(chosen.kernel_, AutoKernel)
+    assert chosen.kernel_ == chosen.model_.kernel
+    again = estimator(chosen.kernel_, alpha=chosen.alpha_, scale="always", random_state=0, **FIT).fit(X, y)
+    assert again.kernel_ == chosen.kernel_
+    np.testing.assert_allclose(again.dual_coef_, chosen.dual_coef_, rtol=1e-4, atol=1e-6)
+    assert estimator("gaussian:median", **FIT).fit(X, y).kernel_.length_scale > 0

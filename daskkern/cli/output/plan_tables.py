@@ -1,0 +1,56 @@
+"""Tables of a plan: the memory of a rank, the shares of all, and the time of the fit."""
+
+from daskkern.cli.console import say, table
+from daskkern.monitor.formatting import format_bytes
+from daskkern.training.planning.memory_plan import MemoryPlan
+from daskkern.training.planning.rank_plans import RankPlans
+from daskkern.training.planning.timing import Stage, TimePlan
+from daskkern.training.run.settings import FitSettings
+
+
+def show_memory(ranks: str, plan: MemoryPlan) -> None:
+    """Show what the memory of a rank is for; `ranks` says which one."""
+    rows: list[tuple[str, ...]] = [(name, format_bytes(size)) for name, size in plan.items]
+    rows += [("together", format_bytes(plan.total)), ("budget of one rank", format_bytes(plan.budget))]
+    if plan.device_items:
+        rows += [(f"device: {name}", format_bytes(size)) for name, size in plan.device_items]
+        rows += [("device: together", format_bytes(plan.device_total))]
+        rows += [("device: budget", format_bytes(plan.device_budget))]
+    table(f"memory of {ranks}, at most", ("item", "bytes"), rows)
+    if plan.note:
+        say(f"kernel blocks: {plan.note}")
+
+
+def show_shares(plans: RankPlans | None, settings: FitSettings) -> None:
+    """Show what each rank has, where their workers differ."""
+    if plans is None or not plans.shares:
+        return
+    by_rows = settings.solver.parallelism == "rows"
+    unit = "virtual ranks" if settings.virtual_shards is not None else f"{'rows' if by_rows else 'columns'}, about"
+    rows: list[tuple[str, ...]] = []
+    for rank, (plan, share) in enumerate(zip(plans.plans, plans.shares, strict=True)):
+        assert plan.sizes is not None
+        whole = plan.sizes.n if by_rows else plan.sizes.p
+        count = share if settings.virtual_shards is not None else round(whole * share / sum(plans.shares))
+        needed, budget = plan.total + plan.kept * (not plan.device_items), plan.budget
+        rows.append((str(rank), plans.kinds[rank], f"{count:,}", format_bytes(needed), format_bytes(budget)))
+    each = "" if settings.virtual_shards is None else " of each virtual rank"
+    names = ("rank", "worker", unit, f"memory{each}, kept blocks included", "budget")
+    table("ranks, by memory and speed", names, rows)
+
+
+def show_time(time: TimePlan, epochs: int) -> None:
+    """Show how long a fit of `epochs` epochs takes, stage by stage."""
+    rows: list[tuple[str, ...]] = [(stage.name, _seconds(stage.seconds), _made_of(stage)) for stage in time.stages]
+    rows.append((f"the fit of {epochs} epoch{'s' * (epochs != 1)}", _seconds(time.total), ""))
+    table("time, estimated", ("stage", "seconds", "made of"), rows)
+
+
+def _made_of(stage: Stage) -> str:
+    """Return the parts of a stage that take over 2% of it, the longest first."""
+    parts = sorted(stage.parts, key=lambda part: -part[1])
+    return ", ".join(f"{name} {_seconds(seconds)}" for name, seconds in parts if seconds > 0.02 * stage.seconds)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 10 else f"{seconds:,.0f}"
