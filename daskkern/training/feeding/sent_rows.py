@@ -21,7 +21,7 @@ class SentRows:
     """The blocks, one Future for each.
 
     A thread looks at the futures twice a second, which asks nobody: Dask tells a client when a result is lost. Workers
-    that need a lost block meanwhile wait for it, see :class:`daskkern.training.feeding.cluster_blocks.RemoteValue`.
+    that need a lost block meanwhile wait for it, see :class:`daskkern.training.feeding.remote_values.RemoteValue`.
 
     Parameters
     ----------

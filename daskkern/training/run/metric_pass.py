@@ -17,7 +17,7 @@ from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.lease import Lease, renewed
 from daskkern.errors import FitCancelledError, SpecError
 from daskkern.events import Listener
-from daskkern.training.feeding.cluster_blocks import RemoteValue, wait_for
+from daskkern.training.feeding.remote_values import RemoteValue, wait_for
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.worker_resources import check_reach
 from daskkern.training.run.settings import FitSettings

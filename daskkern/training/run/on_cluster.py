@@ -30,7 +30,7 @@ from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, Spec
 from daskkern.events import Listener
 from daskkern.training.checkpoints.resuming import with_settings
 from daskkern.training.feeding.block_cache_policy import can_keep
-from daskkern.training.feeding.cluster_blocks import RemoteValue
+from daskkern.training.feeding.remote_values import RemoteValue
 from daskkern.training.feeding.sent_rows import SentRows
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.install_dashboard import show_fits

@@ -25,8 +25,8 @@ from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinishe
 from daskkern.solvers import AnyProblem, Problem
 from daskkern.training.checkpoints.checkpointing import open_checkpointing
 from daskkern.training.checkpoints.commits import Commit, latest_of_all
-from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.feed import Feed
+from daskkern.training.feeding.remote_values import RemoteValue
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Validation
 from daskkern.training.planning.device_choices import chosen_products

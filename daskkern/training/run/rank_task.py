@@ -6,7 +6,7 @@ from distributed import Client
 
 from daskkern.backend.shares import Shares
 from daskkern.errors import SpecError
-from daskkern.training.feeding.cluster_blocks import RemoteValue, wait_for
+from daskkern.training.feeding.remote_values import RemoteValue, wait_for
 from daskkern.training.planning.cluster_planner import ClusterPlanner
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all

@@ -8,7 +8,7 @@ from distributed import Client
 
 from daskkern.cluster.scheduler.client import install_fits
 from daskkern.errors import ClusterError
-from daskkern.training.feeding.cluster_blocks import RemoteValue, wait_for
+from daskkern.training.feeding.remote_values import RemoteValue, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
