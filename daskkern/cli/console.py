@@ -144,6 +144,8 @@ def run(command: Callable[[], object], debug: bool) -> int:
     except OSError as error:
         return _fail(_in_words(error), FAILED, debug)
     except Exception as error:  # a bug or an unforeseen input: still one line
+        if isinstance(error.__cause__, KeyboardInterrupt):  # while a module was imported: Python wraps it
+            return _fail("interrupted; nothing was written", INTERRUPTED, debug)
         name = type(error).__name__
         return _fail(f"{name}: {error} (run again with --debug for the traceback)", FAILED, debug)
 

@@ -86,6 +86,17 @@ def test_an_interrupted_comparison_shows_what_it_has_and_exits_with_130(
     assert (code, err.splitlines()[-1]) == (130, "daskkern: error: interrupted; nothing was written")
 
 
+def test_ctrl_c_while_a_module_is_imported_is_an_interrupt(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*_: object, **of: object) -> None:  # as Python wraps what is raised while a class is made
+        raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
+
+    monkeypatch.setattr("daskkern.cli.systems.compare", press)
+    code, _, err = run(capfd, "compare", "d.zarr", "--columns", 40, "--workers", 0, "--systems", "elm,falkon")
+    assert (code, err.splitlines()[-1]) == (130, "daskkern: error: interrupted; nothing was written")
+
+
 def test_fewer_landmarks_than_asked_are_said(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     why = "(landmarks=100,000,000, but there are 300 training rows)"
     words = ["d.zarr", "--landmarks", 100_000_000, "--kernel", "gaussian:2", "--workers", 0]
