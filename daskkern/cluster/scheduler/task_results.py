@@ -8,15 +8,16 @@ either is lost, the future of Dask waits for ever, while the scheduler answers e
 # distributed is annotated in part.
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 from distributed import Client, Future, wait
 
 from daskkern.backend.current import current
 from daskkern.cluster.connect.membership import BrokenOffError, live_workers
-from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.cluster.scheduler.client import ask_fits, install_fits
 from daskkern.errors import ClusterError
 
 DOUBT_S = 30.0
@@ -62,20 +63,27 @@ class TaskResult:
         ClusterError
             When the scheduler cannot be reached.
         """
+        self.end_within(timeout_s)
+        try:
+            return self._future.result(timeout=self._fetch_s)
+        except TimeoutError as error:
+            _raise_own(self._future, error, self._what)
+            self._fetch_s = min(2 * self._fetch_s, _MOST_FETCH_S)
+            raise
+        except CancelledError as error:
+            raise _cut_off(self._what) from error
+
+    def end_within(self, timeout_s: float) -> None:
+        """Return once the task has ended, well or badly; nothing is fetched. Raises what :meth:`within` raises.
+
+        Other errors than TimeoutError say that it will never be heard to end.
+        """
         try:
             with current(self._client):
                 wait([self._future], timeout=timeout_s)
         except TimeoutError:
             if time.monotonic() - self._checked_at >= self._doubt_s:
                 self._check()
-            raise
-        except CancelledError as error:
-            raise _cut_off(self._what) from error
-        try:
-            return self._future.result(timeout=self._fetch_s)
-        except TimeoutError as error:
-            _raise_own(self._future, error, self._what)
-            self._fetch_s = min(2 * self._fetch_s, _MOST_FETCH_S)
             raise
         except CancelledError as error:
             raise _cut_off(self._what) from error
@@ -92,6 +100,24 @@ class TaskResult:
                 f"a message between this process and the scheduler was lost: this process waits for {self._what}, and "
                 f"the scheduler {self._doubt}; fit again"
             )
+
+
+def await_ends(client: Client, futures: Sequence["Future[Any]"], what: str, doubt_s: float = DOUBT_S) -> None:
+    """Wait until all tasks have ended, well or badly, and leave their results where they are.
+
+    Raises
+    ------
+    BrokenOffError
+        When this process will never hear of an end; see :meth:`TaskResult.within`.
+    """
+    install_fits(client)  # which is asked in doubt
+    for future in futures:
+        task = TaskResult(client, future, what, doubt_s)
+        while not future.done():
+            with suppress(TimeoutError):
+                task.end_within(min(doubt_s, _LOOK_S))
+        if future.cancelled():
+            raise _cut_off(what)
 
 
 def results_of(client: Client, futures: Mapping[str, "Future[Any]"]) -> list[Any]:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from dask.base import compute, tokenize
 from dask.delayed import delayed
-from distributed import Client, wait
+from distributed import Client
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.membership import ask_scheduler, live_workers
+from daskkern.cluster.scheduler.task_results import await_ends
 from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.csr import FeatureRows, is_sparse, stack_rows
 from daskkern.data.rows.finite import check_finite
@@ -102,8 +102,7 @@ class BlockSource(RowSource):
     ) -> tuple[RowSource, tuple[Kept, ...]]:
         del dtype
         futures = client.compute([block.delayed() for block in self.blocks])
-        with current(client):
-            wait(futures)
+        await_ends(client, futures, "the rows of the dask arrays")
         for future in futures:
             if future.status == "error":
                 raise DataError(f"a block of the dask arrays cannot be computed: {future.exception()}")

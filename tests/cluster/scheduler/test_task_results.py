@@ -15,7 +15,7 @@ from distributed import Client, Scheduler
 from daskkern.cluster.connect.membership import BrokenOffError
 from daskkern.cluster.scheduler.client import install_fits
 from daskkern.cluster.scheduler.plugin import question
-from daskkern.cluster.scheduler.task_results import TaskResult, results_of
+from daskkern.cluster.scheduler.task_results import TaskResult, await_ends, results_of
 from daskkern.errors import ClusterError
 from tests.support.cluster import local_cluster, worker_pids
 
@@ -71,6 +71,16 @@ def test_what_was_lost_is_told(lossy: LossyClient, lost: str, said: str) -> None
     future = lossy.submit(add, 1, 2, pure=False)
     with pytest.raises(BrokenOffError, match=f"waits for the set-up, and the scheduler {said}; fit again"):
         outcome(TaskResult(lossy, future, "the set-up", 0.3))
+
+
+def test_several_tasks_are_waited_for_and_one_that_was_lost_is_told(lossy: LossyClient) -> None:
+    futures = [lossy.submit(add, 1, 2, pure=False), lossy.submit(lambda: 1 / 0, pure=False)]
+    await_ends(lossy, futures, "the rows", 0.1)
+    assert [future.status for future in futures] == ["finished", "error"]
+    lossy.loses = "update-graph"
+    futures.append(lossy.submit(add, 1, 2, pure=False))
+    with pytest.raises(BrokenOffError, match="waits for the rows, and the scheduler does not know it; fit again"):
+        await_ends(lossy, futures, "the rows", 0.1)
 
 
 def test_a_scheduler_that_takes_no_connections_for_a_moment_is_asked_again(
