@@ -71,7 +71,9 @@ def build_all(tags: Sequence[str], out: Path, root: Path = ROOT, build_one: Buil
         with tempfile.TemporaryDirectory() as name:
             archive = subprocess.run(["git", "archive", tag], cwd=root, stdout=subprocess.PIPE, check=True).stdout
             with tarfile.open(fileobj=BytesIO(archive)) as files:
-                files.extractall(name, filter="data")
+                if hasattr(tarfile, "data_filter"):  # not in Python 3.11.0 to 3.11.3
+                    files.extraction_filter = tarfile.data_filter
+                files.extractall(name)
             build_one(Path(name), out / tag.removeprefix("v"), versions)
     build_one(root, out / DEVELOPMENT, versions)
     first = numbers[0] if numbers else DEVELOPMENT
