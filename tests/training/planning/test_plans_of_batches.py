@@ -1,11 +1,13 @@
 """A plan does not refuse what the fit may run: batches that the set-up chooses are smaller than the largest ones."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from distributed import Client
 
+import daskkern
 from daskkern.basis import Landmarks
 from daskkern.cli.plan import _here, _on_cluster, _sure_batch
 from daskkern.data.schema.schema import Scaling
@@ -14,7 +16,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.row_source import SourceInfo
-from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.planning import worker_resources
 from daskkern.training.planning.memory_by_columns import INTERPRETER
 from daskkern.training.planning.memory_plan import MemoryPlan
@@ -58,16 +60,19 @@ def test_virtual_shards_share_a_worker() -> None:
 @pytest.mark.long
 @pytest.mark.cluster
 def test_a_plan_for_a_cluster_has_the_room_that_a_fit_there_has(
-    client2: Client, monkeypatch: pytest.MonkeyPatch
+    client2: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    np.savez(tmp_path / "d.npz", X=_X, y=_X[:, 0])
+    daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr", task="regression")
+    source = StoreSource.at(str(tmp_path / "d.zarr"))
     settings = replace(_SETTINGS, batch_size=500, basis=Landmarks(200))
-    sharded = _on_cluster(client2, _SOURCE, replace(settings, memory_budget=6 << 30, virtual_shards=6))
+    sharded = _on_cluster(client2, source, replace(settings, memory_budget=6 << 30, virtual_shards=6))
     assert sharded.ranks == "one virtual rank of 6, 3 in a worker"
     assert sharded.plan.budget == ((6 << 30) + 2 * INTERPRETER) // 3
     assert sharded.rates is not None
     monkeypatch.setattr(worker_resources, "available_memory", lambda: 20_000_000)  # of a host that others use as well
     refused: list[str] = []
-    for ask in (lambda: _on_cluster(client2, _SOURCE, settings), lambda: fit(_SOURCE, settings, client=client2)):
+    for ask in (lambda: _on_cluster(client2, source, settings), lambda: fit(source, settings, client=client2)):
         with pytest.raises(MemoryBudgetError) as refusal:
             ask()
         refused.append(str(refusal.value))
