@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 _MOST = 100
+_DIGITS = re.compile(r"(?<![\w./])\d+\.\d{4,}(?:e[-+]?\d+)?(?![\w/]|\.\w)")
+"""A number of many digits, which is no part of a path or of a version."""
 _NUMBER = re.compile(r"[-+]?[\d.]|[-\N{EN DASH}]?$|nan|inf")
 _CELL = "text-align:{};padding:2px 10px;border-bottom:1px solid rgba(128,128,128,.35);background:none;color:inherit"
 _TABLE = "border-collapse:collapse;color:inherit;font-size:90%"
@@ -18,7 +20,7 @@ def short(value: object, most: int = 80) -> str:
 
 def rounded(text: str) -> str:
     """Return a text whose numbers have six digits at most."""
-    return re.sub(r"\d+\.\d{4,}", lambda found: f"{float(found[0]):.6g}", text)
+    return _DIGITS.sub(lambda found: f"{float(found[0]):.6g}", text)
 
 
 def html_facts(title: str, facts: Iterable[tuple[str, object]]) -> str:

@@ -18,6 +18,11 @@ def without_secrets(text: str) -> str:
     return _URL.sub(_public, text) if ":/" in text else text
 
 
+def whole_name(place: str) -> str:
+    """Return the final name of a file or folder that is written under a temporary one; other names are unchanged."""
+    return _PARTIAL.sub(lambda found: f"/{found[1]}", place)
+
+
 def split_query(url: str) -> tuple[str, str]:
     """Return a URL up to its query or fragment, and that with its mark; it may be a secret.
 
@@ -92,8 +97,3 @@ class FitCancelledError(DaskkernError, RuntimeError):
 
 class DivergenceError(DaskkernError, ArithmeticError):
     """An iteration whose numbers left the range of its dtype."""
-
-
-def whole_name(place: str) -> str:
-    """Return the name that a file or folder on its way will have, which is what people know; others as they are."""
-    return _PARTIAL.sub(lambda found: f"/{found[1]}", place)

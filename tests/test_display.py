@@ -11,7 +11,7 @@ from rich.console import Console
 import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.data.storage.store import open_store
-from daskkern.display import html_facts, html_table
+from daskkern.display import html_facts, html_table, rounded
 from daskkern.kernels import KERNELS, parse_kernel
 from daskkern.monitor.progress import progress
 from daskkern.systems import sweep
@@ -118,3 +118,16 @@ def test_numbers_are_short_and_have_units(shown: dict[str, Any]) -> None:
 def test_words_are_to_the_left_and_numbers_to_the_right() -> None:
     html = html_table("t", ("item", "memory"), [("own columns", "3 kB"), ("tiles", "1.2 MB")])
     assert [part[:5] for part in html.split("text-align:")[1:]] == ["left;", "right"] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gaussian:3.0975709501595734", "gaussian:3.09757"),
+        ("(-0.123456789, 1.2345678e-05)", "(-0.123457, 1.23457e-05)"),
+        ("/data/run-0.123456789.zarr", "/data/run-0.123456789.zarr"),
+        ("/data/0.123456789/x", "/data/0.123456789/x"),
+    ],
+)
+def test_long_numbers_are_rounded_and_paths_are_not(text: str, shown: str) -> None:
+    assert rounded(text) == shown

@@ -124,11 +124,7 @@ def kernel_learned_from(
     candidate: KernelCandidate, sample: SearchSample, alphas: Sequence[float], rows: IntArray
 ) -> ScaledDistanceKernel:
     """Return the kernel of a candidate with the metric that some sampled rows say, a round for each of `alphas`."""
-    trial = _Trial.of(candidate, sample, [], 1)
-    kernel = trial.start(rows)
-    for alpha in alphas:
-        kernel = trial.learned(kernel, rows, alpha)
-    return kernel
+    return _Trial.of(candidate, sample, [], 1).learned_from(rows, alphas)
 
 
 def fold_grams(
@@ -139,12 +135,11 @@ def fold_grams(
     A metric is learned from the fitted rows, in one round for each of `alphas`.
     """
     trial = _Trial.of(candidate, sample, list(folds), 1)
-    kernels = [kernel_learned_from(candidate, sample, alphas, fold.fitted) for fold in folds]
-    return [trial.gram(kernel, fold) for kernel, fold in zip(kernels, folds, strict=True)]
+    return [trial.gram(trial.learned_from(fold.fitted, alphas), fold) for fold in folds]
 
 
 def downhill(loss: Callable[[int], float], n: int, start: int) -> int:
-    """Return the number, of 0 to n - 1, at which the losses end to fall on the way from `start`: down, or else up."""
+    """Return the number, of 0 to n - 1, at which the loss stops falling on the way from `start`: down, or else up."""
     here = start
     for step in (-1, 1):
         while 0 <= here + step < n and loss(here + step) < loss(here):
@@ -239,6 +234,13 @@ class _Trial:
         shares = self.sample.shares[rows]
         squared = spread(relevance(self.X[rows], self.sample.y[rows], shares / shares.sum()))
         return with_factor(self.kernel, weights_of(squared), self.X[rows], self.candidate.times)
+
+    def learned_from(self, rows: IntArray, alphas: Sequence[float]) -> ScaledDistanceKernel:
+        """Return the kernel with the metric that some rows say, learned in a round for each of `alphas`."""
+        kernel = self.start(rows)
+        for alpha in alphas:
+            kernel = self.learned(kernel, rows, alpha)
+        return kernel
 
     def learned(self, kernel: ScaledDistanceKernel, rows: Array, alpha: float) -> ScaledDistanceKernel:
         """Return the kernel with the metric of the function that is fitted to some rows with a penalty."""

@@ -33,7 +33,7 @@ _LOOKS: Any = {
     "font.size": 10,
 }
 _MOST_TARGETS = 4
-_FEW_CLASSES = 4  # whose matrix is as high as the pictures beside it
+_FEW_CLASSES = 4  # up to here, the matrix is as high as the other pictures
 _RANKINGS = (
     ("roc", "How many are found at which share of false alarms? (ROC)", draw_roc_curve),
     ("precision-recall", "How many are found, and how many of those are right?", draw_precision_recall),

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import zarr
 from dask.base import is_dask_collection
 from distributed import Future

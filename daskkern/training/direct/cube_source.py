@@ -61,8 +61,7 @@ def cube_source(
         For names that the Dataset does not have, values that do not suit the task, and no cell without missing values.
     """
     blocks = cube_blocks(X, choice, y, weight)
-    if client is not None:
-        fix_places(blocks.ds)
+    fix_places(blocks.ds)
     held = bool(futures_of(blocks.ds))
     found = surveyed(blocks, each_here if client is None or not _travels(blocks.ds, held) else _on(client))
     labels = class_labels(found) if len(blocks.targets) == 1 else None

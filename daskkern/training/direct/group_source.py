@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
-from daskkern.data.cubes.cube_reader import CubeReader
-from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.grouped_rows import GroupedRows, GroupReader, RowTargets
 from daskkern.data.rows.rows import ALL, Fields, Rows
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple
@@ -70,8 +68,6 @@ class GroupSource(RowSource):
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
     ) -> tuple[RowSource, tuple[Kept, ...]]:
         reader, sizes = self.reader, self.reader.sizes
-        if isinstance(reader, CubeReader):
-            fix_places(reader.blocks.ds)
         if self.lazy is not None:
             return BlockSource(self.lazy(), sizes, reader.has_weight, self.info, True).for_cluster(
                 client, workers, dtype

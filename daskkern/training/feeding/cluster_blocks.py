@@ -67,7 +67,7 @@ class BlockSource(RowSource):
     itemsize: int = 8
     """Bytes of a number of the features, as they are in the blocks."""
     spread: float = 1.0
-    """How many times its equal share of the blocks the worker with most of them has."""
+    """Blocks of the worker that has most of them, as a multiple of an equal share."""
 
     @classmethod
     def sent(
@@ -115,9 +115,9 @@ class BlockSource(RowSource):
 
 
 def _spread(client: Client, keys: Sequence[Any], n_workers: int) -> float:
-    """Return how many times an equal share of results the worker with most of them has: Dask places tasks as it likes.
+    """Return the results of the worker that has most of them, as a multiple of an equal share.
 
-    Results that were lost meanwhile are computed again anywhere, and count as placed equally.
+    Dask does not balance them. Those that were lost meanwhile are computed again anywhere, and count as balanced.
     """
     holders = ask_scheduler(client, "who_has", keys=list(keys))
     most = Counter(address for found in holders.values() for address in found).most_common(1)

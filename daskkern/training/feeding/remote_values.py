@@ -18,7 +18,7 @@ _PATIENCE_S = (3.0, 10.0, 30.0, 60.0)
 _LOOK_S = 0.5
 _AGAIN_S = 3600.0
 """Most seconds that a repeated set-up, or a block that is computed again, may take."""
-_FORGIVEN = 3
+_RETRIES = 3
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ def _held_again(client: Client, key: str, again_s: float) -> bool:
     """
     forgotten = time.monotonic() + again_s
     deadline = time.monotonic() + _AGAIN_S
-    failures = _Failures(client, key, "a block of rows")
+    task = _RepeatedTask(client, key, "a value that the fit needs")
     while time.monotonic() < min(forgotten, deadline):
-        state = failures.state()
+        state = task.state()
         if state == "memory":
             return True
         if state not in ("", "released", "forgotten"):
@@ -88,14 +88,14 @@ def _held_again(client: Client, key: str, again_s: float) -> bool:
     return False
 
 
-class _Failures:
-    """The failures of a task that runs again because its result was lost: a few are forgiven.
+class _RepeatedTask:
+    """A task that runs again because its result was lost with a worker, and is retried where it fails.
 
     Workers that have just started, or are about to leave, may fail where others would not.
     """
 
     def __init__(self, client: Client, key: str, what: str) -> None:
-        self._client, self._key, self._what, self._count = client, key, what, 0
+        self._client, self._key, self._what, self._failures = client, key, what, 0
 
     def state(self) -> str:
         """Return the task's state, "" for an unknown one, after starting it once more if it has failed.
@@ -103,14 +103,14 @@ class _Failures:
         Raises
         ------
         ClusterError
-            With the error of the task, after `_FORGIVEN` failures.
+            With the error of the task, after `_RETRIES` retries.
         """
         state = ask_scheduler(self._client, "get_task_status", keys=[self._key])[self._key]
         if state == "erred":
-            self._count += 1
-            if self._count > _FORGIVEN:
+            self._failures += 1
+            if self._failures > _RETRIES:
                 raise ClusterError(
-                    f"{self._what} was lost with its worker, and cannot be computed again{self._error()}"
+                    f"{self._what} was lost with its worker, and cannot be computed again{self._error()}; fit again"
                 )
             with suppress(KeyError):  # forgotten meanwhile
                 ask_scheduler(self._client, "retry", keys=[self._key])
@@ -131,9 +131,9 @@ def wait_for(client: Client, key: str) -> None:
         When it fails each time, or takes an hour.
     """
     deadline = time.monotonic() + _AGAIN_S
-    failures = _Failures(client, key, "the set-up of the fit")
+    task = _RepeatedTask(client, key, "the set-up of the fit")
     while time.monotonic() < deadline:
-        if failures.state() == "memory":
+        if task.state() == "memory":
             holders = ask_scheduler(client, "who_has", keys=[key]).get(key, ())
             if set(holders) & live_workers(client).keys():
                 return

@@ -163,9 +163,14 @@ def _report(order: Order, client: Client, error: BaseException) -> None:
 
 def _moves(order: Order, client: Client) -> bool:
     """Return whether the fit continues on another worker, because that of this driver is about to leave."""
+    return _stop_request(order, client) == "move"
+
+
+def _stop_request(order: Order, client: Client) -> str:
+    """Return how the fit is asked to end; "" where it is not, or the scheduler does not answer."""
     with suppress(ClusterError):
-        return bool(ask_fits(client, "asked_to_stop", fit=order.metadata.fit, asker=client.id) == "move")
-    return False
+        return str(ask_fits(client, "asked_to_stop", fit=order.metadata.fit, asker=client.id))
+    return ""
 
 
 def _run(order: Order, client: Client) -> None:
@@ -178,7 +183,7 @@ def _run(order: Order, client: Client) -> None:
 
 
 def _save(model: KernelModel, order: Order, client: Client, check: Callable[[], None]) -> None:
-    """Write the model. On a full disk it is tried for a while: others may make room."""
+    """Write the model, and retry for a while where the disk is full: others may make room."""
     until, pause_s = time.monotonic() + _ROOM_S, 1.0
     while True:
         try:
@@ -186,13 +191,16 @@ def _save(model: KernelModel, order: Order, client: Client, check: Callable[[], 
         except OSError as error:
             if error.errno not in _NO_ROOM or time.monotonic() > until:
                 raise
-            LOG.warning("there is no room for the model, %s: it is tried again in %g s", error, pause_s)
+            LOG.warning("no space to write the model (%s); trying again in %g s", error, pause_s)
         else:
             return
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        if _moves(order, client):
+        request = _stop_request(order, client)
+        if request == "move":
             raise Reschedule
+        if request == "abort":
+            raise FitCancelledError("the fit was cancelled before its model was written")
 
 
 def _finish(order: Order, client: Client, *, interrupted: bool) -> None:

@@ -85,14 +85,18 @@ def test_a_model_that_meets_a_full_disk_is_written_when_there_is_room(
 ) -> None:
     with local_cluster(2) as client:
         limit_files(client, 2000)
-        handle = submit(FitJob(source, SETTINGS), client, str(tmp_path / "m.zarr"))
+        handles = [submit(FitJob(source, SETTINGS), client, str(tmp_path / f"{k}.zarr"), name=str(k)) for k in (0, 1)]
 
-        def is_full() -> bool:
-            return any("no room for the model" in line.text for line in read_logs(client, handle.fit).lines)
+        def is_full(handle: FitHandle) -> bool:
+            return any("no space to write the model" in line.text for line in read_logs(client, handle.fit).lines)
 
-        wait_until(is_full, 60, "a full disk")
+        wait_until(lambda: all(map(is_full, handles)), 60, "a full disk")
+        handles[1].cancel(abort=True)
+        with pytest.raises(FitCancelledError, match="cancelled before there was a model"):
+            handles[1].result(timeout_s=60)
         limit_files(client, None)
-        np.testing.assert_allclose(handle.result(timeout_s=60).coef, expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(handles[0].result(timeout_s=60).coef, expected, rtol=1e-4, atol=1e-6)
+        assert not (tmp_path / "1.zarr").exists()
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""What a plan says of rows that Dask holds on the workers, beside those that a rank keeps for itself."""
+"""The memory plan of a fit counts rows that Dask holds on the workers, in addition to the copy of each rank."""
 
 from typing import Any
 
