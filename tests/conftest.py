@@ -21,6 +21,7 @@ from tests.support.processes import (
 from tests.support.runs.dealing import Dealing
 from tests.support.runs.long_waits import LongWaits
 from tests.support.runs.repetitions import in_share, mark_repetitions, share
+from tests.support.runs.steady_clock import ClockSteps, use_steady_clock
 
 # No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
 settings.register_profile("fixed", deadline=None, derandomize=True)
@@ -38,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Run the laws on the same examples every time, and on new ones in runs that ask for slow tests.
 
     Ctrl-C works as in a terminal; what the run starts is marked as its own, leaves cores to others and finds modules
-    compiled; workers of Dask are forked. What takes long is named while it runs.
+    compiled; workers of Dask are forked, and go by a clock that nobody sets. What takes long is named while it runs.
     """
     settings.load_profile("fresh" if _slow(config) else "fixed")
     keep_bytecode()
@@ -46,8 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     mark_run()
     share_cores()
     fork_workers()
+    use_steady_clock()
     if not hasattr(config, "workerinput"):  # of xdist: its processes do not print
         config.pluginmanager.register(LongWaits(config))
+        config.pluginmanager.register(ClockSteps(config))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -19,6 +19,7 @@ from distributed.utils import get_mp_context
 
 from daskkern.cluster.connect.local import PATIENT
 from tests.support.processes import is_helper
+from tests.support.runs.steady_clock import use_steady_clock
 
 _SETTLE_S = 15.0
 PIDS = "DASKKERN_TESTPIDS"
@@ -137,9 +138,10 @@ def fork_workers() -> None:
 
 
 class _MarkedWorker(Worker):
-    """Worker that leaves its process id in the folder of its cluster."""
+    """Worker that leaves its process id in the folder of its cluster, and goes by the steady clock."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
+        use_steady_clock()
         leave_pid(os.environ[PIDS])
         super().__init__(*args, **settings)
 

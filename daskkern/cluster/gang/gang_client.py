@@ -20,6 +20,7 @@ from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.gang.supervisor import GangReport, Reform, supervise
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import STARTED, event_of
+from daskkern.cluster.scheduler.task_results import TaskResult
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import INTERRUPTED, BatchFinished, FitPreempted, FitResumed, Listener, StopRequested, WorkersLeft
@@ -44,6 +45,7 @@ class GangClient:
         self._listener = listener
         self._messages: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
         self._future: Future[Any] | None = None
+        self._task: TaskResult | None = None
         self._home: str | None = None
         self._alone_since: float | None = None
         self._supervisors = 0
@@ -86,6 +88,7 @@ class GangClient:
             retries=0,
             priority=_PRIORITY,
         )
+        self._task = TaskResult(self._client, self._future, f"the supervisor of fit '{self._order.name}'")
         self._supervisors += 1
         number, messages = self._supervisors, self._messages
         self._future.add_done_callback(lambda _: messages.put({_ENDED: number}))
@@ -147,13 +150,15 @@ class GangClient:
             raise ClusterError(
                 f"fit '{name}' was asked to stop and has not within {self._settings.stop_grace_s:g} s; it was aborted"
             )
+        assert self._task is not None
+        self._task.check(now=self._start_deadline is not None and now > self._start_deadline)
         alive, silent = self._alive()
         self._look_for_workers(bool(alive.keys() - silent))
         for home in silent & {self._home, self._next_home(silent)}:  # without it, Dask runs the supervisor elsewhere
             silence_s = self._heartbeats.patience_s / 2
             if ask_fits(self._client, "drop", address=home, silence_s=silence_s) and self._start_deadline is not None:
                 self._start_deadline = now + self._settings.start_timeout_s
-        if self._start_deadline is not None and now > self._start_deadline:
+        if self._start_deadline is not None and now > self._start_deadline and not self._task.in_doubt:
             raise ClusterError(
                 f"no worker started fit '{name}' within {self._settings.start_timeout_s:g} s: they are busy with other "
                 "tasks or paused for memory; wait for them, add workers, or raise start_timeout_s"

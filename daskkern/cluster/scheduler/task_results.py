@@ -82,14 +82,26 @@ class TaskResult:
             with current(self._client):
                 wait([self._future], timeout=timeout_s)
         except TimeoutError:
-            if time.monotonic() - self._checked_at >= self._doubt_s:
-                self._check()
+            self.check()
             raise
         except CancelledError as error:
             raise _cut_off(self._what) from error
 
-    def _check(self) -> None:
-        """Ask the scheduler for the state of the task."""
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the last answer of the scheduler was that this process waits in vain."""
+        return bool(self._doubt)
+
+    def check(self, now: bool = False) -> None:
+        """Ask the scheduler for the state of the task, if the last question was long ago, or `now`.
+
+        Raises
+        ------
+        BrokenOffError
+            When it answers for the second time that this process waits in vain.
+        """
+        if not now and time.monotonic() - self._checked_at < self._doubt_s:
+            return
         state, n_graphs, _ = ask_fits(self._client, "task_state", key=str(self._future.key))
         before, self._doubt, self._checked_at = self._doubt, "", time.monotonic()
         if self._future.done() or (n_graphs if not state else state not in _ENDED):  # it may be among those graphs

@@ -24,7 +24,7 @@ from daskkern.cluster.collectives.shared_sums import LEVELS, SHARED, HostRanks
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import ClusterError, CommunicatorClosedError
 from tests.support import ranks
-from tests.support.cluster import by_messages, mixed_cluster
+from tests.support.cluster import by_messages, mixed_cluster, wait_until
 from tests.support.collectives.reordering import reordering_transports
 from tests.support.collectives.summing import sums_and_ways
 
@@ -38,10 +38,11 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def _no_file_is_left() -> Iterator[None]:
-    """Each file loses its name as soon as all ranks have opened it."""
+    """Each file loses its name as soon as all ranks have opened it; other fits of this machine may open some."""
     before = files()
     yield
-    assert files() <= before
+    left = files() - before
+    wait_until(lambda: not left & files(), timeout_s=30, what="no file was left")
 
 
 def files() -> set[Path]:
@@ -325,7 +326,7 @@ def test_files_of_others_are_not_opened() -> None:
     assert HostMemory.open(np.array([1, 2]), 2) is None
     token = HostMemory.create()
     assert isinstance(HostMemory.open(token, 2), HostMemory)
-    (path,) = files()
+    (path,) = (file for file in files() if token.tobytes().hex() in file.name)
     assert path.stat().st_mode & 0o777 == 0o600
     os.truncate(path, 100)
     assert HostMemory.open(token, 2) is None

@@ -11,7 +11,7 @@ import pytest
 from distributed import Client, Worker
 from distributed.core import Status
 
-from daskkern.cluster.connect.membership import live_workers
+from daskkern.cluster.connect.membership import BrokenOffError, live_workers
 from daskkern.cluster.gang.gang import GangSettings, PerRank, run_gang
 from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, install, registry_of
 from daskkern.cluster.scheduler.lease import admitted
@@ -21,6 +21,7 @@ from daskkern.events import BatchFinished, EpochFinished, Event, StageFinished
 from tests.support import ranks
 from tests.support.cluster import local_cluster, wait_until, worker_pids
 from tests.support.left_over import assert_nothing_left
+from tests.support.lossy_client import LossyClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -183,6 +184,15 @@ def test_a_busy_worker_is_left_out_and_named(place: int, client2: Client) -> Non
     (told,) = [event.detail for event in events if isinstance(event, StageFinished)]
     assert told.startswith(f"worker {addresses[place]} (rank {place}) did not start in fit 'busy' within 0.7 s, busy")
     busy.result()
+    assert_nothing_left(client2)
+
+
+def test_a_supervisor_that_never_reached_the_scheduler_is_told(client2: Client) -> None:
+    settings = GangSettings(start_timeout_s=0.7)
+    with LossyClient(client2.scheduler.address, set_as_default=False) as lossy:
+        lossy.loses = "update-graph"
+        with pytest.raises(BrokenOffError, match=r"waits for the supervisor of fit 'lost', and .* does not know it"):
+            run_gang(lossy, ranks.own_payload, None, name="lost", settings=settings)
     assert_nothing_left(client2)
 
 

@@ -18,22 +18,9 @@ from daskkern.cluster.scheduler.plugin import question
 from daskkern.cluster.scheduler.task_results import TaskResult, await_ends, results_of
 from daskkern.errors import ClusterError
 from tests.support.cluster import local_cluster, worker_pids
+from tests.support.lossy_client import LossyClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
-
-
-class LossyClient(Client):
-    """A client that loses the tasks that it should send, or what it hears of their ends."""
-
-    loses = ""
-
-    def _send_to_scheduler(self, msg: dict[str, Any]) -> None:
-        if msg["op"] != self.loses:
-            super()._send_to_scheduler(msg)
-
-    def _handle_key_in_memory(self, *of: Any, **fields: Any) -> None:
-        if self.loses != "key-in-memory":
-            super()._handle_key_in_memory(*of, **fields)
 
 
 @pytest.fixture
