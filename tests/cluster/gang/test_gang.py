@@ -21,7 +21,7 @@ from daskkern.events import BatchFinished, EpochFinished, Event, StageFinished
 from tests.support import ranks
 from tests.support.cluster import local_cluster, wait_until, worker_pids
 from tests.support.left_over import assert_nothing_left
-from tests.support.lossy_client import LossyClient
+from tests.support.recovery.lossy_client import LossyClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

@@ -18,7 +18,7 @@ from daskkern.cluster.scheduler.plugin import question
 from daskkern.cluster.scheduler.task_results import TaskResult, await_ends, results_of
 from daskkern.errors import ClusterError
 from tests.support.cluster import local_cluster, worker_pids
-from tests.support.lossy_client import LossyClient
+from tests.support.recovery.lossy_client import LossyClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 
