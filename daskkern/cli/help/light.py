@@ -1,7 +1,9 @@
 """Commands as the records have them: they answer help, wrong options and shells, and call the whole command else."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from textwrap import indent
 from typing import Any
 
 import click
@@ -69,10 +71,12 @@ class LightCommand(click.Command):
             _section(formatter, "Other options", rest)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, unwrapped."""
+        """Write the examples; one that is wider than the terminal continues in the next line, as shells read it."""
         if lines := EXAMPLES.get(self.name or ""):
             with formatter.section("Examples"):
-                formatter.write("".join(f"{'':>{formatter.current_indent}}{line}\n" for line in lines))
+                width = formatter.width - formatter.current_indent
+                shown = "\n".join(_joined(re.split(r" (?=--)", line), width, " ", " \\", "    ") for line in lines)
+                formatter.write(indent(shown, " " * formatter.current_indent) + "\n")
 
 
 def _shown(command: str, item: ParameterRecord) -> str | None:
@@ -85,7 +89,20 @@ def _shown(command: str, item: ParameterRecord) -> str | None:
 def _section(formatter: click.HelpFormatter, heading: str, rows: list[tuple[str, str]]) -> None:
     if rows:
         with formatter.section(heading):
-            formatter.write_dl(rows)
+            width, further = formatter.width - formatter.current_indent, " " * (formatter.current_indent + 4)
+            formatter.write_dl([(_joined(first.split("|"), width, "|", "|", further), text) for first, text in rows])
+
+
+def _joined(parts: list[str], width: int, separator: str, end: str, start: str) -> str:
+    """Join parts to lines of at most `width` columns; `end` closes a line that continues, `start` begins the next."""
+    lines, line = list[str](), parts[0]
+    for part in parts[1:]:
+        if len(line) + len(separator) + len(part) + len(end) > width:
+            lines.append(line + end)
+            line = start + part
+        else:
+            line += separator + part
+    return "\n".join([*lines, line])
 
 
 def _parameter(item: ParameterRecord) -> click.Parameter:

@@ -65,9 +65,19 @@ def test_help_shows_choices_defaults_and_examples_by_heading() -> None:
     assert "TEXT" not in text
     assert text.index("Output:") < text.index("--out MODEL") < text.index("Model:") < text.index("--kernel NAME")
     assert "--dtype float32|float64" in text
-    assert "daskkern fit train.zarr --out model.zarr --config fit.yaml --set solver.window=4\n" in text
+    assert "daskkern fit train.zarr --out model.zarr --config fit.yaml \\\n      --set solver.window=4\n" in text
     assert "Other options:\n  -h, --help" in text
     assert "--task auto|classification|regression" in _help("ingest")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_line_is_wider_than_a_terminal_of_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = _help(name)
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    examples = text.partition("Examples:\n")[2].replace("\\\n", " ")
+    shown = [shlex.split(line) for line in examples.splitlines()[: len(EXAMPLES[name])]]
+    assert shown == [shlex.split(line) for line in EXAMPLES[name]]
 
 
 def test_the_whole_command_gets_the_words_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
