@@ -10,6 +10,9 @@ from daskkern.monitor.dashboard.changes import set_changed
 from daskkern.monitor.dashboard.figures import MOST_FITS, CurvePlot, Curves, Sources
 from daskkern.monitor.view import FitsView
 
+_LETTERS = 6
+"""Letters of the id of a fit that tell fits of one name apart."""
+
 
 class Overlay:
     """Curves of the chosen fit, at place 0, and of others, which keep their places while they are drawn.
@@ -66,9 +69,9 @@ class Overlay:
             del self._drawn[place]
 
     def name(self, names: Mapping[int, str]) -> None:
-        """Name the fits in all plots, by their places; those of one name get their places as numbers, too."""
-        given = list(names.values())
-        names = {i: f"{name} ({i + 1})" if given.count(name) > 1 else name for i, name in names.items()}
+        """Name the fits in all plots, by their places; those of one name by the begin of their ids, too."""
+        given, fits = list(names.values()), {place: fit for fit, place in self._places.items()}
+        names = {i: f"{name} {fits[i][:_LETTERS]}" if given.count(name) > 1 else name for i, name in names.items()}
         for plot in self._plots:
             plot.name_fits(names)
 

@@ -358,6 +358,16 @@ def test_six_fits_keep_their_colors_while_others_come_and_go() -> None:
     ]
 
 
+def test_fits_of_one_name_are_told_apart_by_their_ids() -> None:
+    ids = ["ab12cd34ef56", "12cd34ef56ab", "34ef56ab12cd"]
+    view = View(*(record(fit, 2, name="other" if fit == ids[2] else "eigenpro") for fit in ids))
+    page = KernelFits(view)
+    page.put_on(Document())
+    page.chosen.value, page.compared.value = ids[0], ids[1:]
+    legend = [item.label.value for item in page.score.figure.above[0].items]
+    assert legend == ["eigenpro ab12cd", "eigenpro 12cd34", "other"]
+
+
 def test_new_curves_reach_the_browser_in_a_few_messages() -> None:
     """Each message with new models makes a browser draw: one for each line took it half a minute."""
     view = _many(6)
