@@ -17,6 +17,7 @@ from daskkern.backend.namespace import as_host, is_sparse
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.table_files import TableFiles
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.finite import check_finite
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
@@ -98,6 +99,7 @@ class ModelEstimator(NestedEstimator):
     def _apply_lazily(self, X: da.Array, function: RowFunction, like: HostArray) -> da.Array:
         if X.ndim != 2 or X.shape[1] != self.model_.n_features:
             raise DataError(f"X has shape {X.shape}, but the model expects {self.model_.n_features} features")
+        fix_places(X)
         X = X.rechunk({1: -1})
         shared = delayed(self.model_, pure=True)  # one copy in the graph, not one per block
         if like.ndim == 1:

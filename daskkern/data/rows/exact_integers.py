@@ -17,11 +17,13 @@ def first_rounded(y: HostArray) -> int | None:
     Floats are what they are, however large.
     """
     if y.dtype.kind == "O":
-        found = (i for i, value in enumerate(y.flat) if isinstance(value, int | np.integer) and abs(value) > LARGEST)
+        found = (
+            i for i, value in enumerate(y.flat) if isinstance(value, int | np.integer) and abs(int(value)) > LARGEST
+        )
         return next(found, None)
     if y.dtype.kind not in "iu" or y.dtype.itemsize < 8 or not y.size:
         return None
-    if -LARGEST <= int(y.min()) and int(y.max()) <= LARGEST:
+    if int(y.min()) >= -LARGEST and int(y.max()) <= LARGEST:
         return None
     return int(np.argmax((y > LARGEST) | (y < -LARGEST)))
 

@@ -24,7 +24,8 @@ def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: 
         at = first_rounded(values) if len(targets) > 1 else None  # stacked next to floats, integers become floats
         if at is not None:
             raise DataError(
-                f"row {first + at} of {source} (counted from 0) has the target {values[at]} in column {name!r}; {REMEDY}"
+                f"row {first + at} of {source} (counted from 0) has the target {values[at]} in column {name!r}; "
+                f"{REMEDY}"
             )
     return Piece(
         source=source,
