@@ -23,7 +23,7 @@ from distributed import Client
 from sklearn.base import clone
 from zarr.storage import LocalStore
 
-from daskkern import KernelClassifier, KernelFeatures, KernelRegressor, OneClassSVM, RandomFeatures, TableFiles
+from daskkern import KernelClassifier, KernelFeatures, KernelRegressor, RandomFeatures, TableFiles
 from daskkern.basis import AllRows
 from daskkern.data.ingest import ingest
 from daskkern.data.rows.rows import Fields
@@ -196,7 +196,6 @@ _OF_ROWS: dict[str, Any] = {
     "predict": KernelRegressor(**QUICK),
     "predict_proba": KernelClassifier("gaussian:3", device="cpu"),
     "decision_function": KernelClassifier("gaussian:3", device="cpu"),
-    "score_samples": OneClassSVM("gaussian:3"),
     "transform": KernelFeatures("gaussian:3", RandomFeatures(20), random_state=0),
 }
 
