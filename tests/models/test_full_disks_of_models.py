@@ -1,6 +1,7 @@
 """A model or a checkpoint that meets a full disk: one sentence with its place and its bytes."""
 
 import resource
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +21,14 @@ _X = np.random.default_rng(0).standard_normal((600, 5))
 @contextmanager
 def _limited(n_bytes: int) -> Iterator[None]:
     """Let this process write files of at most `n_bytes`, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, writes = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # Python keeps the first bytes of what it compiles, without an error
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = writes
 
 
 @pytest.mark.parametrize("estimator", [KernelRegressor("gaussian:1", solver="direct", device="cpu"), KernelDensity()])

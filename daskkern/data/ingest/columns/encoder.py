@@ -88,6 +88,8 @@ class Encoder:
             codes = self._codes_of_dictionary(values, column)
             if codes is not None:
                 return codes
+        if pa.types.is_boolean(values.type):
+            values = _as_written(values, column.categories)
         texts = texts_of(values, self.absent)
         if column.fill is not None:
             texts = pc.fill_null(texts, column.fill)
@@ -139,6 +141,12 @@ def _unknown_category(texts: pa.Array, codes: pa.Array, name: str, source: str, 
         f"that the training data do not have{several}; remove such rows, add them to the training data, or train with "
         "--categorical codes, where such categories differ from all others"
     )
+
+
+def _as_written(values: pa.Array, categories: tuple[str, ...]) -> pa.Array:
+    """Return booleans as the texts of the training rows: CSV files of pandas have ``True``, others ``true``."""
+    spelled = {category.lower(): category for category in categories}
+    return pc.if_else(values, spelled.get("true", "true"), spelled.get("false", "false"))
 
 
 @lru_cache(maxsize=1024)
