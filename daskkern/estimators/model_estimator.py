@@ -87,7 +87,9 @@ class ModelEstimator(NestedEstimator):
         if needs_encoding(X, encoding):
             X = checked_rows(self, X, encoding, reset=False, **_ROWS)
             return function(self.model_, self.model_.check(X), None)
-        check_raw(X)
+        known = getattr(self, "feature_names_in_", None)
+        if known is None or set(getattr(X, "columns", ())) <= set(known):  # else scikit-learn names the others
+            check_raw(X)
         if self.model_.feature_names is None or hasattr(self, "feature_names_in_"):
             X = validate_data(self, X, reset=False, **_ROWS)
             check_finite(X)
