@@ -131,7 +131,9 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(error.format_message() + about, WRONG_USE, debug)
     except click.ClickException as error:
         return _fail(error.format_message(), WRONG_USE, debug)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as end:
+        if isinstance(end.__cause__, EOFError):  # of a damaged file: click takes it for the end of what a user types
+            return _fail(_unforeseen(end.__cause__), FAILED, debug)
         return _fail("interrupted; nothing was written", INTERRUPTED, debug)
     except InterruptedJobError as end:
         return _fail(str(end), INTERRUPTED, debug)
@@ -146,14 +148,17 @@ def run(command: Callable[[], object], debug: bool) -> int:
     except Exception as error:  # a bug or an unforeseen input: still one line
         if isinstance(error.__cause__, KeyboardInterrupt):  # while a module was imported: Python wraps it
             return _fail("interrupted; nothing was written", INTERRUPTED, debug)
-        name = type(error).__name__
-        return _fail(f"{name}: {error} (run again with --debug for the traceback)", FAILED, debug)
+        return _fail(_unforeseen(error), FAILED, debug)
+
+
+def _unforeseen(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error} (run again with --debug for the traceback)"
 
 
 def _in_words(error: OSError) -> str:
     """Return what the operating system has refused, where, and what may help."""
     if error.strerror is None:  # raised by a library, with a sentence of its own
-        return f"{type(error).__name__}: {error} (run again with --debug for the traceback)"
+        return _unforeseen(error)
     name = "" if error.filename is None else str(error.filename)
     place = whole_name(name)
     where = f"{place}: " if place else ""

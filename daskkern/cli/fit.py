@@ -236,7 +236,8 @@ def _save(result: FitResult, out: str, place: str, guard: ModelGuard) -> None:
     except SupersededError:
         raise
     except Exception as error:  # storage back ends raise exceptions of their own
+        reason = str(error).removeprefix(f"{out} cannot be written: ")
         raise ModelError(
-            f"the fit has ended, but its model could not be written to {out}: {error}; fix that, and run again with "
+            f"the fit has ended, but its model could not be written to {out}: {reason}; fix that, and run again with "
             f"--resume, which continues from {place}"
         ) from error

@@ -10,6 +10,7 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite
 
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import as_csr, is_sparse
+from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import Scaling
@@ -17,7 +18,7 @@ from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.frame_codes import encoded, frame_encoding, needs_encoding
 from daskkern.estimators.frames import check_raw
-from daskkern.estimators.labels import codes_of, plain_labels
+from daskkern.estimators.labels import codes_of, plain_labels, plain_targets
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 
@@ -30,8 +31,9 @@ def labelled_arrays(
     The estimator's ``n_features_in_`` is set, or, without `reset`, compared.
     """
     encoding = _encoding(estimator, X, reset)
-    X, y, weight = _checked(estimator, X, encoding, y, sample_weight, reset)
+    X, y, weight = _checked(estimator, X, encoding, plain_targets(y), sample_weight, reset)
     assert_all_finite(y, input_name="y")
+    check_label_floats(y)
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True) if known is None else (known, codes_of(y, known))
     if classes.size < 2:
@@ -42,6 +44,9 @@ def labelled_arrays(
 def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> ArraySource:
     """Return rows with numbers as targets as a source; see :func:`labelled_arrays`."""
     encoding = _encoding(estimator, X, reset)
+    y = plain_targets(y)
+    if y is not None and not is_sparse(y):
+        check_quantities(np.asarray(y))
     try:
         X, targets, weight = _checked(
             estimator, X, encoding, y, sample_weight, reset, multi_output=True, y_numeric=True
@@ -138,7 +143,9 @@ def labelled_rows(X: Any, y: Any, classes: HostArray, encoding: Encoding | None 
 
 def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None) -> ArraySource:
     """Return validation rows with numbers as targets as a source, with features encoded as the training rows."""
-    rows, y = table(X, encoding), np.asarray(y, np.float64)
+    found = np.asarray(plain_targets(y))
+    check_quantities(found)
+    rows, y = table(X, encoding), found.astype(np.float64)
     check_finite(y, name="the validation targets")
     return _as_encoded(array_source(rows, y, None, None), encoding if needs_encoding(X, encoding) else None)
 

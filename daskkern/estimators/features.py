@@ -14,6 +14,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, RandomFeatures, is_basis
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_finite
@@ -107,6 +108,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         """Return the features (n, r) of rows `X` in the units of the training data: NumPy, or lazy for a dask array."""
         check_is_fitted(self, "kernel_")
         if is_lazy(X):
+            fix_places(X)
             lazy = X.rechunk({1: -1})
             width = self._n_features_out
             return da.map_blocks(self._block, lazy, dtype=self.dtype, chunks=(lazy.chunks[0], (width,)))

@@ -232,7 +232,9 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding) -> HostArray:
                 )
             numbers[gaps] = float(known.fill)
         return numbers[:, None]
-    batch = pa.RecordBatch.from_arrays([values if is_text(values.type) else values.cast(pa.string())], [known.name])
+    if not is_text(values.type) and not pa.types.is_boolean(values.type):
+        values = values.cast(pa.string())
+    batch = pa.RecordBatch.from_arrays([values], [known.name])
     return Encoder((known,), missing_like((known,)), _NO_TEXT).features(batch, np.dtype(np.float64), "X", 0)
 
 
@@ -254,4 +256,6 @@ def _in_python(message: str) -> str:
     made = "" if name is None else f", or make it a column of categories with X.astype({{{name[1]!r}: 'category'}})"
     way = f"drop it{made}"
     message = re.sub(r"leave it out with --drop.*$", way, message)
+    if name is not None:
+        message = message.replace("--categorical codes", f"X.astype({{{name[1]!r}: 'category'}})")
     return re.sub(r"; 'daskkern ingest.*$", "", message)

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import as_host
 from daskkern.data.remote.local_stores import fix_places
+from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
 from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
@@ -108,6 +109,7 @@ def lazy_source(
             raise DataError("y holds NaN; remove such rows first")
         if classes.dtype.kind == "f" and not (classes == np.rint(classes)).all():
             raise DataError("y holds fractions, which are not class labels; use KernelRegressor")
+        check_label_floats(classes)
         if known is not None:
             codes_of(classes, known)
             classes = known
@@ -177,6 +179,7 @@ class _Encode:
     def _targets(self, y: HostArray) -> HostArray:
         if self.classes is not None:
             return np.searchsorted(self.classes, y).astype(np.int64)
+        check_quantities(y)
         return y[:, None] if y.ndim == 1 else y
 
 

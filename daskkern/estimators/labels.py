@@ -19,6 +19,17 @@ def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
     return np.searchsorted(classes, y).astype(np.int64)
 
 
+def plain_targets(y: Any) -> Any:
+    """Return targets with a nullable dtype of pandas, of integers or booleans, as NumPy has them; others as they are.
+
+    scikit-learn makes floats of them, which renames labels and rounds large integers.
+    """
+    dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if dtype is None or dtype.kind not in "iub" or y.isna().any():
+        return y
+    return y.to_numpy(dtype)
+
+
 def plain_labels(classes: HostArray) -> tuple[ClassLabel, ...]:
     """Return class labels as Python strings, integers, floats or booleans, which a saved model can store."""
     labels = tuple(classes.tolist())

@@ -17,6 +17,7 @@ from daskkern.backend.namespace import as_host, is_sparse
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.table_files import TableFiles
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.finite import check_finite
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
@@ -86,7 +87,9 @@ class ModelEstimator(NestedEstimator):
         if needs_encoding(X, encoding):
             X = checked_rows(self, X, encoding, reset=False, **_ROWS)
             return function(self.model_, self.model_.check(X), None)
-        check_raw(X)
+        known = getattr(self, "feature_names_in_", None)
+        if known is None or set(getattr(X, "columns", ())) <= set(known):  # else scikit-learn names the others
+            check_raw(X)
         if self.model_.feature_names is None or hasattr(self, "feature_names_in_"):
             X = validate_data(self, X, reset=False, **_ROWS)
             check_finite(X)
@@ -98,6 +101,7 @@ class ModelEstimator(NestedEstimator):
     def _apply_lazily(self, X: da.Array, function: RowFunction, like: HostArray) -> da.Array:
         if X.ndim != 2 or X.shape[1] != self.model_.n_features:
             raise DataError(f"X has shape {X.shape}, but the model expects {self.model_.n_features} features")
+        fix_places(X)
         X = X.rechunk({1: -1})
         shared = delayed(self.model_, pure=True)  # one copy in the graph, not one per block
         if like.ndim == 1:

@@ -7,6 +7,7 @@ import numpy as np
 from dask.base import compute
 
 from daskkern.arrays import HostArray
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.errors import DataError
 
 
@@ -50,6 +51,7 @@ def lazy_r2(predicted: da.Array, y: Any, sample_weight: Any = None) -> float:
 
 def _aligned(y: Any, predicted: da.Array) -> da.Array:
     """Return `y` as a dask array of the shape of the predictions; a single column is a vector."""
+    fix_places(y)
     array = y if isinstance(y, da.Array) else da.from_array(np.asarray(y))
     if array.ndim == 2 and predicted.ndim == 1 and array.shape[1] == 1:
         array = array[:, 0]
@@ -61,6 +63,7 @@ def _aligned(y: Any, predicted: da.Array) -> da.Array:
 def _weight(sample_weight: Any, predicted: da.Array) -> da.Array:
     if sample_weight is None:
         return da.ones(predicted.shape[0], chunks=predicted.chunks[0])
+    fix_places(sample_weight)
     weight = da.asarray(sample_weight)
     if weight.ndim != 1 or _differ(weight.shape[0], predicted.shape[0]):
         raise DataError(f"got sample_weight of shape {weight.shape} for {predicted.shape[0]} rows; give one a row")

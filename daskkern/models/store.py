@@ -22,6 +22,7 @@ from daskkern.errors import DataError, ModelError, SpecError, StoreError
 from daskkern.kernels import from_spec
 from daskkern.losses import parse_loss
 from daskkern.models.kernel_model import KernelModel
+from daskkern.models.unsaved import unsaved
 
 FORMAT = "daskkern-model"
 VERSION = 1
@@ -35,14 +36,17 @@ def save_model(model: KernelModel, path: str | Path, *, check: Callable[[], None
     """Write `model` to a new Zarr group at `path`, a folder or URL, that appears only when complete.
 
     An older model at `path` is replaced; anything else there is never touched. `check` is called right before the model
-    appears; what it raises leaves the older one.
+    appears; what it raises leaves the older one. Raises StoreError where it cannot be written.
     """
-    with atomic_group(path, kind=FORMAT, overwrite=True, check=check) as group:
-        _write_points(group, model.points)
-        _write(group, "coef", model.coef)
-        if model.calibration is not None:
-            _write(group, _SCORES, model.calibration.scores)
-        group.update_attributes(_attributes(model))
+    try:
+        with atomic_group(path, kind=FORMAT, overwrite=True, check=check) as group:
+            _write_points(group, model.points)
+            _write(group, "coef", model.coef)
+            if model.calibration is not None:
+                _write(group, _SCORES, model.calibration.scores)
+            group.update_attributes(_attributes(model))
+    except OSError as error:
+        raise unsaved(str(path), error, model.nbytes) from error
 
 
 def load_model(source: str | Path | zarr.Group) -> KernelModel:

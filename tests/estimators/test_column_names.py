@@ -95,3 +95,10 @@ def test_rows_of_a_stream_keep_their_columns(tmp_path: Path) -> None:
     model = KernelRegressor("gaussian:2", basis=daskkern.Landmarks(20), device="cpu").partial_fit(frame, frame["a"])
     with pytest.raises(DataError, match="a"):
         model.partial_fit(store)
+
+
+def test_a_text_column_that_the_training_rows_lack_is_named_as_such() -> None:
+    X = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 2)), columns=["a", "b"])
+    model = KernelRegressor("gaussian:1", device="cpu").fit(X, X["a"])
+    with pytest.raises(ValueError, match=r"unseen at fit time:\n- town"):
+        model.predict(X.assign(town="Rome"))

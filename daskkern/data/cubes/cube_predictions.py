@@ -8,6 +8,7 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.data.cubes.cube_features import CubeFeature, hours_of, labels_along, named_features
 from daskkern.data.cubes.packages import as_dataset, xarray_package
+from daskkern.data.remote.local_stores import fix_places
 from daskkern.errors import DataError
 
 _CELLS = 1 << 17  # predicted at once
@@ -48,6 +49,7 @@ def predicted_cube(
     """
     if names is None:
         raise DataError("the model does not record the names of its features, which a Dataset needs; fit a Dataset")
+    fix_places(X)
     ds = _chunked(as_dataset(X, names[0].partition("[")[0]), names)
     features = named_features(names, ds)
     inputs = [_values(ds, feature) for feature in features]

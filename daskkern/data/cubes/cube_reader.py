@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.cubes.cube_blocks import CubeBlocks, packed, present_cells, unpacked
+from daskkern.data.rows.exact_integers import check_quantities
 from daskkern.data.rows.grouped_rows import GroupReader
 from daskkern.data.rows.rows import Fields, RowBlock
 from daskkern.data.schema.schema import ClassLabel
@@ -120,7 +121,7 @@ class CubeReader(GroupReader):
             X = blocks.table(loaded, block, dtype)[kept]
         if Fields.y in fields and blocks.targets:
             targets = [blocks.values(loaded, name, block)[kept] for name in blocks.targets]
-            y = self._codes(targets[0]) if self.classes is not None else np.stack(targets, axis=1).astype(np.float64)
+            y = self._codes(targets[0]) if self.classes is not None else _quantities(targets)
         if Fields.weight in fields and blocks.weight is not None:
             weight = blocks.values(loaded, blocks.weight, block)[kept].astype(np.float64)
             if weight.size and weight.min() < 0:
@@ -138,6 +139,12 @@ class CubeReader(GroupReader):
                 f"the classes {known[:20].tolist()}"
             )
         return codes.astype(np.int64)
+
+
+def _quantities(targets: Sequence[HostArray]) -> HostArray:
+    for values in targets:
+        check_quantities(values)
+    return np.stack(targets, axis=1).astype(np.float64)
 
 
 def surveyed(blocks: CubeBlocks, each: Each) -> list[BlockSurvey]:

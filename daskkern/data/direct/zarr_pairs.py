@@ -9,6 +9,7 @@ import zarr
 
 from daskkern.arrays import HostArray
 from daskkern.data.remote.local_stores import fix_places
+from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
 from daskkern.data.rows.grouped_rows import GroupReader, grouped_sizes
 from daskkern.data.rows.rows import Fields, RowBlock
 from daskkern.data.schema.schema import ClassLabel
@@ -69,6 +70,7 @@ class ZarrPair(GroupReader):
         if self.classes is None:
             if not np.isfinite(y).all():
                 raise DataError("the targets hold NaN or infinity; remove such rows first")
+            check_quantities(y)
             return (y[:, None] if y.ndim == 1 else y).astype(np.float64)
         known = np.asarray(self.classes)
         at = np.minimum(np.searchsorted(known, y), len(known) - 1)
@@ -115,6 +117,7 @@ def _labels(y: Any, rows: int) -> tuple[ClassLabel, ...]:
         values = np.unique(read_array(y, start, min(start + rows, y.shape[0])))
         if values.dtype.kind == "f" and not (values == np.rint(values)).all():
             raise DataError("y holds fractions or NaN, which are not class labels; use KernelRegressor")
+        check_label_floats(values)
         found.update(values.tolist())
     if len(found) < 2:
         raise DataError(f"a classifier needs at least 2 classes, but y holds only {sorted(found)}")

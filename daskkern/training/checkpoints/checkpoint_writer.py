@@ -19,6 +19,7 @@ from daskkern.data.remote.stores import open_zarr
 from daskkern.data.storage.whole_arrays import write_whole
 from daskkern.errors import StoreError, SupersededError, without_secrets
 from daskkern.events import CheckpointFailed, CheckpointWritten
+from daskkern.monitor.formatting import format_bytes
 from daskkern.training.checkpoints.checkpoint import open_checkpoint
 from daskkern.training.checkpoints.claims import (
     Claim,
@@ -114,7 +115,9 @@ class CheckpointWriter:
         except SupersededError as error:
             self._fail(str(error))
         except OSError as error:
-            self._fail(f"{os.strerror(error.errno) if error.errno else error}; an earlier commit in it is kept")
+            reason = os.strerror(error.errno) if error.errno else error
+            size = format_bytes(sum(array.nbytes for array in commit.arrays().values()))
+            self._fail(f"{reason}, for {size}; an earlier commit in it is kept")
         except Exception as error:  # zarr and object stores raise many types
             self._fail(f"{type(error).__name__}: {error}; an earlier commit in it is kept")
 

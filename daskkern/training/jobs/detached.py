@@ -8,7 +8,6 @@ checkpoint; the gang of the lost driver has ended with its connection.
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
-import errno
 import os
 import time
 import uuid
@@ -34,6 +33,7 @@ from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import KernelModel, load_model, save_model
+from daskkern.models.unsaved import lacks_room
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place, named
@@ -48,7 +48,6 @@ _LARGEST = 64 << 20
 _CONNECT_S = 60.0
 _PRIORITY = 20
 _ROOM_S, _LONGEST_PAUSE_S = 600.0, 30.0
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,8 +187,8 @@ def _save(model: KernelModel, order: Order, client: Client, check: Callable[[], 
     while True:
         try:
             save_model(model, order.out, check=check)
-        except OSError as error:
-            if error.errno not in _NO_ROOM or time.monotonic() > until:
+        except ModelError as error:
+            if not lacks_room(error.__cause__) or time.monotonic() > until:
                 raise
             LOG.warning("no space to write the model (%s); trying again in %g s", error, pause_s)
         else:

@@ -232,7 +232,9 @@ def test_a_full_disk_keeps_the_older_commit_and_nothing_partial(
     with monkeypatch.context() as patch:
         _Full(patch, 4000)
         events = write(claim, 1, 20, 30, 40, size=600)
-    reason = f"the checkpoint {place} is not written: No space left on device; an earlier commit in it is kept; "
+    reason = (
+        f"the checkpoint {place} is not written: No space left on device, for 9.6 kB; an earlier commit in it is kept; "
+    )
     assert events == [CheckpointFailed(f"{reason}the fit goes on without it")]
     assert len(list((tmp_path / "c").glob("commit-*"))) == 1
     assert steps_at(place) == 10

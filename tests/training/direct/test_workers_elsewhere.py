@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import deltalake
@@ -19,9 +20,10 @@ import pytest
 import xarray as xr
 import zarr
 from distributed import Client
+from sklearn.base import clone
 from zarr.storage import LocalStore
 
-from daskkern import KernelRegressor, TableFiles
+from daskkern import KernelClassifier, KernelFeatures, KernelRegressor, RandomFeatures, TableFiles
 from daskkern.basis import AllRows
 from daskkern.data.ingest import ingest
 from daskkern.data.rows.rows import Fields
@@ -42,10 +44,11 @@ QUICK = {"solver": "direct", "basis": AllRows(), "alpha": 1e-3, "calibrate": Fal
 
 
 def _written(folder: Path, sign: float) -> None:
-    """Write the same 120 rows in many formats; the target has this sign."""
+    """Write the same 120 rows in many formats; features and target have this sign."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 2))
     y = sign * (X[:, 0] + 3.0)
+    X = sign * X
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
     (folder / "lake" / "k=1").mkdir(parents=True)
     frame.to_parquet(folder / "lake" / "k=1" / "0.parquet", index=False)
@@ -175,6 +178,51 @@ def test_stores_are_written_shuffled_and_checked_here(elsewhere: Client, folders
     for name in ("new", "mixed"):
         assert check_store_on(elsewhere, name).findings == ()
         assert float(np.mean(open_store(folders / "here" / name).array("y")[:])) > 2.0
+
+
+@pytest.fixture(scope="module")
+def rows_here(folders: Path) -> tuple[np.ndarray, np.ndarray]:
+    group = zarr.open_group(folders / "here" / "pair.zarr", mode="r")
+    found: Any = group["X"][:], group["y"][:]
+    return found
+
+
+def _lazy(name: str) -> da.Array:
+    array: Any = zarr.open_array(f"pair.zarr/{name}")
+    return da.from_array(array, chunks=array.chunks[:1] + array.shape[1:])
+
+
+_OF_ROWS: dict[str, Any] = {
+    "predict": KernelRegressor(**QUICK),
+    "predict_proba": KernelClassifier("gaussian:3", device="cpu"),
+    "decision_function": KernelClassifier("gaussian:3", device="cpu"),
+    "transform": KernelFeatures("gaussian:3", RandomFeatures(20), random_state=0),
+}
+
+
+@pytest.mark.parametrize("method", _OF_ROWS)
+def test_lazy_results_are_of_the_rows_of_this_process(elsewhere: Client, rows_here: Any, method: str) -> None:
+    X, y = rows_here
+    model = clone(_OF_ROWS[method]).fit(X, y > 3 if method in ("predict_proba", "decision_function") else y)
+    lazy = getattr(model, method)(_lazy("X"))
+    found = elsewhere.compute(lazy).result(60)
+    np.testing.assert_allclose(found, getattr(model, method)(X), rtol=1e-5, atol=1e-6)
+
+
+def test_a_lazy_score_is_of_the_targets_of_this_process(elsewhere: Client, rows_here: Any) -> None:
+    X, y = rows_here
+    model = KernelRegressor(**QUICK).fit(X, y)
+    with dask.config.set(scheduler=elsewhere):
+        assert model.score(da.from_array(X, chunks=50), _lazy("y"), sample_weight=da.fabs(_lazy("y"))) > 0.9
+
+
+@pytest.mark.parametrize("cube", [_held_cube, _chunked_cube])
+def test_a_lazy_cube_is_that_of_this_process(elsewhere: Client, rows_here: Any, cube: Any) -> None:
+    X, y = rows_here
+    model = KernelRegressor(**QUICK).fit(pd.DataFrame(X, columns=["a", "b"]), y)
+    lazy = model.predict(cube()[["a", "b"]])
+    found = elsewhere.compute(lazy).result(60)
+    np.testing.assert_allclose(found.values, model.predict(pd.DataFrame(X, columns=["a", "b"])), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.long

@@ -88,6 +88,8 @@ class Encoder:
             codes = self._codes_of_dictionary(values, column)
             if codes is not None:
                 return codes
+        if pa.types.is_boolean(values.type):
+            values = _as_written(values, column.categories)
         texts = texts_of(values, self.absent)
         if column.fill is not None:
             texts = pc.fill_null(texts, column.fill)
@@ -96,13 +98,8 @@ class Encoder:
         codes = pc.index_in(texts, value_set=pa.array(column.categories, pa.string()))
         if column.kind == "code":
             return to_numpy(pc.fill_null(codes, len(column.categories)))
-        unknown = pc.index(pc.is_null(codes), True).as_py()
-        if unknown >= 0:
-            raise DataError(
-                f"row {first + unknown} of {source} (counted from 0) has {texts[unknown].as_py()!r:.60} in column "
-                f"{column.name!r}, a category that the training data do not have; remove such rows, or add them to "
-                "the training data"
-            )
+        if codes.null_count:
+            raise _unknown_category(texts, codes, column.name, source, first)
         return to_numpy(codes)
 
     def _codes_of_dictionary(self, values: pa.DictionaryArray, column: ColumnEncoding) -> HostArray | None:
@@ -129,6 +126,27 @@ class Encoder:
         kind = np.int8 if n_categories < 128 else np.int32
         codes = [absent if text is None or text in self.absent else known.get(text, unknown) for text in texts]
         return np.array(codes, kind), absent
+
+
+def _unknown_category(texts: pa.Array, codes: pa.Array, name: str, source: str, first: int) -> DataError:
+    row = pc.index(pc.is_null(codes), True).as_py()
+    several = ""
+    if codes.null_count > 1:
+        kinds = len(pc.unique(texts.filter(pc.is_null(codes))))
+        several = (
+            f" ({codes.null_count:,} of the {len(codes):,} rows read from row {first} on have one, {kinds:,} in all)"
+        )
+    return DataError(
+        f"row {first + row} of {source} (counted from 0) has {texts[row].as_py()!r:.60} in column {name!r}, a category "
+        f"that the training data do not have{several}; remove such rows, add them to the training data, or train with "
+        "--categorical codes, where such categories differ from all others"
+    )
+
+
+def _as_written(values: pa.Array, categories: tuple[str, ...]) -> pa.Array:
+    """Return booleans as the texts of the training rows: CSV files of pandas have ``True``, others ``true``."""
+    spelled = {category.lower(): category for category in categories}
+    return pc.if_else(values, spelled.get("true", "true"), spelled.get("false", "false"))
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.ingest.columns.whole_numbers import FEW, is_whole
-from daskkern.data.ingest.columns.written_values import MOST_WRITTEN, written_as
+from daskkern.data.ingest.columns.written_values import MOST_WRITTEN, is_number, written_as
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 
@@ -128,6 +128,11 @@ def quantities_as_texts(labels: Collection[ClassLabel]) -> DataError | None:
     if way is None:
         return None
     first = next(text for text in texts if way.pattern.fullmatch(text))
+    if all(map(is_number, texts)):
+        return DataError(
+            f"the target holds numbers that are stored as text, such as {first!r:.60}, and would become {len(labels)} "
+            "classes; store them as numbers, or use --task classification when these really are classes"
+        )
     return DataError(
         f"the target holds {way.name}, such as {first!r:.60}, and would become {len(labels)} classes; {way.remedy}, "
         "choose another --target, or use --task classification when these really are classes"

@@ -45,5 +45,5 @@ def decide_like(table: Table, like: TableSchema) -> Decision:
     if table.n_targets != like.n_targets:
         raise DataError(f"{table.source} has {table.n_targets} targets, but the --like store has {like.n_targets}")
     if like.task == "regression" and table.target_kind == "text":
-        raise DataError(f"the target of {table.source} is text, but that of the --like store is a quantity")
+        raise DataError(f"the target of {table.source} is text, but the training rows had a quantity")
     return Decision(like.task, "as in the --like store", guessed=False)

@@ -5,10 +5,8 @@ import numpy as np
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.data.ingest.readers.tables import Piece, Table
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
+from daskkern.data.rows.exact_integers import REMEDY, first_merged, first_rounded
 from daskkern.errors import DataError
-
-_EXACT = 2.0**53
-"""From here on, float64 does not tell each whole number from the next."""
 
 
 def features_of(piece: Piece, table: Table) -> FeatureRows:
@@ -45,8 +43,12 @@ def _unusable(piece: Piece, table: Table, row: int, column: int, found: float) -
 
 
 def quantities_of(piece: Piece, table: Table) -> FloatArray:
-    """Return regression targets (m,) or (m, t) as float64, all finite."""
+    """Return regression targets (m,) or (m, t) as float64, all finite, none of them an integer that it rounds."""
     assert piece.y is not None
+    at = first_rounded(piece.y)
+    if at is not None:
+        row = at // (piece.y.size // len(piece.y))
+        raise DataError(f"{_place(piece, row)} has the target {piece.y.flat[at]}; {REMEDY}")
     y = piece.y.astype(np.float64)
     _refuse_unusable(piece, y, table)
     return y
@@ -57,9 +59,8 @@ def labels_of(piece: Piece, table: Table) -> HostArray:
     assert piece.y is not None
     if piece.y.dtype.kind == "f":
         _refuse_unusable(piece, piece.y, table)
-        large = np.abs(piece.y) >= _EXACT
-        if large.any():
-            row = int(np.argmax(large))
+        row = first_merged(piece.y)
+        if row is not None:
             raise DataError(
                 f"{_place(piece, row)} has the label {piece.y[row]:g}, which is one of several whole numbers that are "
                 "the same in float64; write labels as text"

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.choice import ColumnRoles
 from daskkern.data.ingest.readers.tables import Piece
+from daskkern.data.rows.exact_integers import REMEDY, first_rounded
 from daskkern.errors import DataError
 
 _LABEL_LENGTH = 256  # longer texts are not class labels, and NumPy would pad every label to their length
@@ -19,6 +20,13 @@ def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: 
     for name in (*columns.targets, *([columns.weight] if columns.weight else [])):
         _refuse_gaps(batch.column(name), name, source, first)
     targets = [to_numpy(batch.column(name), f"column {name!r} of {source}") for name in columns.targets]
+    for name, values in zip(columns.targets, targets, strict=True):
+        at = first_rounded(values) if len(targets) > 1 else None  # stacked next to floats, integers become floats
+        if at is not None:
+            raise DataError(
+                f"row {first + at} of {source} (counted from 0) has the target {values[at]} in column {name!r}; "
+                f"{REMEDY}"
+            )
     return Piece(
         source=source,
         first=first,

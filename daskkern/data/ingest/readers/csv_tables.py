@@ -25,6 +25,7 @@ from daskkern.data.ingest.columns.categories import (
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kept import kept_types
+from daskkern.data.ingest.columns.long_integers import may_be_rounded, refuse_rounded
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of
 from daskkern.data.ingest.readers.csv_dialects import LONGEST_ROW, UNREADABLE, refuse_other_dialects
@@ -190,11 +191,15 @@ class _File:
         types = dict.fromkeys(columns.all, pa.float64())
         types.update({column.name: pa.string() for column in encoder.encoding if _is_written(column)})
         types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)} | {**self.kept})
-        first = 0
+        first, are_exact = 0, False
         for batch in self.batches(types, columns.all):
             for part in _narrow(batch, len(encoder.feature_names)):
                 X = encoder.features(part, np.dtype(np.float64), str(self.path), first)
-                yield piece_of(part, X, columns, str(self.path), first)
+                piece = piece_of(part, X, columns, str(self.path), first)
+                if piece.y is not None and not are_exact and may_be_rounded(piece.y):
+                    refuse_rounded(self.batches, columns.targets, str(self.path))
+                    are_exact = True
+                yield piece
                 first += part.num_rows
 
     def _target(self, name: str) -> Iterator[HostArray]:
