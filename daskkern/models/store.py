@@ -36,7 +36,7 @@ def save_model(model: KernelModel, path: str | Path, *, check: Callable[[], None
     """Write `model` to a new Zarr group at `path`, a folder or URL, that appears only when complete.
 
     An older model at `path` is replaced; anything else there is never touched. `check` is called right before the model
-    appears; what it raises leaves the older one. Raises StoreError where it cannot be written.
+    appears; what it raises leaves the older one. Raises ModelError where it cannot be written.
     """
     try:
         with atomic_group(path, kind=FORMAT, overwrite=True, check=check) as group:
