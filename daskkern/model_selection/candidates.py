@@ -37,6 +37,7 @@ _METRICS = {
     "diagonal": ", weights learned",
     "relevance": ", weights by relevance",
     "full": ", directions learned",
+    "warped": ", warped",
 }
 
 
@@ -52,9 +53,10 @@ class KernelCandidate:
         The length scale as a multiple of the median distance.
     scale : str or None
         As of a fit: "affine", "arcsinh", "ranks", or None where the rows were scaled before.
-    metric : "none", "diagonal", "relevance" or "full"
+    metric : "none", "diagonal", "relevance", "full" or "warped"
         What of the metric is learned from the rows; with "relevance" weights as well, which start from
-        :mod:`daskkern.model_selection.relevance`.
+        :mod:`daskkern.model_selection.relevance`, with "warped" maps of single features
+        (:mod:`daskkern.model_selection.warps`).
     categories : tuple of int
         Columns that hold codes of categories.
     """
@@ -160,6 +162,12 @@ def with_metrics(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
     takes_relevance = not is_sparse(X) and X.shape[1] >= LEAST_FEATURES
     metrics = ["diagonal", *["relevance"] * takes_relevance, *["full"] * takes_full]
     return [replace(candidate, metric=metric) for metric in metrics]
+
+
+def warped(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
+    """Return the candidate with warped features, for dense rows of not too many; not of the additive kernel."""
+    takes_warps = _suits_l1(X) and candidate.kernel != "additive_laplacian"
+    return [replace(candidate, metric="warped")] if takes_warps else []
 
 
 def _suits_l1(X: Array) -> bool:

@@ -19,6 +19,7 @@ import scipy.linalg
 from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.random import generator
+from daskkern.data.schema.column_statistics import Scaling
 from daskkern.errors import DataError
 from daskkern.feature_learning.gradients import gradient_outer_product
 from daskkern.feature_learning.metric import MOST_RANK, factor_of, weights_of, with_factor
@@ -27,13 +28,29 @@ from daskkern.model_selection.candidates import KernelCandidate
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
 from daskkern.model_selection.relevance import relevance, spread
 from daskkern.model_selection.samples import Fold, SearchSample
+from daskkern.model_selection.warps import knots_of, warp_of
 
 ALPHAS: tuple[float, ...] = tuple(10.0**k for k in np.arange(-6.0, 0.51, 0.5))
 """Penalties that are tried, for k(x, x) = 1; the last ones give nearly constant functions."""
 _START = 7  # number of the penalty from which the best one is looked for: 10^-2.5
-_ROUNDS = 3
+_ROUNDS, _WARPS = 3, 10
 _GRADIENT_ROWS = 1500
 _DRAW = 83
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledKernel:
+    """A kernel, and the scaling of the rows that it is for.
+
+    Attributes
+    ----------
+    kernel : ScaledDistanceKernel
+    scale : str, Scaling or None
+        As of a fit: the candidate's, or with warped features.
+    """
+
+    kernel: ScaledDistanceKernel
+    scale: str | Scaling | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +98,7 @@ def try_kernel(candidate: KernelCandidate, sample: SearchSample, folds: Sequence
     alphas: tuple[float, ...] = ()
     if candidate.metric != "none":
         found = [(best, at, alphas)] if candidate.metric == "relevance" else []
-        for _ in range(_ROUNDS):
+        for _ in range(_WARPS if candidate.metric == "warped" else _ROUNDS):
             kernels = [
                 trial.learned(kernel, fold.fitted, ALPHAS[at])
                 for kernel, fold in zip(kernels, trial.folds, strict=True)
@@ -111,18 +128,18 @@ def try_in_leaves(
     """
     begun = time.perf_counter()
     trial = _Trial(candidate, kernel, sample.scaled(candidate.scale), sample, list(leaves), 1)
-    held, at = trial.best([kernel] * len(leaves), _START)
+    held, at = trial.best([ScaledKernel(kernel, candidate.scale)] * len(leaves), _START)
     return RidgeOutcome(held, ALPHAS[at], len(leaves[0].fitted), (), time.perf_counter() - begun)
 
 
-def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: RidgeOutcome) -> ScaledDistanceKernel:
-    """Return the kernel of a candidate for a fit: its length scale, or metric, is that of all sampled rows."""
+def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: RidgeOutcome) -> ScaledKernel:
+    """Return the kernel of a candidate for a fit: its length scale, metric, or warp, is that of all sampled rows."""
     return kernel_learned_from(candidate, sample, outcome.alphas, np.arange(sample.n_rows))
 
 
 def kernel_learned_from(
     candidate: KernelCandidate, sample: SearchSample, alphas: Sequence[float], rows: IntArray
-) -> ScaledDistanceKernel:
+) -> ScaledKernel:
     """Return the kernel of a candidate with the metric that some sampled rows say, a round for each of `alphas`."""
     return _Trial.of(candidate, sample, [], 1).learned_from(rows, alphas)
 
@@ -181,7 +198,7 @@ class _Trial:
         X = sample.scaled(candidate.scale)
         return cls(candidate, candidate.resolved(X), X, sample, folds, n_repeats)
 
-    def best(self, kernels: Sequence[ScaledDistanceKernel], start: int) -> tuple[HeldOut, int]:
+    def best(self, kernels: Sequence[ScaledKernel], start: int) -> tuple[HeldOut, int]:
         """Return the losses with the best penalty, and its number; from `start` it goes downhill."""
         grams = [self.gram(kernel, fold) for kernel, fold in zip(kernels, self.folds, strict=True)]
         known: dict[int, HeldOut] = {}
@@ -194,9 +211,14 @@ class _Trial:
         here = downhill(lambda number: at(number).mean, len(ALPHAS), start)
         return at(here), here
 
-    def gram(self, kernel: ScaledDistanceKernel, fold: Fold) -> FloatArray:
+    def rows(self, one: ScaledKernel) -> Array:
+        """Return the rows as a kernel is for them."""
+        return one.scale.apply(self.sample.X, np.float64) if isinstance(one.scale, Scaling) else self.X
+
+    def gram(self, one: ScaledKernel, fold: Fold) -> FloatArray:
         """Return the kernel of the fitted rows, then those held out, and the fitted ones (n + k, n)."""
-        Z, X = self.X[fold.fitted], self.X[np.concatenate([fold.fitted, fold.held])]
+        rows, kernel = self.rows(one), one.kernel
+        Z, X = rows[fold.fitted], rows[np.concatenate([fold.fitted, fold.held])]
         gram: FloatArray = kernel.block(X, kernel.points(Z, kernel.placement_for(Z))).astype(np.float64)
         if not np.isfinite(gram).all():
             raise DataError("kernel values of sampled rows are not finite; scale the features")
@@ -227,28 +249,44 @@ class _Trial:
         z = scipy.linalg.cho_solve(factor, root * (y - mean), check_finite=False)
         return mean, root * z
 
-    def start(self, rows: Array) -> ScaledDistanceKernel:
+    def start(self, rows: Array) -> ScaledKernel:
         """Return the kernel that the first function is fitted with: maybe with weights by relevance for some rows."""
         if self.candidate.metric != "relevance":
-            return self.kernel
+            return ScaledKernel(self.kernel, self.candidate.scale)
         shares = self.sample.shares[rows]
         squared = spread(relevance(self.X[rows], self.sample.y[rows], shares / shares.sum()))
-        return with_factor(self.kernel, weights_of(squared), self.X[rows], self.candidate.times)
+        kernel = with_factor(self.kernel, weights_of(squared), self.X[rows], self.candidate.times)
+        return ScaledKernel(kernel, self.candidate.scale)
 
-    def learned_from(self, rows: IntArray, alphas: Sequence[float]) -> ScaledDistanceKernel:
+    def learned_from(self, rows: IntArray, alphas: Sequence[float]) -> ScaledKernel:
         """Return the kernel with the metric that some rows say, learned in a round for each of `alphas`."""
         kernel = self.start(rows)
         for alpha in alphas:
             kernel = self.learned(kernel, rows, alpha)
         return kernel
 
-    def learned(self, kernel: ScaledDistanceKernel, rows: Array, alpha: float) -> ScaledDistanceKernel:
-        """Return the kernel with the metric of the function that is fitted to some rows with a penalty."""
+    def learned(self, one: ScaledKernel, rows: Array, alpha: float) -> ScaledKernel:
+        """Return the kernel with the metric or the warp of the function that is fitted to some rows with a penalty."""
         fold = Fold(rows, rows[:0])
-        _, a = self._solved(self.gram(kernel, fold), fold, alpha)
+        _, a = self._solved(self.gram(one, fold), fold, alpha)
         some = rows[generator(self.sample.seed, _DRAW).permutation(len(rows))[:_GRADIENT_ROWS]]
         weight = None if self.sample.weight is None else self.sample.weight[some]
+        X, kernel, scale = self.rows(one), one.kernel, self.candidate.scale
+        if self.candidate.metric == "warped":
+            squares = (kernel.gradient_matvec(X[some], X[rows], a) ** 2).sum(axis=1)
+            return self._warped(one, squares, some, weight, knots_of(self.sample.X[rows]))
         diagonal = self.candidate.metric != "full"
-        M = gradient_outer_product(kernel, self.X[some], self.X[rows], a, weight, diagonal=diagonal)
+        M = gradient_outer_product(kernel, X[some], X[rows], a, weight, diagonal=diagonal)
         factor = weights_of(M) if diagonal else factor_of(M, MOST_RANK)
-        return with_factor(self.kernel, factor, self.X[some], self.candidate.times)
+        return ScaledKernel(with_factor(self.kernel, factor, X[some], self.candidate.times), scale)
+
+    def _warped(
+        self, one: ScaledKernel, squares: FloatArray, some: IntArray, weight: FloatArray | None, knots: FloatArray
+    ) -> ScaledKernel:
+        """Return the kernel with the warp that squared derivatives (m, d) at `some` rows say."""
+        sample = self.sample
+        base = sample.scalings[self.candidate.scale]
+        now = one.scale if isinstance(one.scale, Scaling) else base
+        found = warp_of(squares, sample.X[some], weight, knots, base, now, self.candidate.categories)
+        rows = found.scaling.apply(sample.X[some], np.float64)
+        return ScaledKernel(with_factor(self.kernel, found.weights, rows, self.candidate.times), found.scaling)

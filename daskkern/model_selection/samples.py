@@ -78,6 +78,16 @@ class SearchSample:
         counts = np.ones(self.n_rows) if self.weight is None else self.weight
         return counts / counts.sum()
 
+    def informative(self, m: int) -> int:
+        """Return how many of m rows like these tell models apart.
+
+        Where one class has most of the rows, errors are made with the others': two rows count for each of those.
+        """
+        if self.labels is None:
+            return m
+        others = 1 - float(np.bincount(self.labels, self.shares).max())
+        return min(m, round(2 * others * m))
+
     def scaled(self, scale: str | None) -> Array:
         """Return the features (m, d) as a fit with this scaling sees them."""
         return self.scalings[scale].apply(self.X, np.float64)
