@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse
+from daskkern.data.schema.column_statistics import Scaling
 from daskkern.kernels import (
     AdditiveLaplacian,
     DifferenceKernel,
@@ -84,6 +87,27 @@ class KernelCandidate:
         assert isinstance(found, ScaledDistanceKernel)
         assert isinstance(found.length_scale, float)
         return replace(found, length_scale=self.times * found.length_scale)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledKernel:
+    """A kernel, and the scaling of the rows that it is for.
+
+    Attributes
+    ----------
+    kernel : ScaledDistanceKernel
+    scale : str, Scaling or None
+        As of a fit: the candidate's, or with warped features.
+    """
+
+    kernel: ScaledDistanceKernel
+    scale: str | Scaling | None
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers of the length scale, and of warps."""
+        tables = self.scale.ranks if isinstance(self.scale, Scaling) else ()
+        return int(np.size(self.kernel.length_scale)) + sum(len(table.values) for table in tables)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 from daskkern.basis import AllRows
 from daskkern.kernels import ScaledDistanceKernel
 from daskkern.losses import Loss, parse_loss
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, metric_of, named_fit
-from daskkern.model_selection.ridge_trials import RidgeOutcome, ScaledKernel
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, ScaledKernel, metric_of, named_fit
+from daskkern.model_selection.ridge_trials import RidgeOutcome
 from daskkern.solvers import parse_solver
 from daskkern.training.run.settings import FitSettings
 

@@ -10,7 +10,7 @@ A metric is the average gradient outer product of the function with the best pen
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from daskkern.errors import DataError
 from daskkern.feature_learning.gradients import gradient_outer_product
 from daskkern.feature_learning.metric import MOST_RANK, factor_of, weights_of, with_factor
 from daskkern.kernels import ScaledDistanceKernel
-from daskkern.model_selection.candidates import KernelCandidate
+from daskkern.model_selection.candidates import KernelCandidate, ScaledKernel
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
 from daskkern.model_selection.relevance import relevance, spread
 from daskkern.model_selection.samples import Fold, SearchSample
@@ -35,22 +35,8 @@ ALPHAS: tuple[float, ...] = tuple(10.0**k for k in np.arange(-6.0, 0.51, 0.5))
 _START = 7  # number of the penalty from which the best one is looked for: 10^-2.5
 _ROUNDS, _WARPS = 3, 10
 _GRADIENT_ROWS = 1500
+_MOST_KEPT = 1 << 13  # numbers of a metric or a warp that is kept for other trials
 _DRAW = 83
-
-
-@dataclass(frozen=True, eq=False)
-class ScaledKernel:
-    """A kernel, and the scaling of the rows that it is for.
-
-    Attributes
-    ----------
-    kernel : ScaledDistanceKernel
-    scale : str, Scaling or None
-        As of a fit: the candidate's, or with warped features.
-    """
-
-    kernel: ScaledDistanceKernel
-    scale: str | Scaling | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +85,10 @@ def try_kernel(candidate: KernelCandidate, sample: SearchSample, folds: Sequence
     if candidate.metric != "none":
         found = [(best, at, alphas)] if candidate.metric == "relevance" else []
         for _ in range(_WARPS if candidate.metric == "warped" else _ROUNDS):
-            kernels = [
-                trial.learned(kernel, fold.fitted, ALPHAS[at])
-                for kernel, fold in zip(kernels, trial.folds, strict=True)
-            ]
             alphas = (*alphas, ALPHAS[at])
+            kernels = [
+                trial.learned(kernel, fold.fitted, alphas) for kernel, fold in zip(kernels, trial.folds, strict=True)
+            ]
             held, at = trial.best(kernels, at)
             found.append((held, at, alphas))
             if len(found) > 1 and held.mean >= found[-2][0].mean:
@@ -260,13 +245,26 @@ class _Trial:
 
     def learned_from(self, rows: IntArray, alphas: Sequence[float]) -> ScaledKernel:
         """Return the kernel with the metric that some rows say, learned in a round for each of `alphas`."""
-        kernel = self.start(rows)
-        for alpha in alphas:
-            kernel = self.learned(kernel, rows, alpha)
-        return kernel
+        if not alphas:
+            return self.start(rows)
+        known: ScaledKernel | None = self.sample.recent.get(self._key(rows, alphas))
+        return known or self.learned(self.learned_from(rows, alphas[:-1]), rows, alphas)
 
-    def learned(self, one: ScaledKernel, rows: Array, alpha: float) -> ScaledKernel:
-        """Return the kernel with the metric or the warp of the function that is fitted to some rows with a penalty."""
+    def learned(self, before: ScaledKernel, rows: IntArray, alphas: Sequence[float]) -> ScaledKernel:
+        """Return the kernel with the metric or the warp of the function that is fitted to some rows with the last of
+        `alphas` and the kernel `before`, which the other ones have led to."""
+        key = self._key(rows, alphas)
+        known: ScaledKernel | None = self.sample.recent.get(key)
+        if known is None:
+            known = self._once_more(before, rows, alphas[-1])
+            if known.n_numbers <= _MOST_KEPT:
+                self.sample.recent.put(key, known)
+        return known
+
+    def _key(self, rows: IntArray, alphas: Sequence[float]) -> Hashable:
+        return self.candidate, tuple(alphas), rows.tobytes()
+
+    def _once_more(self, one: ScaledKernel, rows: IntArray, alpha: float) -> ScaledKernel:
         fold = Fold(rows, rows[:0])
         _, a = self._solved(self.gram(one, fold), fold, alpha)
         some = rows[generator(self.sample.seed, _DRAW).permutation(len(rows))[:_GRADIENT_ROWS]]

@@ -1,6 +1,8 @@
 """Sampled rows of a search, with folds that all candidates share."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,39 @@ class Fold:
     held: IntArray
 
 
+class RecentResults:
+    """The last results of functions of a sample, by their arguments; a copy in another process begins without any.
+
+    Parameters
+    ----------
+    most : int
+        Results that are kept.
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        self.most = most
+        self._known: dict[Hashable, Any] = {}
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return type(self), (self.most,)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: Hashable) -> Any:
+        """Return the result for these arguments, or None."""
+        with self._lock:
+            return self._known.get(key)
+
+    def put(self, key: Hashable, result: Any) -> None:
+        """Keep a result, in place of the oldest one where there are too many."""
+        with self._lock:
+            self._known[key] = result
+            if len(self._known) > self.most:
+                del self._known[next(iter(self._known))]
+
+
 @dataclass(frozen=True, eq=False)
 class SearchSample:
     """Rows in memory as they are, before scaling, with targets.
@@ -51,6 +86,8 @@ class SearchSample:
     seed : int
     scoring : str
         What predictions of held-out rows are compared by, see :data:`daskkern.model_selection.held_out.SCORINGS`.
+    recent : RecentResults
+        Kernels that were learned from some of the rows: several trials need the same ones.
     """
 
     X: Array
@@ -62,6 +99,7 @@ class SearchSample:
     units: tuple[FloatArray, FloatArray] | None
     seed: int
     scoring: str = "auto"
+    recent: RecentResults = field(init=False, repr=False, default_factory=RecentResults)
 
     @property
     def n_rows(self) -> int:

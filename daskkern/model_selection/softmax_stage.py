@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from daskkern.basis import Landmarks
 from daskkern.losses import MultinomialLogistic
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, metric_of, named_fit
-from daskkern.model_selection.ridge_trials import RidgeOutcome, ScaledKernel, learned_kernel
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, ScaledKernel, metric_of, named_fit
+from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.screening import Ranked, folds_of, of_each_kernel
 from daskkern.model_selection.softmax_trials import LEAST_CLASSES, SoftmaxCandidate, try_softmax
