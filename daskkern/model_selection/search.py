@@ -200,7 +200,7 @@ class _Search:
         usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
         if usual is None or len(done) < 2:
             return self._defaults("the time was too short to compare fits")
-        solved = any(outcome.held.is_better(usual.held) for _, outcome in done)
+        solved = any(outcome.held.replaces(usual.held, self.scoring) for _, outcome in done)
         if exact and (not solved or self.scoring == "absolute_error"):
             done += self.log.run("fit", try_fit, others, larger, folds, n_folds, reserved=self._local_seconds)
         whole = [pair for pair in done if pair[0].settings.chooses_alpha]
@@ -257,7 +257,7 @@ class _Search:
         better = [
             (one, outcome)
             for one, outcome in others
-            if outcome.held.is_better(usual.held) and self._rank(outcome) < self._rank(usual)
+            if outcome.held.replaces(usual.held, self.scoring)
         ]
         if not better:
             return self.default, "no other fit is better beyond chance"
