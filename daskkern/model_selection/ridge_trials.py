@@ -180,7 +180,7 @@ class _Trial:
 
     @classmethod
     def of(cls, candidate: KernelCandidate, sample: SearchSample, folds: list[Fold], n_repeats: int) -> "_Trial":
-        X = sample.scaled(candidate.scale)
+        X = sample.scaled(candidate.scale, candidate.categories)
         return cls(candidate, candidate.resolved(X), X, sample, folds, n_repeats)
 
     def best(self, kernels: Sequence[ScaledKernel], start: int) -> tuple[HeldOut, int]:
@@ -283,7 +283,7 @@ class _Trial:
     ) -> ScaledKernel:
         """Return the kernel with the warp that squared derivatives (m, d) at `some` rows say."""
         sample = self.sample
-        base = sample.scalings[self.candidate.scale]
+        base = sample.scaling(self.candidate.scale, self.candidate.categories)
         now = one.scale if isinstance(one.scale, Scaling) else base
         found = warp_of(squares, sample.X[some], weight, knots, base, now, self.candidate.categories)
         rows = found.scaling.apply(sample.X[some], np.float64)

@@ -10,6 +10,7 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Fields
+from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_statistics import Scaling
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import ArraySource
@@ -126,9 +127,13 @@ class SearchSample:
         others = 1 - float(np.bincount(self.labels, self.shares).max())
         return min(m, round(2 * others * m))
 
-    def scaled(self, scale: str | None) -> Array:
-        """Return the features (m, d) as a fit with this scaling sees them."""
-        return self.scalings[scale].apply(self.X, np.float64)
+    def scaling(self, scale: str | None, codes: tuple[int, ...] = ()) -> Scaling:
+        """Return the scaling of a fit, which leaves columns of codes alone."""
+        return with_codes_unscaled(self.scalings[scale], codes)
+
+    def scaled(self, scale: str | None, codes: tuple[int, ...] = ()) -> Array:
+        """Return the features (m, d) as a fit with this scaling, and these columns of codes, sees them."""
+        return self.scaling(scale, codes).apply(self.X, np.float64)
 
     def source(self, at: IntArray) -> ArraySource:
         """Return some of the rows as a source to fit to."""

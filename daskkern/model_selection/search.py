@@ -224,7 +224,9 @@ class _Search:
         """Return the model in leaves that is better than the best one of the whole space, and why, or None."""
         if not self.log.budget.allows(self._local_seconds):
             return None
-        known = [unwarped(one, found.kernel, sample) for one, _, found in kernels]
+        known = [unwarped(one, found.kernel, sample) for one, _, found in kernels if not one.categories]
+        if not known:
+            return None
         one, kernel, _ = known[0]
         arguments = (self.settings, sample, one.scale, kernel, LEAF_ROWS, m)
 
@@ -254,11 +256,7 @@ class _Search:
 
     def _best(self, usual: FitOutcome, others: list[tuple[FitCandidate, FitOutcome]]) -> tuple[FitCandidate, str]:
         """Return the best fit that is better than the defaults, or these, and why."""
-        better = [
-            (one, outcome)
-            for one, outcome in others
-            if outcome.held.replaces(usual.held, self.scoring)
-        ]
+        better = [(one, outcome) for one, outcome in others if outcome.held.replaces(usual.held, self.scoring)]
         if not better:
             return self.default, "no other fit is better beyond chance"
         chosen, outcome = min(better, key=lambda pair: self._rank(pair[1]))
