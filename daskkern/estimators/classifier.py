@@ -89,11 +89,10 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ..., Scaling, None
         How features are scaled, None: not; the model applies its scaling to all rows that it predicts. "auto" is
         "standard", but features with many values get logarithmic tails, unless that predicts sampled rows worse; those
-        with two values are divided by half the distance between them, nearly constant ones and those with very heavy
-        tails by a robust spread; and sparse rows are not centred. "auto" does not scale stores that were scaled at
-        ingestion, nor rows for a kernel with a parameter in units of the features, as ``"gaussian:5"``; "always" does,
-        and so do "affine" (no logarithmic tails), "arcsinh" (always with them) and "ranks", which maps features with
-        many values to ranks. A Scaling, such as ``model_.scaling`` of another model, is used as it is.
+        with two values are divided by half the distance between them, nearly constant or very heavy-tailed ones by a
+        robust spread; and sparse rows are not centred. "auto" leaves alone stores that were scaled at ingestion, and
+        rows for a kernel in units of the features, as ``"gaussian:5"``; "always" does not, nor do "affine" (no tails),
+        "arcsinh" (always tails) and "ranks" of features with many values. A Scaling, as ``model_.scaling``, is kept.
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept without penalty. The hinge: "svm" only.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None

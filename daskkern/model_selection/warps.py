@@ -75,7 +75,7 @@ def warp_of(
     counts = np.ones(m) if weight is None else weight * (m / weight.sum())
     at, before = base.apply(knots, np.float64), now.apply(knots, np.float64)
     plain = {*codes, *np.flatnonzero(np.asarray(base.scale) >= IGNORED).tolist()}
-    found = {j: _Cells.of(knots[:, j], at[:, j], before[:, j]) for j in range(d) if j not in plain}
+    found = {j: _KnotCells.of(knots[:, j], at[:, j], before[:, j]) for j in range(d) if j not in plain}
     cells = {j: one.measured(X[:, j], squares[:, j], counts) for j, one in found.items() if len(one.values) > 1}
     means = counts @ squares / m
     for j, one in cells.items():
@@ -100,7 +100,7 @@ def knots_of(X: HostArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Cells:
+class _KnotCells:
     """The intervals between the knots of one feature, with the mean squares of the derivative in each.
 
     Attributes
@@ -124,14 +124,14 @@ class _Cells:
     mean: float
 
     @classmethod
-    def of(cls, values: FloatArray, at: FloatArray, before: FloatArray) -> "_Cells":
+    def of(cls, values: FloatArray, at: FloatArray, before: FloatArray) -> "_KnotCells":
         """Return the cells of knots whose places are `at` with the base, and `before` with the current scaling."""
         kept = np.flatnonzero(np.diff(at, prepend=-np.inf) > _FLAT * (at[-1] - at[0]))
         values, at, before = values[kept], at[kept], before[kept]
         steps = np.diff(at)
         return cls(values, steps, np.diff(before) / steps, np.zeros_like(steps), 0.0)
 
-    def measured(self, x: HostArray, squares: FloatArray, counts: FloatArray) -> "_Cells":
+    def measured(self, x: HostArray, squares: FloatArray, counts: FloatArray) -> "_KnotCells":
         """Return the cells with the squares (m,) of rows x (m,); a row at a knot belongs to the cells on both sides."""
         last = len(self.steps) - 1
         left, right = (np.clip(np.searchsorted(self.values, x, side) - 1, 0, last) for side in ("left", "right"))
