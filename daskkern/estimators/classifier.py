@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from daskkern.basis import BasisSpec
 from daskkern.data.cubes.packages import is_cube
+from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.class_inputs import class_source, known_classes, validation_rows
 from daskkern.estimators.direct_inputs import cell_score, named_roles
@@ -85,14 +86,13 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         Called with every event of a fit, such as the loggers of :mod:`daskkern.monitor.loggers`.
     monitor : "auto", "loss" or "score"
         What early stopping monitors: the mean loss ("auto" for the logistic losses), or accuracy ("auto" otherwise).
-    scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ... or None
+    scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ..., Scaling, None
         How features are scaled, None: not; the model applies its scaling to all rows that it predicts. "auto" is
-        "standard" with these exceptions: features with many values get logarithmic tails, unless that predicts sampled
-        rows worse; features with two values are divided by half the distance between them; features that are nearly
-        constant, or have very heavy tails, are divided by a robust spread; and sparse rows are not centred. "auto" does
-        not scale stores that were scaled at ingestion, nor rows for a kernel with a parameter in the units of the
-        features, such as ``"gaussian:5"``; "always" scales these as well, and so do "affine", which has no
-        logarithmic tails, "arcsinh", which always has, and "ranks", which maps features with many values to ranks.
+        "standard", but features with many values get logarithmic tails, unless that predicts sampled rows worse; those
+        with two values are divided by half the distance between them, nearly constant or very heavy-tailed ones by a
+        robust spread; and sparse rows are not centred. "auto" leaves alone stores that were scaled at ingestion, and
+        rows for a kernel in units of the features, as ``"gaussian:5"``; "always" does not, nor do "affine" (no tails),
+        "arcsinh" (always tails) and "ranks" of features with many values. A Scaling, as ``model_.scaling``, is kept.
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept without penalty. The hinge: "svm" only.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
@@ -158,7 +158,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         virtual_shards: int | None = None,
         callbacks: Sequence[Listener] | None = None,
         monitor: str = "auto",
-        scale: str | None = "auto",
+        scale: str | Scaling | None = "auto",
         fit_intercept: bool = True,
         learn_features: Any = None,
         calibrate: bool | float = True,

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from daskkern.basis import BasisSpec
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
+from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.direct_inputs import cell_score, direct_source, is_direct, named_roles
@@ -105,7 +106,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         :mod:`daskkern.monitor.loggers`. An exception raised by one ends the fit.
     monitor : "auto", "loss" or "score"
         What early stopping monitors on the validation rows: the mean loss, or R2; "auto" is R2.
-    scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ... or None
+    scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ..., Scaling, None
         How features are scaled; as in :class:`daskkern.KernelClassifier`.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
         Learn the metric of the kernel; as in :class:`daskkern.KernelClassifier`.
@@ -149,7 +150,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         virtual_shards: int | None = None,
         callbacks: Sequence[Listener] | None = None,
         monitor: str = "auto",
-        scale: str | None = "auto",
+        scale: str | Scaling | None = "auto",
         learn_features: Any = None,
         calibrate: bool | float = True,
         reading: str = "auto",

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from daskkern.arrays import Array
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import is_sparse
+from daskkern.data.schema.column_statistics import Scaling
 from daskkern.kernels import (
     AdditiveLaplacian,
     DifferenceKernel,
@@ -15,6 +18,7 @@ from daskkern.kernels import (
     RadialKernel,
     ScaledDistanceKernel,
 )
+from daskkern.kernels.functions.differences.categories import LARGEST_CODE
 from daskkern.model_selection.relevance import LEAST_FEATURES
 from daskkern.training.run.settings import FitSettings
 
@@ -24,6 +28,7 @@ _LEAST_ADDITIVE = 3
 """Features from which a model of sums over pairs of them is not any model."""
 MOST_FULL_FEATURES = 512
 """Features up to which directions are learned in a search."""
+_FEWEST_CODES, _MOST_CODES, _ROWS_PER_CODE = 3, 100, 10  # two values are as far apart either way
 _KERNELS: dict[str, tuple[ScaledDistanceKernel, float]] = {
     "laplacian_l1": (L1Laplacian("median"), 1.0),
     "laplacian": (Laplacian("median"), 1.0),
@@ -37,6 +42,7 @@ _METRICS = {
     "diagonal": ", weights learned",
     "relevance": ", weights by relevance",
     "full": ", directions learned",
+    "warped": ", warped",
 }
 
 
@@ -52,9 +58,10 @@ class KernelCandidate:
         The length scale as a multiple of the median distance.
     scale : str or None
         As of a fit: "affine", "arcsinh", "ranks", or None where the rows were scaled before.
-    metric : "none", "diagonal", "relevance" or "full"
+    metric : "none", "diagonal", "relevance", "full" or "warped"
         What of the metric is learned from the rows; with "relevance" weights as well, which start from
-        :mod:`daskkern.model_selection.relevance`.
+        :mod:`daskkern.model_selection.relevance`, with "warped" maps of single features
+        (:mod:`daskkern.model_selection.warps`).
     categories : tuple of int
         Columns that hold codes of categories.
     """
@@ -68,7 +75,8 @@ class KernelCandidate:
     @property
     def name(self) -> str:
         """The candidate in a few words, such as "laplacian, 0.5 x median, arcsinh, weights learned"."""
-        return f"{self.kernel}, {self.times:g} x median, {self.scale or 'as ingested'}{_METRICS[self.metric]}"
+        codes = f", {len(self.categories)} categorical" if self.categories else ""
+        return f"{self.kernel}, {self.times:g} x median, {self.scale or 'as ingested'}{codes}{_METRICS[self.metric]}"
 
     def resolved(self, X: Array) -> ScaledDistanceKernel:
         """Return the kernel, without a learned metric, with its length scale as a number for rows X (m, d), scaled.
@@ -82,6 +90,27 @@ class KernelCandidate:
         assert isinstance(found, ScaledDistanceKernel)
         assert isinstance(found.length_scale, float)
         return replace(found, length_scale=self.times * found.length_scale)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledKernel:
+    """A kernel, and the scaling of the rows that it is for.
+
+    Attributes
+    ----------
+    kernel : ScaledDistanceKernel
+    scale : str, Scaling or None
+        As of a fit: the candidate's, or with warped features.
+    """
+
+    kernel: ScaledDistanceKernel
+    scale: str | Scaling | None
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers of the length scale, and of warps."""
+        tables = self.scale.ranks if isinstance(self.scale, Scaling) else ()
+        return int(np.size(self.kernel.length_scale)) + sum(len(table.values) for table in tables)
 
 
 @dataclass(frozen=True)
@@ -130,16 +159,31 @@ def first_candidates(
 ) -> list[KernelCandidate]:
     """Return the kernels that are compared first for rows like X (m, d), with each of `scales`.
 
-    With `categories`, columns of codes, those that have categories.
+    With `categories`, columns of codes, those that have categories. Where none are known, but some columns may be
+    codes, the kernels of single differences are compared with these as categories as well.
     """
     left_out = set() if _suits_l1(X) or categories else {"laplacian_l1", "additive_laplacian"}
     if categories:
         left_out = {name for name, (kernel, _) in _KERNELS.items() if not isinstance(kernel, DifferenceKernel)}
     left_out |= {"additive_laplacian"} if X.shape[1] < _LEAST_ADDITIVE else set()
     names = [name for name in _KERNELS if name not in left_out]
-    return [
+    found = [
         KernelCandidate(name, _KERNELS[name][1], scale, categories=categories) for scale in scales for name in names
     ]
+    codes = () if categories or scales[0] is None or is_sparse(X) else likely_codes(X)
+    coded = [replace(one, categories=codes) for one in found if one.scale == scales[0] and _takes_categories(one)]
+    return found + (coded if codes else [])
+
+
+def likely_codes(X: HostArray) -> tuple[int, ...]:
+    """Return the columns of rows X (m, d) that may be codes of categories: few whole numbers, which repeat."""
+    m, found = len(X), []
+    for column in range(X.shape[1]):
+        values = np.unique(X[:, column])
+        few = _FEWEST_CODES <= len(values) <= min(_MOST_CODES, m / _ROWS_PER_CODE)
+        if few and np.abs(values).max() <= LARGEST_CODE and bool((values == np.round(values)).all()):
+            found.append(column)
+    return tuple(found)
 
 
 def neighbours(candidate: KernelCandidate) -> list[KernelCandidate]:
@@ -160,6 +204,16 @@ def with_metrics(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
     takes_relevance = not is_sparse(X) and X.shape[1] >= LEAST_FEATURES
     metrics = ["diagonal", *["relevance"] * takes_relevance, *["full"] * takes_full]
     return [replace(candidate, metric=metric) for metric in metrics]
+
+
+def warped(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
+    """Return the candidate with warped features, for dense rows of not too many; not of the additive kernel."""
+    takes_warps = _suits_l1(X) and candidate.kernel != "additive_laplacian"
+    return [replace(candidate, metric="warped")] if takes_warps else []
+
+
+def _takes_categories(candidate: KernelCandidate) -> bool:
+    return isinstance(_KERNELS[candidate.kernel][0], DifferenceKernel)
 
 
 def _suits_l1(X: Array) -> bool:

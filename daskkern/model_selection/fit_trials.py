@@ -41,6 +41,8 @@ class FitOutcome:
 def try_fit(candidate: FitCandidate, sample: SearchSample, folds: Sequence[Fold]) -> FitOutcome:
     """Return how well fits with the settings of a candidate predict the rows that each fold holds out.
 
+    Folds of a repetition follow each other; losses of a row are averaged over them.
+
     A fit here is the ordinary one, in this process. Class weights are those of the sample's rows already. A metric is
     learned from the fitted rows of each fold.
 
@@ -57,16 +59,23 @@ def try_fit(candidate: FitCandidate, sample: SearchSample, folds: Sequence[Fold]
         scores.append(_scores(model, sample, fold))
         alphas.append(float(model.provenance["settings"]["alpha"]))
     seconds = time.perf_counter() - begun
-    return FitOutcome(held_out_losses(sample, folds, scores), len(folds[0].fitted), seconds, alphas[0])
+    held = held_out_losses(sample, folds, scores, _n_repeats(folds))
+    return FitOutcome(held, len(folds[0].fitted), seconds, alphas[0])
+
+
+def _n_repeats(folds: Sequence[Fold]) -> int:
+    """Return how often each row is held out."""
+    return sum(int(np.isin(folds[0].held[0], fold.held)) for fold in folds)
 
 
 def _without_held(settings: FitSettings, candidate: FitCandidate, sample: SearchSample, fold: Fold) -> FitSettings:
-    """Return the settings with a metric that knows nothing of the rows that a fold holds out."""
+    """Return the settings with a metric, or a warp, that knows nothing of the rows that a fold holds out."""
     metric = candidate.metric
     if metric is None:
         return settings
     rows = fold.fitted[fold.fitted < metric.n_rows]
-    return replace(settings, kernel=kernel_learned_from(metric.kernel, sample, metric.alphas, rows))
+    found = kernel_learned_from(metric.kernel, sample, metric.alphas, rows)
+    return replace(settings, kernel=found.kernel, scale=found.scale)
 
 
 def _scores(model: KernelModel, sample: SearchSample, fold: Fold) -> FloatArray:

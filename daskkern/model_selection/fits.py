@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from daskkern.basis import AllRows
-from daskkern.kernels import Kernel
+from daskkern.kernels import ScaledDistanceKernel
 from daskkern.losses import Loss, parse_loss
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, metric_of, named_fit
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, ScaledKernel, metric_of, named_fit
 from daskkern.model_selection.ridge_trials import RidgeOutcome
 from daskkern.solvers import parse_solver
 from daskkern.training.run.settings import FitSettings
@@ -17,7 +17,7 @@ MOST_DIRECT = 6000
 
 
 def fits_with(
-    kernels: Sequence[tuple[KernelCandidate, RidgeOutcome, Kernel]],
+    kernels: Sequence[tuple[KernelCandidate, RidgeOutcome, ScaledKernel]],
     base: FitSettings,
     n_rows: int,
     n_fitted: int,
@@ -28,7 +28,7 @@ def fits_with(
 
     Parameters
     ----------
-    kernels : sequence of (KernelCandidate, RidgeOutcome, Kernel)
+    kernels : sequence of (KernelCandidate, RidgeOutcome, ScaledKernel)
         With the kernels as fits use them.
     base : FitSettings
         What they have in common.
@@ -42,9 +42,10 @@ def fits_with(
         Sampled rows that metrics were learned from.
     """
     exact, others = [], []
-    for rank, (candidate, outcome, kernel) in enumerate(kernels):
+    for rank, (candidate, outcome, found) in enumerate(kernels):
+        kernel = found.kernel
         metric = metric_of(candidate, outcome.alphas, n_learned)
-        shared: dict[str, Any] = {"scale": candidate.scale, "learn_features": None, "metric": metric}
+        shared: dict[str, Any] = {"scale": found.scale, "learn_features": None, "metric": metric}
         if n_rows <= MOST_DIRECT:
             exact.append(_exact(candidate, outcome, kernel, base, n_rows, n_fitted, shared))
         if rank == 0 or not exact:
@@ -65,7 +66,7 @@ def _losses(base: FitSettings, scoring: str) -> list[Loss]:
 def _exact(
     candidate: KernelCandidate,
     outcome: RidgeOutcome,
-    kernel: Kernel,
+    kernel: ScaledDistanceKernel,
     base: FitSettings,
     n_rows: int,
     n_fitted: int,

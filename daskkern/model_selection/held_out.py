@@ -59,6 +59,14 @@ class HeldOut:
             _BETTER * other.mean, _deviation(self.losses, other.losses, self.shares), _ROUNDING
         ) and -_gain(self.errors, other.errors, self.shares) <= _deviation(self.errors, other.errors, self.shares)
 
+    def replaces(self, usual: "HeldOut", scoring: str) -> bool:
+        """Return whether a fit is taken in place of the defaults: better beyond chance, and before them by rank.
+
+        Where errors are few, as of a rare class, a standard error of them is a good part of all: a lower loss then has
+        to outweigh more errors.
+        """
+        return self.is_better(usual) and self.rank_by(scoring) < usual.rank_by(scoring)
+
     def rank_by(self, scoring: str) -> float:
         """Return the number by which fits that are better than the defaults are compared; less is better.
 

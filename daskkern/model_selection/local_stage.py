@@ -96,6 +96,17 @@ def compare_local(
     ), f"loss on held-out rows of leaves {expected.mean:.4g} -> {outcome.held.mean:.4g}"
 
 
+def unwarped(
+    one: KernelCandidate, kernel: ScaledDistanceKernel, sample: SearchSample
+) -> tuple[KernelCandidate, ScaledDistanceKernel, ScaledDistanceKernel]:
+    """Return a candidate with its kernel, and that without a learned metric, for sampled rows.
+
+    A candidate with warped features is returned without the warp: leaves are those of the rows as they are scaled.
+    """
+    plain = one.resolved(sample.scaled(one.scale))
+    return (replace(one, metric="none"), plain, plain) if one.metric == "warped" else (one, kernel, plain)
+
+
 def _for_rows(best: FitCandidate, n_fitted: int, n_rows: int) -> FitSettings:
     """Return the settings of a fit to some rows, where a penalty that is known is larger than that of all rows."""
     alpha = best.settings.alpha

@@ -10,7 +10,7 @@ A metric is the average gradient outer product of the function with the best pen
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,20 +19,23 @@ import scipy.linalg
 from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.random import generator
+from daskkern.data.schema.column_statistics import Scaling
 from daskkern.errors import DataError
 from daskkern.feature_learning.gradients import gradient_outer_product
 from daskkern.feature_learning.metric import MOST_RANK, factor_of, weights_of, with_factor
 from daskkern.kernels import ScaledDistanceKernel
-from daskkern.model_selection.candidates import KernelCandidate
+from daskkern.model_selection.candidates import KernelCandidate, ScaledKernel
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
 from daskkern.model_selection.relevance import relevance, spread
 from daskkern.model_selection.samples import Fold, SearchSample
+from daskkern.model_selection.warps import knots_of, warp_of
 
 ALPHAS: tuple[float, ...] = tuple(10.0**k for k in np.arange(-6.0, 0.51, 0.5))
 """Penalties that are tried, for k(x, x) = 1; the last ones give nearly constant functions."""
 _START = 7  # number of the penalty from which the best one is looked for: 10^-2.5
-_ROUNDS = 3
+_ROUNDS, _WARPS = 3, 10
 _GRADIENT_ROWS = 1500
+_MOST_KEPT = 1 << 13  # numbers of a metric or a warp that is kept for other trials
 _DRAW = 83
 
 
@@ -81,12 +84,11 @@ def try_kernel(candidate: KernelCandidate, sample: SearchSample, folds: Sequence
     alphas: tuple[float, ...] = ()
     if candidate.metric != "none":
         found = [(best, at, alphas)] if candidate.metric == "relevance" else []
-        for _ in range(_ROUNDS):
-            kernels = [
-                trial.learned(kernel, fold.fitted, ALPHAS[at])
-                for kernel, fold in zip(kernels, trial.folds, strict=True)
-            ]
+        for _ in range(_WARPS if candidate.metric == "warped" else _ROUNDS):
             alphas = (*alphas, ALPHAS[at])
+            kernels = [
+                trial.learned(kernel, fold.fitted, alphas) for kernel, fold in zip(kernels, trial.folds, strict=True)
+            ]
             held, at = trial.best(kernels, at)
             found.append((held, at, alphas))
             if len(found) > 1 and held.mean >= found[-2][0].mean:
@@ -111,18 +113,18 @@ def try_in_leaves(
     """
     begun = time.perf_counter()
     trial = _Trial(candidate, kernel, sample.scaled(candidate.scale), sample, list(leaves), 1)
-    held, at = trial.best([kernel] * len(leaves), _START)
+    held, at = trial.best([ScaledKernel(kernel, candidate.scale)] * len(leaves), _START)
     return RidgeOutcome(held, ALPHAS[at], len(leaves[0].fitted), (), time.perf_counter() - begun)
 
 
-def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: RidgeOutcome) -> ScaledDistanceKernel:
-    """Return the kernel of a candidate for a fit: its length scale, or metric, is that of all sampled rows."""
+def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: RidgeOutcome) -> ScaledKernel:
+    """Return the kernel of a candidate for a fit: its length scale, metric, or warp, is that of all sampled rows."""
     return kernel_learned_from(candidate, sample, outcome.alphas, np.arange(sample.n_rows))
 
 
 def kernel_learned_from(
     candidate: KernelCandidate, sample: SearchSample, alphas: Sequence[float], rows: IntArray
-) -> ScaledDistanceKernel:
+) -> ScaledKernel:
     """Return the kernel of a candidate with the metric that some sampled rows say, a round for each of `alphas`."""
     return _Trial.of(candidate, sample, [], 1).learned_from(rows, alphas)
 
@@ -178,10 +180,10 @@ class _Trial:
 
     @classmethod
     def of(cls, candidate: KernelCandidate, sample: SearchSample, folds: list[Fold], n_repeats: int) -> "_Trial":
-        X = sample.scaled(candidate.scale)
+        X = sample.scaled(candidate.scale, candidate.categories)
         return cls(candidate, candidate.resolved(X), X, sample, folds, n_repeats)
 
-    def best(self, kernels: Sequence[ScaledDistanceKernel], start: int) -> tuple[HeldOut, int]:
+    def best(self, kernels: Sequence[ScaledKernel], start: int) -> tuple[HeldOut, int]:
         """Return the losses with the best penalty, and its number; from `start` it goes downhill."""
         grams = [self.gram(kernel, fold) for kernel, fold in zip(kernels, self.folds, strict=True)]
         known: dict[int, HeldOut] = {}
@@ -194,9 +196,14 @@ class _Trial:
         here = downhill(lambda number: at(number).mean, len(ALPHAS), start)
         return at(here), here
 
-    def gram(self, kernel: ScaledDistanceKernel, fold: Fold) -> FloatArray:
+    def rows(self, one: ScaledKernel) -> Array:
+        """Return the rows as a kernel is for them."""
+        return one.scale.apply(self.sample.X, np.float64) if isinstance(one.scale, Scaling) else self.X
+
+    def gram(self, one: ScaledKernel, fold: Fold) -> FloatArray:
         """Return the kernel of the fitted rows, then those held out, and the fitted ones (n + k, n)."""
-        Z, X = self.X[fold.fitted], self.X[np.concatenate([fold.fitted, fold.held])]
+        rows, kernel = self.rows(one), one.kernel
+        Z, X = rows[fold.fitted], rows[np.concatenate([fold.fitted, fold.held])]
         gram: FloatArray = kernel.block(X, kernel.points(Z, kernel.placement_for(Z))).astype(np.float64)
         if not np.isfinite(gram).all():
             raise DataError("kernel values of sampled rows are not finite; scale the features")
@@ -227,28 +234,57 @@ class _Trial:
         z = scipy.linalg.cho_solve(factor, root * (y - mean), check_finite=False)
         return mean, root * z
 
-    def start(self, rows: Array) -> ScaledDistanceKernel:
+    def start(self, rows: Array) -> ScaledKernel:
         """Return the kernel that the first function is fitted with: maybe with weights by relevance for some rows."""
         if self.candidate.metric != "relevance":
-            return self.kernel
+            return ScaledKernel(self.kernel, self.candidate.scale)
         shares = self.sample.shares[rows]
         squared = spread(relevance(self.X[rows], self.sample.y[rows], shares / shares.sum()))
-        return with_factor(self.kernel, weights_of(squared), self.X[rows], self.candidate.times)
+        kernel = with_factor(self.kernel, weights_of(squared), self.X[rows], self.candidate.times)
+        return ScaledKernel(kernel, self.candidate.scale)
 
-    def learned_from(self, rows: IntArray, alphas: Sequence[float]) -> ScaledDistanceKernel:
+    def learned_from(self, rows: IntArray, alphas: Sequence[float]) -> ScaledKernel:
         """Return the kernel with the metric that some rows say, learned in a round for each of `alphas`."""
-        kernel = self.start(rows)
-        for alpha in alphas:
-            kernel = self.learned(kernel, rows, alpha)
-        return kernel
+        if not alphas:
+            return self.start(rows)
+        known: ScaledKernel | None = self.sample.recent.get(self._key(rows, alphas))
+        return known or self.learned(self.learned_from(rows, alphas[:-1]), rows, alphas)
 
-    def learned(self, kernel: ScaledDistanceKernel, rows: Array, alpha: float) -> ScaledDistanceKernel:
-        """Return the kernel with the metric of the function that is fitted to some rows with a penalty."""
+    def learned(self, before: ScaledKernel, rows: IntArray, alphas: Sequence[float]) -> ScaledKernel:
+        """Return the kernel with the metric or the warp of the function that is fitted to some rows with the last of
+        `alphas` and the kernel `before`, which the other ones have led to."""
+        key = self._key(rows, alphas)
+        known: ScaledKernel | None = self.sample.recent.get(key)
+        if known is None:
+            known = self._once_more(before, rows, alphas[-1])
+            if known.n_numbers <= _MOST_KEPT:
+                self.sample.recent.put(key, known)
+        return known
+
+    def _key(self, rows: IntArray, alphas: Sequence[float]) -> Hashable:
+        return self.candidate, tuple(alphas), rows.tobytes()
+
+    def _once_more(self, one: ScaledKernel, rows: IntArray, alpha: float) -> ScaledKernel:
         fold = Fold(rows, rows[:0])
-        _, a = self._solved(self.gram(kernel, fold), fold, alpha)
+        _, a = self._solved(self.gram(one, fold), fold, alpha)
         some = rows[generator(self.sample.seed, _DRAW).permutation(len(rows))[:_GRADIENT_ROWS]]
         weight = None if self.sample.weight is None else self.sample.weight[some]
+        X, kernel, scale = self.rows(one), one.kernel, self.candidate.scale
+        if self.candidate.metric == "warped":
+            squares = (kernel.gradient_matvec(X[some], X[rows], a) ** 2).sum(axis=1)
+            return self._warped(one, squares, some, weight, knots_of(self.sample.X[rows]))
         diagonal = self.candidate.metric != "full"
-        M = gradient_outer_product(kernel, self.X[some], self.X[rows], a, weight, diagonal=diagonal)
+        M = gradient_outer_product(kernel, X[some], X[rows], a, weight, diagonal=diagonal)
         factor = weights_of(M) if diagonal else factor_of(M, MOST_RANK)
-        return with_factor(self.kernel, factor, self.X[some], self.candidate.times)
+        return ScaledKernel(with_factor(self.kernel, factor, X[some], self.candidate.times), scale)
+
+    def _warped(
+        self, one: ScaledKernel, squares: FloatArray, some: IntArray, weight: FloatArray | None, knots: FloatArray
+    ) -> ScaledKernel:
+        """Return the kernel with the warp that squared derivatives (m, d) at `some` rows say."""
+        sample = self.sample
+        base = sample.scaling(self.candidate.scale, self.candidate.categories)
+        now = one.scale if isinstance(one.scale, Scaling) else base
+        found = warp_of(squares, sample.X[some], weight, knots, base, now, self.candidate.categories)
+        rows = found.scaling.apply(sample.X[some], np.float64)
+        return ScaledKernel(with_factor(self.kernel, found.weights, rows, self.candidate.times), found.scaling)

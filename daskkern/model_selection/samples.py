@@ -1,6 +1,8 @@
 """Sampled rows of a search, with folds that all candidates share."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Fields
+from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_statistics import Scaling
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import ArraySource
@@ -27,6 +30,39 @@ class Fold:
 
     fitted: IntArray
     held: IntArray
+
+
+class RecentResults:
+    """The last results of functions of a sample, by their arguments; a copy in another process begins without any.
+
+    Parameters
+    ----------
+    most : int
+        Results that are kept.
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        self.most = most
+        self._known: dict[Hashable, Any] = {}
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return type(self), (self.most,)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: Hashable) -> Any:
+        """Return the result for these arguments, or None."""
+        with self._lock:
+            return self._known.get(key)
+
+    def put(self, key: Hashable, result: Any) -> None:
+        """Keep a result, in place of the oldest one where there are too many."""
+        with self._lock:
+            self._known[key] = result
+            if len(self._known) > self.most:
+                del self._known[next(iter(self._known))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +87,8 @@ class SearchSample:
     seed : int
     scoring : str
         What predictions of held-out rows are compared by, see :data:`daskkern.model_selection.held_out.SCORINGS`.
+    recent : RecentResults
+        Kernels that were learned from some of the rows: several trials need the same ones.
     """
 
     X: Array
@@ -62,6 +100,7 @@ class SearchSample:
     units: tuple[FloatArray, FloatArray] | None
     seed: int
     scoring: str = "auto"
+    recent: RecentResults = field(init=False, repr=False, default_factory=RecentResults)
 
     @property
     def n_rows(self) -> int:
@@ -78,9 +117,23 @@ class SearchSample:
         counts = np.ones(self.n_rows) if self.weight is None else self.weight
         return counts / counts.sum()
 
-    def scaled(self, scale: str | None) -> Array:
-        """Return the features (m, d) as a fit with this scaling sees them."""
-        return self.scalings[scale].apply(self.X, np.float64)
+    def informative(self, m: int) -> int:
+        """Return how many of m rows like these tell models apart.
+
+        Where one class has most of the rows, errors are made with the others': two rows count for each of those.
+        """
+        if self.labels is None:
+            return m
+        others = 1 - float(np.bincount(self.labels, self.shares).max())
+        return min(m, round(2 * others * m))
+
+    def scaling(self, scale: str | None, codes: tuple[int, ...] = ()) -> Scaling:
+        """Return the scaling of a fit, which leaves columns of codes alone."""
+        return with_codes_unscaled(self.scalings[scale], codes)
+
+    def scaled(self, scale: str | None, codes: tuple[int, ...] = ()) -> Array:
+        """Return the features (m, d) as a fit with this scaling, and these columns of codes, sees them."""
+        return self.scaling(scale, codes).apply(self.X, np.float64)
 
     def source(self, at: IntArray) -> ArraySource:
         """Return some of the rows as a source to fit to."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from daskkern.model_selection.candidates import KernelCandidate, first_candidates, neighbours, with_metrics
+from daskkern.model_selection.candidates import KernelCandidate, first_candidates, neighbours, warped, with_metrics
 from daskkern.model_selection.ridge_trials import RidgeOutcome, try_kernel
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.samples import Fold, SearchSample
@@ -11,11 +11,12 @@ from daskkern.model_selection.trial_log import TrialLog
 
 FIRST, SECOND = 1000, 4000
 """Rows of the samples of the two rungs."""
-_FOLDS = ((600, 5), (2500, 3))  # for samples of up to so many rows
+_FOLDS = ((600, 5), (2500, 3))  # for samples of up to so many informative rows
 _FEW = 400  # rows up to which the folds are drawn twice
 _REFINED, _KEPT = 2, 3
 _METRIC_COST = 6.0  # seconds of a trial with a metric to one without
 _EACH = 2.5  # power of the rows that the seconds of a trial grow with
+_STEEP = "laplacian_l1"
 _NONLINEAR = ("arcsinh", "ranks")  # the same as "affine" for features of few values
 HELD_OUT = 0.25
 """Share of the rows that are held out where there is one fold."""
@@ -76,9 +77,14 @@ def screened_again(
     return (again, larger) if again else (found, drawn)
 
 
-def n_folds_of(m: int) -> int:
-    """Return in how many folds m sampled rows are divided; one fold holds out a quarter of them."""
-    return next((k for most, k in _FOLDS if m <= most), 1)
+def n_folds_of(sample: SearchSample, m: int) -> int:
+    """Return in how many folds m rows like a sample are divided; one fold holds out a quarter of them."""
+    return next((k for most, k in _FOLDS if sample.informative(m) <= most), 1)
+
+
+def n_repeats_of(m: int) -> int:
+    """Return how often folds of m rows are drawn."""
+    return 2 if m <= _FEW else 1
 
 
 def two_kinds(ranked: Ranked) -> Ranked:
@@ -97,7 +103,8 @@ def of_each_kernel(ranked: Ranked) -> Ranked:
 
 
 def _with_metrics(ranked: Ranked, sample: SearchSample) -> list[KernelCandidate]:
-    """Return the best kernel, and the best one that can have directions, with learned metrics."""
+    """Return the best kernel, and the best one that can have directions, with learned metrics, and with warped features
+    the best one and that of single differences, which a threshold of one feature suits."""
     if not ranked:
         return []
     leaders = [ranked[0][0]]
@@ -105,7 +112,13 @@ def _with_metrics(ranked: Ranked, sample: SearchSample) -> list[KernelCandidate]
         candidate for candidate, _ in ranked if any(one.metric == "full" for one in with_metrics(candidate, sample.X))
     ]
     leaders += [candidate for candidate in radial[:1] if candidate != leaders[0]]
-    return [other for leader in leaders for other in with_metrics(leader, sample.X)]
+    warps = _distinct([ranked[0][0], *[one for one, _ in ranked if one.kernel == _STEEP][:1]])
+    learned = [other for leader in leaders for other in with_metrics(leader, sample.X)]
+    return learned + [other for leader in warps for other in warped(leader, sample.X)]
+
+
+def _distinct(candidates: Sequence[KernelCandidate]) -> list[KernelCandidate]:
+    return list(dict.fromkeys(candidates))
 
 
 def _compared(log: TrialLog, candidates: Sequence[KernelCandidate], drawn: DrawnSample, growth: float = 1.0) -> Ranked:
@@ -120,11 +133,11 @@ def _compared(log: TrialLog, candidates: Sequence[KernelCandidate], drawn: Drawn
 
 def folds_of(sample: SearchSample) -> list[list[Fold]]:
     """Return the folds of a comparison of kernels, drawn twice where rows are few."""
-    return [_folds(sample, repeat) for repeat in range(2 if sample.n_rows <= _FEW else 1)]
+    return [_folds(sample, repeat) for repeat in range(n_repeats_of(sample.n_rows))]
 
 
 def _folds(sample: SearchSample, repeat: int) -> list[Fold]:
-    return sample.folds(n_folds_of(sample.n_rows), HELD_OUT, repeat)
+    return sample.folds(n_folds_of(sample, sample.n_rows), HELD_OUT, repeat)
 
 
 def _ranked(found: Ranked) -> Ranked:

@@ -12,20 +12,28 @@ from dataclasses import dataclass, replace
 
 from daskkern.errors import DataError
 from daskkern.events import Listener, StageFinished, silent
-from daskkern.kernels import ScaledDistanceKernel
 from daskkern.model_selection.budget import Budget
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, ScaledKernel
 from daskkern.model_selection.fit_trials import FitOutcome, try_fit
 from daskkern.model_selection.fits import DEFAULT, fits_with
 from daskkern.model_selection.held_out import check_scoring
 from daskkern.model_selection.lighter_penalties import lighter_fits
-from daskkern.model_selection.local_stage import LEAF_ROWS, compare_local
+from daskkern.model_selection.local_stage import LEAF_ROWS, compare_local, unwarped
 from daskkern.model_selection.local_stage import LEAST_ROWS as LOCAL_FROM
 from daskkern.model_selection.regions import DenseSample, dense_sample
 from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel, seconds_of_entry
 from daskkern.model_selection.running import DrawnSample, LocalRunner, TrialRunner
 from daskkern.model_selection.samples import SearchSample
-from daskkern.model_selection.screening import FIRST, HELD_OUT, Ranked, n_folds_of, screened, screened_again, two_kinds
+from daskkern.model_selection.screening import (
+    FIRST,
+    HELD_OUT,
+    Ranked,
+    n_folds_of,
+    n_repeats_of,
+    screened,
+    screened_again,
+    two_kinds,
+)
 from daskkern.model_selection.softmax_stage import SoftmaxKernel, softmax_kernel
 from daskkern.model_selection.trial_log import TrialLog
 from daskkern.model_selection.trials import TrialTable
@@ -39,6 +47,7 @@ _FITTED, _MOST_FITTED = 6000, 12_000  # sampled rows that fits are compared on; 
 _PLENTY = 4.0  # times what the fits are expected to take, which is known for fewer rows only
 _SPREAD = 6000  # random rows that the comparison with leaves fits models of the whole space to
 _MOST_FITS, _LOCAL_FITS = 4, 3.0
+_MOST_FOLDS = 3  # of fits to more rows than those of the first sample
 _PASSES = 5.0  # over kernel values that a fit computes once and keeps, where they fit into memory
 _INSTANT = 1e-9
 
@@ -178,9 +187,10 @@ class _Search:
     def _compared(self, ranked: Ranked, drawn: DrawnSample, soft: SoftmaxKernel | None) -> SearchResult:
         """Return the best of the fits with the kernels that are left, and of the defaults."""
         n = self.source.info.n_rows
-        m, n_folds = self._size(n)
+        m, n_folds, n_repeats = self._size(n, drawn.sample)
         larger = drawn if m == drawn.sample.n_rows else self._drawn(m)
-        folds = larger.sample.folds(n_folds, HELD_OUT)
+        folds = [fold for repeat in range(n_repeats) for fold in larger.sample.folds(n_folds, HELD_OUT, repeat)]
+        n_folds = len(folds)
         kernels = [(one, outcome, learned_kernel(one, drawn.sample, outcome)) for one, outcome in two_kinds(ranked)]
         exact, others = fits_with(kernels, self.settings, n, len(folds[0].fitted), self.scoring, drawn.sample.n_rows)
         growth = n_folds * self._fit_seconds(len(folds[0].fitted)) / max(self.log.pace["fit"], _INSTANT)
@@ -190,7 +200,7 @@ class _Search:
         usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
         if usual is None or len(done) < 2:
             return self._defaults("the time was too short to compare fits")
-        solved = any(outcome.held.is_better(usual.held) for _, outcome in done)
+        solved = any(outcome.held.replaces(usual.held, self.scoring) for _, outcome in done)
         if exact and (not solved or self.scoring == "absolute_error"):
             done += self.log.run("fit", try_fit, others, larger, folds, n_folds, reserved=self._local_seconds)
         whole = [pair for pair in done if pair[0].settings.chooses_alpha]
@@ -207,34 +217,38 @@ class _Search:
     def _local(
         self,
         best: FitCandidate,
-        kernels: list[tuple[KernelCandidate, RidgeOutcome, ScaledDistanceKernel]],
+        kernels: list[tuple[KernelCandidate, RidgeOutcome, ScaledKernel]],
         sample: SearchSample,
         m: int,
     ) -> tuple[FitCandidate, str] | None:
         """Return the model in leaves that is better than the best one of the whole space, and why, or None."""
         if not self.log.budget.allows(self._local_seconds):
             return None
-        one, _, kernel = kernels[0]
+        known = [unwarped(one, found.kernel, sample) for one, _, found in kernels if not one.categories]
+        if not known:
+            return None
+        one, kernel, _ = known[0]
         arguments = (self.settings, sample, one.scale, kernel, LEAF_ROWS, m)
 
         def draw() -> tuple[DenseSample, DrawnSample]:
             dense = self.log.runner.apply(dense_sample, self.source, *arguments)
             return dense, DrawnSample(dense.sample, self.log.runner.share(dense.sample))
 
-        plain = [one.resolved(sample.scaled(one.scale)) for one, _, _ in kernels]
-        known = [(one, kernel, other) for (one, _, kernel), other in zip(kernels, plain, strict=True)]
         growth = self._fit_seconds(m) / max(self.log.pace["fit"], _INSTANT)
         return compare_local(self.log, best, known, self.settings, self.source.info.n_rows, draw, growth=growth)
 
-    def _size(self, n: int) -> tuple[int, int]:
-        """Return how many rows fits are compared on, and in how many folds: fewer where time is short."""
+    def _size(self, n: int, sample: SearchSample) -> tuple[int, int, int]:
+        """Return how many rows fits are compared on, in how many folds, drawn how often: fewer where time is short."""
         m = min(n, _FITTED)
-        n_folds = n_folds_of(m)
+        n_folds = n_folds_of(sample, m) if m <= FIRST else min(_MOST_FOLDS, n_folds_of(sample, m))
+        if m > FIRST and not self._allows_fits(1.0, n_folds, m):
+            n_folds = 1
         while m < min(n, _MOST_FITTED) and self._allows_fits(_PLENTY, n_folds, min(n, 2 * m)):
             m = min(n, 2 * m)
         while m > FIRST and not self._allows_fits(1.0, n_folds, m):
             m, n_folds = max(FIRST, m // 2), 1
-        return m, n_folds
+        n_repeats = n_repeats_of(m)
+        return m, n_folds, n_repeats if self._allows_fits(1.0, n_repeats * n_folds, m) else 1
 
     def _allows_fits(self, times: float, n_folds: int, m: int) -> bool:
         """Return whether fits to m rows may take `times` as long as they are expected to."""
@@ -242,7 +256,7 @@ class _Search:
 
     def _best(self, usual: FitOutcome, others: list[tuple[FitCandidate, FitOutcome]]) -> tuple[FitCandidate, str]:
         """Return the best fit that is better than the defaults, or these, and why."""
-        better = [(one, outcome) for one, outcome in others if outcome.held.is_better(usual.held)]
+        better = [(one, outcome) for one, outcome in others if outcome.held.replaces(usual.held, self.scoring)]
         if not better:
             return self.default, "no other fit is better beyond chance"
         chosen, outcome = min(better, key=lambda pair: self._rank(pair[1]))

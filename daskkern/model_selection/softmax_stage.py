@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 
 from daskkern.basis import Landmarks
-from daskkern.kernels import ScaledDistanceKernel
 from daskkern.losses import MultinomialLogistic
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, metric_of, named_fit
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, ScaledKernel, metric_of, named_fit
 from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.screening import Ranked, folds_of, of_each_kernel
@@ -27,7 +26,7 @@ class SoftmaxKernel:
 
     candidate: KernelCandidate
     outcome: RidgeOutcome
-    kernel: ScaledDistanceKernel
+    kernel: ScaledKernel
     n_learned: int
     """Sampled rows that a metric was learned from."""
 
@@ -45,7 +44,7 @@ class SoftmaxKernel:
         at = self.outcome.alpha * self.outcome.n_fitted
         sampled = {"alpha": at / n_fitted, "solver": _newton(at / n_fitted)}
         return named_fit(
-            self.kernel,
+            self.kernel.kernel,
             f"{self.candidate.name}, {MultinomialLogistic.name}",
             base,
             sampled,
@@ -53,7 +52,7 @@ class SoftmaxKernel:
             solver=_newton(at / n_rows),
             basis=Landmarks(MOST_LANDMARKS),
             alpha=at / n_rows,
-            scale=self.candidate.scale,
+            scale=self.kernel.scale,
             learn_features=None,
             metric=metric_of(self.candidate, self.outcome.alphas, self.n_learned),
         )

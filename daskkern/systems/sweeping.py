@@ -12,6 +12,7 @@ from daskkern.backend.concurrency import all_cores
 from daskkern.backend.tiles import slices
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.data.rows.rows import Rows, row_fields
+from daskkern.data.schema.schema import Scaling
 from daskkern.display import html_table
 from daskkern.errors import SpecError
 from daskkern.kernels import AutoKernel, Gaussian
@@ -68,7 +69,7 @@ class Sweep:
     seconds : float
     landmarks, seed : int
         As given to :func:`sweep`.
-    scale : str or None
+    scale : str, Scaling or None
         How the features were scaled, as of the estimators.
     """
 
@@ -80,7 +81,7 @@ class Sweep:
     seconds: float
     landmarks: int
     seed: int
-    scale: str | None = None
+    scale: str | Scaling | None = None
 
     def __repr__(self) -> str:
         best = f"length scale {self.best.length_scale:.4g}, alpha {self.best.alpha:.3g}, error {self.best.error:.4g}"

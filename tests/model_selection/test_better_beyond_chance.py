@@ -65,6 +65,18 @@ def test_accuracy_and_absolute_errors_are_what_is_compared() -> None:
     np.testing.assert_allclose(held.errors, held.losses**2)
 
 
+def test_a_lower_loss_has_to_outweigh_more_errors_of_a_rare_class() -> None:
+    rng = np.random.default_rng(0)
+    base = list(1 + 0.1 * rng.random(400))
+    usual = _held(base, [1.0] * 8 + [0.0] * 392)
+    lower = list(0.9 * np.array(base))
+    assert _held(lower, [1.0] * 8 + [0.0] * 392).replaces(usual, "auto")
+    more = _held(lower, [0.0] * 3 + [1.0] * 5 + [0.0] * 387 + [1.0] * 5)
+    assert more.is_better(usual)
+    assert not more.replaces(usual, "auto")
+    assert more.replaces(usual, "log_loss")
+
+
 @pytest.mark.parametrize(
     ("scoring", "task"), [("accuracy", "regression"), ("r2", "classification"), (None, "regression")]
 )

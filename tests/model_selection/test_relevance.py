@@ -64,7 +64,7 @@ def test_weights_that_start_from_relevance_predict_better_where_most_features_ar
     errors = {one.metric: try_kernel(one, sample, folds).held.mean for one in [plain, *with_metrics(plain, X)]}
     assert errors["relevance"] < 0.6 * errors["diagonal"]
     outcome = try_kernel(KernelCandidate("gaussian", 1.0, "affine", "relevance"), sample, folds)
-    kernel = learned_kernel(KernelCandidate("gaussian", 1.0, "affine", "relevance"), sample, outcome)
+    kernel = learned_kernel(KernelCandidate("gaussian", 1.0, "affine", "relevance"), sample, outcome).kernel
     moved = kernel.transform(np.eye(200))
     assert np.abs(moved).sum(axis=1)[:2].min() > 3 * np.abs(moved).sum(axis=1)[2:].max()
 

@@ -95,14 +95,14 @@ def test_metrics_find_the_features_that_matter() -> None:
     candidate = KernelCandidate("gaussian", 0.7, "affine", "diagonal")
     learned = try_kernel(candidate, sample, folds)
     assert learned.held.is_better(plain.held)
-    weights = learned_kernel(candidate, sample, learned).feature_weights
+    weights = learned_kernel(candidate, sample, learned).kernel.feature_weights
     assert weights is not None
     assert set(np.argsort(weights)[-2:]) == {1, 2}
 
 
 def test_the_kernel_of_a_fit_has_the_length_scale_of_all_rows() -> None:
     sample = _drawn()
-    kernel = learned_kernel(PLAIN, sample, try_kernel(PLAIN, sample, [sample.folds(3, 0.25)]))
+    kernel = learned_kernel(PLAIN, sample, try_kernel(PLAIN, sample, [sample.folds(3, 0.25)])).kernel
     median = Gaussian("median").resolve(sample.scaled("affine")).length_scale
     assert isinstance(median, float)
     assert kernel == Gaussian(0.7 * median)

@@ -4,7 +4,7 @@ Moments are merged block by block in float64 (Chan, Golub and LeVeque, "Algorith
 variance", The American Statistician 1983), so one pass over data of any size is enough.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -18,9 +18,11 @@ from daskkern.data.schema.layout import is_by_column
 from daskkern.data.schema.rank_tables import RankTable, check_tables
 from daskkern.errors import SpecError
 
-ScalingKind: TypeAlias = Literal["standard", "minmax", "maxabs", "unit_variance", "none", "auto", "robust", "ranks"]
+ScalingKind: TypeAlias = Literal[
+    "standard", "minmax", "maxabs", "unit_variance", "none", "auto", "robust", "ranks", "warped"
+]
 SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "minmax", "maxabs", "unit_variance", "none")
-RECORDED_KINDS: tuple[ScalingKind, ...] = (*SCALING_KINDS, "auto", "robust", "ranks")
+RECORDED_KINDS: tuple[ScalingKind, ...] = (*SCALING_KINDS, "auto", "robust", "ranks", "warped")
 """In addition those that a fit learns, which need more than moments and range; see
 :mod:`daskkern.data.schema.learned_scaling`.
 """
@@ -158,7 +160,7 @@ class Scaling:
     shift: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     bend: tuple[float, ...] = ()
-    ranks: tuple[RankTable, ...] = ()
+    ranks: tuple[RankTable, ...] = field(default=(), repr=False)  # hundreds of numbers
 
     def __post_init__(self) -> None:
         check_tables(self.ranks, len(self.scale))

@@ -30,6 +30,8 @@ _LEAST_SPREAD = 0.15  # of ranks from 0 to 1; evenly spread ones have 0.29, and 
 class RankTable:
     """The increasing map of one feature from values to ranks, which are centred and divided by their spread.
 
+    The table of a warped feature has its other coordinate in place of ranks.
+
     Attributes
     ----------
     column : int

@@ -10,7 +10,7 @@ import numpy as np
 
 from daskkern.backend.python_numbers import python_number, set_python_numbers
 from daskkern.basis import BasisSpec, is_basis
-from daskkern.data.schema.schema import ClassLabel
+from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import SpecError
 from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, spec_or_name
@@ -57,10 +57,10 @@ class FitSettings:
     calibrate : bool or float
         Record in the model what its scores mean, :mod:`daskkern.training.run.calibrating`. A share of the rows is set
         aside for it, at most 2,000; with True, none where there are validation rows, or up to 10,000 rows.
-    scale : None, or one of :data:`SCALES`
+    scale : None, one of :data:`SCALES`, or Scaling
         The scaling of the features that the fit learns and the model records, where ingestion recorded none; None
-        leaves them unscaled. See :func:`daskkern.training.setup.scaling.scales_features` for what "auto" leaves
-        unscaled.
+        leaves them unscaled, and a Scaling is used as it is in place of any other. See
+        :func:`daskkern.training.setup.scaling.scales_features` for what "auto" leaves unscaled.
     fit_intercept : bool
         Regression: train on targets minus their mean, and add it to predictions.
     class_intercept : bool
@@ -135,7 +135,7 @@ class FitSettings:
     virtual_shards: int | None = None
     behind: int = 0
     rows_follow: bool = False
-    scale: str | None = None
+    scale: str | Scaling | None = None
     class_intercept: bool = False
     learn_features: FeatureLearning | None = None
     calibrate: bool | float = False
@@ -185,8 +185,8 @@ class FitSettings:
         # Kernel values change with centres that the solver learns.
         if self.solver.learns_centres and self.keep_blocks == "auto":
             object.__setattr__(self, "keep_blocks", "never")
-        if self.scale is not None and self.scale not in SCALES:
-            raise SpecError(f"got scale={self.scale!r}; expected one of {', '.join(SCALES)}, or None")
+        if self.scale is not None and not isinstance(self.scale, Scaling) and self.scale not in SCALES:
+            raise SpecError(f"got scale={self.scale!r}; expected one of {', '.join(SCALES)}, a Scaling, or None")
         if self.reading not in READING_WAYS:
             raise SpecError(f"got reading={self.reading!r}; expected one of {', '.join(READING_WAYS)}")
         if self.sampling == "uniform":
@@ -259,7 +259,7 @@ class FitSettings:
             **({"calibrate": self.calibrate} if self.calibrate else {}),
             "fit_intercept": bool(self.fit_intercept),
             "class_intercept": bool(self.class_intercept),
-            "scale": self.scale,
+            "scale": self.scale.kind if isinstance(self.scale, Scaling) else self.scale,
             **({} if self.learn_features is None else {"learn_features": asdict(self.learn_features)}),
             "sampling": self.sampling,
             "max_seconds": None if self.max_seconds is None else float(self.max_seconds),

@@ -11,7 +11,13 @@ from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.schema.code_columns import with_codes_unscaled
-from daskkern.data.schema.column_statistics import SPARSE_SCALINGS, ColumnStatistics, Moments, Scaling
+from daskkern.data.schema.column_statistics import (
+    SPARSE_SCALINGS,
+    ColumnStatistics,
+    Moments,
+    Scaling,
+    check_sparse_scaling,
+)
 from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling, ranked_scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel, LinearKernel
@@ -43,6 +49,9 @@ def scales_features(settings: FitSettings, source: RowSource) -> bool:
     kind, known = settings.scale, source.info.scaling.kind
     if kind is None:
         return False
+    if isinstance(kind, Scaling):
+        _check_given(kind, source)
+        return True
     if known != "none":
         if kind not in (*_LEARNED, known):
             raise SpecError(
@@ -56,6 +65,15 @@ def scales_features(settings: FitSettings, source: RowSource) -> bool:
             "choose 'auto', 'maxabs', 'unit_variance' or None"
         )
     return kind != "auto" or not _has_units(settings.kernel, settings.basis)
+
+
+def _check_given(scaling: Scaling, source: RowSource) -> None:
+    """Raise SpecError unless a scaling that was given suits the rows of `source`."""
+    d = source.info.n_features
+    if scaling.kind != "none" and len(scaling.scale) != d:
+        raise SpecError(f"got a Scaling of {len(scaling.scale)} features; expected one of {d}, as the rows have")
+    if source.info.n_stored is not None and scaling.shifts:
+        check_sparse_scaling(scaling.kind)
 
 
 def _has_units(kernel: Kernel, basis: BasisSpec) -> bool:
@@ -72,6 +90,8 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
     """
     if not scales_features(settings, source):
         return source.info.scaling
+    if isinstance(settings.scale, Scaling):
+        return settings.scale
     return with_codes_unscaled(_learned_from(source, settings), _categories(source, settings))
 
 
@@ -85,6 +105,7 @@ def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
     if statistics is None:
         statistics = _measured(rows)
     wanted = settings.scale
+    assert not isinstance(wanted, Scaling)
     kind = "auto" if wanted in _LEARNED else wanted
     if kind in LEARNED_KINDS:
         positions = generator(settings.seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False)
