@@ -15,6 +15,8 @@ from daskkern.losses import Loss, Squared, best_constant, encode, n_outputs, wit
 from daskkern.training.run.settings import FitSettings
 
 _LARGEST = 1e140
+_MOST_SPREADS = 1e15
+"""Targets further from the mean weigh nothing, or next to it: their squares must be finite to be multiplied by 0."""
 _PASS_CHUNKS = 16
 
 
@@ -63,7 +65,7 @@ class Targets:
             return self._less(codes) if self._moves_targets else codes
         assert self.shift is not None
         assert self.scale is not None
-        values = ((y - self.shift) / self.scale).astype(self.dtype)
+        values = np.clip((y - self.shift) / self.scale, -_MOST_SPREADS, _MOST_SPREADS).astype(self.dtype)
         if self._moves_targets:
             return self._less(values)
         values = values if self.loss.heads == 1 else np.repeat(values, self.loss.heads, axis=1)
@@ -238,26 +240,37 @@ def _regression(rows: Rows, settings: FitSettings) -> Targets:
             f"got the loss {settings.loss.spec()!r} for {rows.n_targets} targets; several quantiles are for one "
             "target: fit each target by itself"
         )
+    total, centre, spread = _moments(rows)
+    scale_of_weights = _weight_scale(rows.n_rows, total)
+    if not settings.fit_intercept:
+        spread, centre = np.sqrt(spread**2 + centre**2), np.zeros_like(centre)
+    scale = np.where(spread > 0, spread, 1.0)
+    return Targets(settings.loss, 0, centre, scale, None, scale_of_weights, rows.n_targets, settings.dtype)
+
+
+def _moments(rows: Rows) -> tuple[float, FloatArray, FloatArray]:
+    """Return the sum of the weights, and mean and spread of the targets (t,), of the rows that weigh something."""
     total, first, second = 0.0, np.zeros(rows.n_targets), np.zeros(rows.n_targets)
     # Deviations from one of the targets keep the digits of targets far from 0.
-    anchor: FloatArray = np.asarray(rows.read(0, 1, Fields.y).y, np.float64)[0]
+    anchor: FloatArray | None = None
     for block in _blocks(rows):
         y: FloatArray = np.asarray(block.y, np.float64)
         _check_values(y)
         _check_weight(block.weight)
-        _check_range(np.abs(y - anchor).max(axis=0, initial=0.0))
         weight = np.ones(len(y)) if block.weight is None else block.weight
+        counts = weight > 0
+        y, weight = (y, weight) if counts.all() else (y[counts], weight[counts])
+        if not len(y):
+            continue
+        anchor = y[0] if anchor is None else anchor
+        _check_range(np.abs(y - anchor).max(axis=0))
         total += float(weight.sum())
         first += weight @ (y - anchor)
         second += weight @ (y - anchor) ** 2
-    scale_of_weights = _weight_scale(rows.n_rows, total)
+    if anchor is None:
+        return 0.0, first, second
     mean = first / total
-    spread = np.sqrt(np.maximum(second / total - mean**2, 0))
-    centre = mean + anchor
-    if not settings.fit_intercept:
-        spread, centre = np.sqrt(spread**2 + centre**2), np.zeros_like(mean)
-    scale = np.where(spread > 0, spread, 1.0)
-    return Targets(settings.loss, 0, centre, scale, None, scale_of_weights, rows.n_targets, settings.dtype)
+    return total, mean + anchor, np.sqrt(np.maximum(second / total - mean**2, 0))
 
 
 def _blocks(rows: Rows) -> Iterator[RowBlock]:
