@@ -1,6 +1,6 @@
 """Encoding of targets and scaling of weights to mean 1, learnt in one streaming pass over y."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +9,7 @@ from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.finite import check_labels
 from daskkern.data.rows.rows import Fields, RowBlock, Rows
-from daskkern.data.schema.schema import ClassLabel
+from daskkern.data.schema.class_weights import weights_of_classes
 from daskkern.errors import DataError, SpecError
 from daskkern.losses import Loss, Squared, best_constant, encode, n_outputs, with_constant
 from daskkern.training.run.settings import FitSettings
@@ -197,7 +197,7 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
         codes: IntArray = np.asarray(block.y)
         counts += np.bincount(codes, minlength=len(classes))
         weights += np.bincount(codes, block.weight, minlength=len(classes))
-    class_weight = _class_weight(settings.class_weight, classes, counts, weights)
+    class_weight = weights_of_classes(settings.class_weight, classes, counts, weights)
     weights = weights * (1.0 if class_weight is None else class_weight)
     total = float(weights.sum())
     scale = _weight_scale(rows.n_rows, total)
@@ -276,28 +276,6 @@ def _moments(rows: Rows) -> tuple[float, FloatArray, FloatArray]:
 def _blocks(rows: Rows) -> Iterator[RowBlock]:
     for part in slices(rows.n_rows, _PASS_CHUNKS * rows.chunk_rows):
         yield rows.read(part.start, part.stop, Fields.y | Fields.weight)
-
-
-def _class_weight(
-    requested: str | Mapping[ClassLabel, float] | None,
-    classes: tuple[ClassLabel, ...],
-    counts: HostArray,
-    weights: FloatArray,
-) -> FloatArray | None:
-    if requested is None:
-        return None
-    if isinstance(requested, str):
-        present = counts > 0
-        return np.where(present, counts.sum() / (present.sum() * np.maximum(counts, 1)), 1.0)
-    if not isinstance(requested, Mapping) or not all(isinstance(value, int | float) for value in requested.values()):
-        raise SpecError(f"got class_weight={requested!r}; expected 'balanced' or a mapping from label to number")
-    unknown = [label for label in requested if label not in classes]
-    if unknown:
-        raise SpecError(f"class_weight names {unknown}, but the classes are {list(classes)[:20]}")
-    chosen = np.array([float(requested.get(label, 1.0)) for label in classes])
-    if not (np.isfinite(chosen).all() and (chosen >= 0).all() and (chosen * weights).sum() > 0):
-        raise SpecError(f"got class_weight={dict(requested)}; weights must be finite, not negative, not all zero")
-    return chosen
 
 
 def _check_weight(weight: HostArray | None) -> None:
