@@ -53,13 +53,14 @@ class TableReader(GroupReader):
 
     def read(self, number: int, fields: Fields, dtype: npt.DTypeLike) -> RowBlock:
         """Return the rows of a group; see :class:`daskkern.data.rows.grouped_rows.GroupReader`."""
-        table, start, m = self.table, self.starts[number], self.sizes[number]
+        start, m = self.starts[number], self.sizes[number]
+        table = self.table.unrounded() if np.dtype(dtype) == np.float64 else self.table
         wants_X = Fields.X in fields
         X = np.empty((m, table.n_features), dtype) if wants_X else None
         y: list[HostArray] = []
         weight: list[HostArray] = []
         done = 0
-        for whole in self._passes(start, m) if wants_X else table.narrow_rows_from(start):
+        for whole in _passes(table, start, m) if wants_X else table.narrow_rows_from(start):
             k = min(int(whole.X.shape[0]), m - done)
             piece = _first(whole, k)
             if X is not None:
@@ -76,10 +77,6 @@ class TableReader(GroupReader):
         if done < m:
             raise DataError(f"{table.source} ended at row {start + done}; do not change the data during a fit")
         return RowBlock(X, np.concatenate(y) if y else None, np.concatenate(weight) if weight else None)
-
-    def _passes(self, start: int, m: int) -> Iterator[Piece]:
-        window = self.table.window
-        return self.table.rows_from(start) if window is None else window(start, start + m)()
 
     def _targets(self, piece: Piece) -> HostArray:
         if self.classes is not None:
@@ -109,6 +106,10 @@ def table_reader(
     if decision.task == "classification" and classes is None:
         classes = _classes(table, decision)
     return TableReader(table, starts, sizes, decision.task, classes, held_bytes)
+
+
+def _passes(table: Table, start: int, m: int) -> Iterator[Piece]:
+    return table.rows_from(start) if table.window is None else table.window(start, start + m)()
 
 
 def _groups(table: Table, n_rows: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -125,7 +125,8 @@ class GroupedRows(Rows):
         return self._cache.get((number, fields), lambda: self._decoded(number, fields))
 
     def _decoded(self, number: int, fields: Fields) -> RowBlock:
-        block, expected = self._reader.read(number, fields, self.dtype), int(self._edges.sizes[number])
+        read_as = np.float64 if self._scaling.is_far else self.dtype
+        block, expected = self._reader.read(number, fields, read_as), int(self._edges.sizes[number])
         found = {len(part) for part in (block.X, block.y, block.weight) if part is not None}
         if found != {expected}:
             raise DataError(

@@ -32,6 +32,8 @@ SPARSE_SCALINGS: tuple[ScalingKind, ...] = ("maxabs", "unit_variance", "none")
 WIDE = 1 << 15
 """Number of columns above which statistics are stored in arrays rather than in attributes."""
 
+_FAR = 1000
+"""A column whose shift is more than this times its scale keeps fewer than four digits after the shift in float32."""
 _PANEL_BYTES = 1 << 20  # the float64 copy of a panel stays in cache while its moments are taken
 
 
@@ -225,6 +227,13 @@ class Scaling:
     def is_affine(self) -> bool:
         """Whether no column is bent or ranked."""
         return not self.bend and not self.ranks
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a column lies so far from 0 that it has to be read in float64, before the shift."""
+        shift, scale = self._vectors
+        reach = [(np.abs(table.values).max(), table.values[-1] - table.values[0]) for table in self.ranks]
+        return bool((np.abs(shift) > _FAR * scale).any()) or any(most > _FAR * spread for most, spread in reach)
 
     @property
     def shifts(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import zarr
 from dask.base import is_dask_collection
 
@@ -69,6 +70,8 @@ def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targ
     if targets and decision.task is None:
         named = f"a column {model.target_names[0]!r} with" if model.target_names else "a column with"
         raise DataError(f"{table.source} has no targets to score predictions against; add {named} the true values")
+    if model.scaling.is_far or model.points.dtype == np.float64:
+        table = table.unrounded()
     return OpenedRows(TableInput(table, decision, model.classes, shared), key)
 
 

@@ -97,10 +97,10 @@ class _LazyCells:
 
     reader: CubeReader
 
-    def __call__(self) -> tuple[LazyBlock, ...]:
+    def __call__(self, dtype: str) -> tuple[LazyBlock, ...]:
         blocks, names = self.reader.blocks, self.reader.blocks.variables()
         return tuple(
-            LazyBlock((blocks.cells(block, names), None, None), _CellRows(self.reader, number))
+            LazyBlock((blocks.cells(block, names), None, None), _CellRows(self.reader, number, dtype))
             for number, block in enumerate(self.reader.numbers)
         )
 
@@ -111,9 +111,10 @@ class _CellRows:
 
     reader: CubeReader
     number: int
+    dtype: str
 
     def __call__(self, loaded: Any, _y: None, _weight: None) -> Triple:
-        block = self.reader.rows_of(loaded, self.number, ALL, "float32")
+        block = self.reader.rows_of(loaded, self.number, ALL, self.dtype)
         assert block.X is not None
         return block.X, block.y, block.weight
 

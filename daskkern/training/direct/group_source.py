@@ -10,11 +10,13 @@ from distributed import Client
 
 from daskkern.data.rows.grouped_rows import GroupedRows, GroupReader, RowTargets
 from daskkern.data.rows.rows import ALL, Fields, Rows
+from daskkern.data.schema.column_statistics import Moments, Scaling
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sent_rows import Kept
 
-LazyBlocks = Callable[[], "tuple[LazyBlock, ...]"]
+LazyBlocks = Callable[[str], "tuple[LazyBlock, ...]"]
+"""Returns groups as tasks, with features in a dtype."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +71,12 @@ class GroupSource(RowSource):
     ) -> tuple[RowSource, tuple[Kept, ...]]:
         reader, sizes = self.reader, self.reader.sizes
         if self.lazy is not None:
-            return BlockSource(self.lazy(), sizes, reader.has_weight, self.info, True).for_cluster(
+            return BlockSource(self.lazy(dtype), sizes, reader.has_weight, self.info, True).for_cluster(
                 client, workers, dtype
             )
         if not reader.held_bytes:
             return self, ()
+        dtype = self._sent_as(dtype)
         blocks = [partial(self._triple, number, dtype) for number in range(len(sizes))]
         sent, kept = BlockSource.sent(
             client, blocks, sizes, reader.has_weight, self.info, workers, np.dtype(dtype).itemsize
@@ -82,6 +85,17 @@ class GroupSource(RowSource):
 
     def digest(self) -> dict[str, Any]:
         return self.identity
+
+    def _sent_as(self, dtype: str) -> str:
+        """Return the dtype in which features are sent: float64 where a column of the first group lies far from 0.
+
+        The scaling is learned later, from the rows that were sent.
+        """
+        X = self.reader.read(0, Fields.X, np.float64).X
+        assert X is not None
+        moments = Moments(self.info.n_features)
+        moments.update(X)
+        return "float64" if Scaling.of("standard", moments.result()).is_far else dtype
 
     def _triple(self, number: int, dtype: str) -> Triple:
         block = self.reader.read(number, ALL, dtype)

@@ -1,6 +1,6 @@
 """Encoding of targets and scaling of weights to mean 1, learnt in one streaming pass over y."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,12 +9,14 @@ from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.finite import check_labels
 from daskkern.data.rows.rows import Fields, RowBlock, Rows
-from daskkern.data.schema.schema import ClassLabel
+from daskkern.data.schema.class_weights import weights_of_classes
 from daskkern.errors import DataError, SpecError
 from daskkern.losses import Loss, Squared, best_constant, encode, n_outputs, with_constant
 from daskkern.training.run.settings import FitSettings
 
 _LARGEST = 1e140
+_MOST_SPREADS = 1e15
+"""Targets further from the mean weigh nothing, or next to it: their squares must be finite to be multiplied by 0."""
 _PASS_CHUNKS = 16
 
 
@@ -63,7 +65,7 @@ class Targets:
             return self._less(codes) if self._moves_targets else codes
         assert self.shift is not None
         assert self.scale is not None
-        values = ((y - self.shift) / self.scale).astype(self.dtype)
+        values = np.clip((y - self.shift) / self.scale, -_MOST_SPREADS, _MOST_SPREADS).astype(self.dtype)
         if self._moves_targets:
             return self._less(values)
         values = values if self.loss.heads == 1 else np.repeat(values, self.loss.heads, axis=1)
@@ -195,7 +197,7 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
         codes: IntArray = np.asarray(block.y)
         counts += np.bincount(codes, minlength=len(classes))
         weights += np.bincount(codes, block.weight, minlength=len(classes))
-    class_weight = _class_weight(settings.class_weight, classes, counts, weights)
+    class_weight = weights_of_classes(settings.class_weight, classes, counts, weights)
     weights = weights * (1.0 if class_weight is None else class_weight)
     total = float(weights.sum())
     scale = _weight_scale(rows.n_rows, total)
@@ -238,53 +240,42 @@ def _regression(rows: Rows, settings: FitSettings) -> Targets:
             f"got the loss {settings.loss.spec()!r} for {rows.n_targets} targets; several quantiles are for one "
             "target: fit each target by itself"
         )
+    total, centre, spread = _moments(rows)
+    scale_of_weights = _weight_scale(rows.n_rows, total)
+    if not settings.fit_intercept:
+        spread, centre = np.sqrt(spread**2 + centre**2), np.zeros_like(centre)
+    scale = np.where(spread > 0, spread, 1.0)
+    return Targets(settings.loss, 0, centre, scale, None, scale_of_weights, rows.n_targets, settings.dtype)
+
+
+def _moments(rows: Rows) -> tuple[float, FloatArray, FloatArray]:
+    """Return the sum of the weights, and mean and spread of the targets (t,), of the rows that weigh something."""
     total, first, second = 0.0, np.zeros(rows.n_targets), np.zeros(rows.n_targets)
     # Deviations from one of the targets keep the digits of targets far from 0.
-    anchor: FloatArray = np.asarray(rows.read(0, 1, Fields.y).y, np.float64)[0]
+    anchor: FloatArray | None = None
     for block in _blocks(rows):
         y: FloatArray = np.asarray(block.y, np.float64)
         _check_values(y)
         _check_weight(block.weight)
-        _check_range(np.abs(y - anchor).max(axis=0, initial=0.0))
         weight = np.ones(len(y)) if block.weight is None else block.weight
+        counts = weight > 0
+        y, weight = (y, weight) if counts.all() else (y[counts], weight[counts])
+        if not len(y):
+            continue
+        anchor = y[0] if anchor is None else anchor
+        _check_range(np.abs(y - anchor).max(axis=0))
         total += float(weight.sum())
         first += weight @ (y - anchor)
         second += weight @ (y - anchor) ** 2
-    scale_of_weights = _weight_scale(rows.n_rows, total)
+    if anchor is None:
+        return 0.0, first, second
     mean = first / total
-    spread = np.sqrt(np.maximum(second / total - mean**2, 0))
-    centre = mean + anchor
-    if not settings.fit_intercept:
-        spread, centre = np.sqrt(spread**2 + centre**2), np.zeros_like(mean)
-    scale = np.where(spread > 0, spread, 1.0)
-    return Targets(settings.loss, 0, centre, scale, None, scale_of_weights, rows.n_targets, settings.dtype)
+    return total, mean + anchor, np.sqrt(np.maximum(second / total - mean**2, 0))
 
 
 def _blocks(rows: Rows) -> Iterator[RowBlock]:
     for part in slices(rows.n_rows, _PASS_CHUNKS * rows.chunk_rows):
         yield rows.read(part.start, part.stop, Fields.y | Fields.weight)
-
-
-def _class_weight(
-    requested: str | Mapping[ClassLabel, float] | None,
-    classes: tuple[ClassLabel, ...],
-    counts: HostArray,
-    weights: FloatArray,
-) -> FloatArray | None:
-    if requested is None:
-        return None
-    if isinstance(requested, str):
-        present = counts > 0
-        return np.where(present, counts.sum() / (present.sum() * np.maximum(counts, 1)), 1.0)
-    if not isinstance(requested, Mapping) or not all(isinstance(value, int | float) for value in requested.values()):
-        raise SpecError(f"got class_weight={requested!r}; expected 'balanced' or a mapping from label to number")
-    unknown = [label for label in requested if label not in classes]
-    if unknown:
-        raise SpecError(f"class_weight names {unknown}, but the classes are {list(classes)[:20]}")
-    chosen = np.array([float(requested.get(label, 1.0)) for label in classes])
-    if not (np.isfinite(chosen).all() and (chosen >= 0).all() and (chosen * weights).sum() > 0):
-        raise SpecError(f"got class_weight={dict(requested)}; weights must be finite, not negative, not all zero")
-    return chosen
 
 
 def _check_weight(weight: HostArray | None) -> None:

@@ -193,3 +193,16 @@ def test_rows_without_some_are_what_numpy_leaves(span: tuple[int, int, HostArray
 def test_rows_without_some_can_be_taken_in_any_order() -> None:
     rows = RowsWithout(ArrayRows(np.arange(20.0)[:, None], dtype=np.float64, chunk_rows=4), np.array([0, 7, 8, 19]))
     np.testing.assert_array_equal(take(rows, np.array([15, 0, 0, 6]), Fields.X).X[:, 0], [18, 1, 1, 9])
+
+
+@pytest.mark.parametrize("huge", [1e9, 1e20, 1e45, 1e300])
+def test_targets_of_rows_that_weigh_nothing_change_nothing(huge: float) -> None:
+    y = np.random.default_rng(0).standard_normal(40)
+    weight = np.ones(40)
+    weight[[0, 7]] = 0
+    expected = learn_targets(_rows(y[weight > 0], classes=None), _settings(Squared()))
+    targets = learn_targets(_rows(np.where(weight > 0, y, huge), weight, None), _settings(Squared(), dtype="float32"))
+    np.testing.assert_allclose(targets.shift, expected.shift, rtol=1e-12)
+    np.testing.assert_allclose(targets.scale, expected.scale, rtol=1e-12)
+    encoded = targets.encode(np.full((1, 1), huge))
+    assert np.isfinite(encoded**2).all()

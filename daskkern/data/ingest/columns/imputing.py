@@ -62,7 +62,7 @@ def filled_as(table: Table, encoding: Encoding) -> Table:
         for piece in table.rows_from(start):
             yield replace(piece, X=_filled(piece.X, vector))
 
-    return replace(table, pieces=lambda: pieces_from(0), pieces_from=pieces_from, encoding=encoding)
+    return replace(table, pieces=lambda: pieces_from(0), pieces_from=pieces_from, encoding=encoding, exact=None)
 
 
 def _names(table: Table) -> tuple[str, ...]:

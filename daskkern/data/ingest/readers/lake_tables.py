@@ -161,6 +161,8 @@ class _LakeReader:
     encoder: Encoder
     checks_nan: bool
     """Whether NaN in a column without a replacement means that the first pass has to be wider."""
+    is_exact: bool = False
+    """Whether features are read in the dtype of the files, and not in that of a store."""
 
     def table(self) -> Table:
         lake = self.lake
@@ -188,6 +190,7 @@ class _LakeReader:
             targets=self._target if kinds == ["float"] else None,
             fills_means=deferred,
             narrow_from=partial(self._narrow, starts) if kinds else None,
+            exact=None if self.is_exact else lambda: replace(self, is_exact=True).table(),
         )
 
     def _narrow(self, starts: tuple[int, ...], start: int) -> Iterator[Piece]:
@@ -223,7 +226,7 @@ def _pieces(reader: _LakeReader, start: int, ahead: bool) -> Iterator[Piece]:
     """Yield the rows of a lake without the first `start` ones, encoded; `ahead` decodes the next batch meanwhile."""
     lake, columns, encoder = reader.lake, reader.columns, reader.encoder
     exact = dtype_of(encoder, lake.schema)
-    stored = stored_dtype(exact)
+    stored = exact if reader.is_exact else stored_dtype(exact)
     rows = max(1, _BLOCK_BYTES // (8 * len(columns.all) + stored.itemsize * encoder.n_features))
     batches = (batch for piece in lake.pieces for batch in lake.batches(piece, columns.all, rows))
     for batch in one_ahead(batches) if ahead else batches:

@@ -74,6 +74,7 @@ class Table:
     is cheap only at the rows `starts`, such as those where a file or a row group begins; None means at any row.
     `targets()`, where a format supports it, passes over a single target (m,) without reading features.
     `narrow_from(start)`, likewise, is `pieces_from` with targets and weights only; X has no columns.
+    `exact()`, where pieces are rounded to `dtype` as they are read, is the table whose pieces are not.
     """
 
     source: str
@@ -95,13 +96,20 @@ class Table:
     narrow_from: Callable[[int], Iterator[Piece]] | None = None
     window: Callable[[int, int], Callable[[], Iterator[Piece]]] | None = None
     fills_means: bool = False
+    exact: "Callable[[], Table] | None" = None
 
     def between(self, start: int, stop: int) -> "Table":
         """Return the table of the rows from `start` to `stop`, or beyond; light to send where a format allows it."""
         if self.window is None:
             return replace(self, pieces=lambda: self.rows_from(start), pieces_from=None, narrow_from=None, targets=None)
         light = replace(self, window=None, pieces_from=None, narrow_from=None, starts=None, targets=None, n_rows=None)
-        return replace(light, pieces=self.window(start, stop))
+        return replace(light, pieces=self.window(start, stop), exact=None)
+
+    def unrounded(self) -> "Table":
+        """Return the table with dense features in float64 where a store of it has float32."""
+        if self.is_sparse or self.dtype != np.float32:
+            return self
+        return replace(self if self.exact is None else self.exact(), dtype=np.dtype(np.float64))
 
     def rows_from(self, start: int) -> Iterator[Piece]:
         """Start a pass at row `start`: directly where the format allows it, else by skipping the rows before."""
@@ -177,6 +185,7 @@ def concatenate(tables: Sequence[Table]) -> Table:
         pieces_from=pieces_from if len(counts) == len(tables) else None,
         starts=_starts(tables),
         targets=_joined_targets(tables),
+        exact=None,
         narrow_from=partial(pieces_from, narrow=True) if narrow and len(counts) == len(tables) else None,
     )
 
