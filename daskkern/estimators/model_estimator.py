@@ -19,6 +19,7 @@ from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.table_files import TableFiles
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.finite import check_finite
+from daskkern.data.schema.same_columns import column_names
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.direct_inputs import applied_to_cube
@@ -88,7 +89,7 @@ class ModelEstimator(NestedEstimator):
             X = checked_rows(self, X, encoding, reset=False, **_ROWS)
             return function(self.model_, self.model_.check(X), None)
         known = getattr(self, "feature_names_in_", None)
-        if known is None or set(getattr(X, "columns", ())) <= set(known):  # else scikit-learn names the others
+        if known is None or set(column_names(X) or ()) <= set(known):  # else scikit-learn names the others
             check_raw(X)
         if self.model_.feature_names is None or hasattr(self, "feature_names_in_"):
             X = validate_data(self, X, reset=False, **_ROWS)

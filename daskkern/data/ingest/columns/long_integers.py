@@ -29,6 +29,6 @@ def refuse_rounded(batches: TextBatches, names: Sequence[str], source: str) -> N
                 if abs(int(texts[row].as_py())) > LARGEST:
                     raise DataError(
                         f"row {first + row} of {source} (counted from 0) has the target {texts[row].as_py().strip()}; "
-                        f"{REMEDY}"
+                        f"{REMEDY}; write labels as text"
                     )
         first += batch.num_rows
