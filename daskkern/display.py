@@ -6,7 +6,7 @@ from html import escape
 
 _MOST = 100
 _DIGITS = re.compile(r"(?<![\w./])\d+\.\d{4,}(?:e[-+]?\d+)?(?![\w/]|\.\w)")
-"""A number of many digits, which is no part of a path or of a version."""
+"""A decimal number of many digits that is not part of a path or a version."""
 _NUMBER = re.compile(r"[-+]?[\d.]|[-\N{EN DASH}]?$|nan|inf")
 _CELL = "text-align:{};padding:2px 10px;border-bottom:1px solid rgba(128,128,128,.35);background:none;color:inherit"
 _TABLE = "border-collapse:collapse;color:inherit;font-size:90%"

@@ -8,11 +8,12 @@ from sklearn.base import BaseEstimator
 from daskkern.arrays import HostArray
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.rows.csr import is_sparse
-from daskkern.errors import DataError
+from daskkern.errors import DataError, SpecError
 from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, multilabel_arrays, numeric_rows
 from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
+from daskkern.losses import Loss, parse_loss
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource
@@ -67,6 +68,14 @@ def known_classes(estimator: Any, classes: Any) -> HostArray | None:
     if given is not None and not np.array_equal(given, mine):
         raise DataError(f"got classes={classes!r}, but the model has {mine.tolist()}; leave them out")
     return mine
+
+
+def takes_several_labels(loss: str | Loss) -> bool:
+    """Return whether rows may have several labels with this loss: not where it makes classes exclude each other."""
+    try:
+        return not parse_loss(loss).joint
+    except SpecError:  # a fit says what is wrong with it
+        return False
 
 
 def validation_rows(X: Any, y: Any, source: RowSource, classes: HostArray) -> RowSource:

@@ -13,7 +13,7 @@ from daskkern.basis import BasisSpec
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.base import KernelEstimator, goes_on
-from daskkern.estimators.class_inputs import class_source, known_classes, validation_rows
+from daskkern.estimators.class_inputs import class_source, known_classes, takes_several_labels, validation_rows
 from daskkern.estimators.direct_inputs import cell_score, named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels
@@ -179,7 +179,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_label = takes_several_labels(self.loss)
         return tags
 
     def fit(

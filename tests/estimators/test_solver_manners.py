@@ -110,6 +110,14 @@ def test_every_solver_is_here_or_in_the_conventions() -> None:
     assert here | {"eigenpro", "nystrom_sgd", "falkon", "direct", "pcg"} == set(SOLVERS)
 
 
+@pytest.mark.parametrize(
+    ("loss", "several"),
+    [("logistic", True), ("multiclass_hinge", False), ("multinomial_logistic", False), ("?", False)],
+)
+def test_losses_of_exclusive_classes_are_not_announced_for_several_labels(loss: str, several: bool) -> None:
+    assert KernelClassifier(loss=loss).__sklearn_tags__().classifier_tags.multi_label == several
+
+
 @pytest.mark.parametrize("solver", ["sgd", "pegasos", "sdca"])
 @pytest.mark.parametrize("length_scale", [0.05, 0.3])
 def test_rows_that_are_far_from_each_other(solver: str, length_scale: float) -> None:

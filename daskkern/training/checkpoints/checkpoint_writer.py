@@ -98,11 +98,11 @@ class CheckpointWriter:
         except StoreError:
             return False
 
-    def _fail(self, problem: str) -> None:
-        """Record a problem, and report it unless it is the one that was reported last."""
+    def _fail(self, problem: str, size: str = "") -> None:
+        """Record a problem, and report it unless it is the one that was reported last, of a commit of any size."""
         if problem != self.problem:
             sentence = without_secrets(
-                f"the checkpoint {self._location} is not written: {problem}; the fit goes on without it"
+                f"the checkpoint {self._location} is not written: {problem}{size}; the fit goes on without it"
             )
             self._events.append(CheckpointFailed(sentence))
             _LOG.warning("%s", sentence)
@@ -115,9 +115,9 @@ class CheckpointWriter:
         except SupersededError as error:
             self._fail(str(error))
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
+            reason = os.strerror(error.errno) if error.errno else str(error)
             size = format_bytes(sum(array.nbytes for array in commit.arrays().values()))
-            self._fail(f"{reason}, for {size}; an earlier commit in it is kept")
+            self._fail(reason, f", for {size}; an earlier commit in it is kept")
         except Exception as error:  # zarr and object stores raise many types
             self._fail(f"{type(error).__name__}: {error}; an earlier commit in it is kept")
 

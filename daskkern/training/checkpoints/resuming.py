@@ -109,6 +109,8 @@ def fingerprint(job: FitJob) -> str:
     source, settings, validation = job.source, job.settings, job.validation
     chosen = {key: value for key, value in settings.summary().items() if key not in _CHANGEABLE}
     chosen |= {"basis": basis_summary(settings.basis), "function": _function(settings.kernel)}
+    if isinstance(settings.scale, Scaling):
+        chosen["scale"] = _scaling_sum(settings.scale)
     record = {
         "settings": chosen,
         "batches": _batches(source, settings),
@@ -156,4 +158,5 @@ def _scaling_sum(scaling: Scaling | None) -> int | None:
     """Return a checksum of a scaling; without bends and ranks it equals that of older versions, which had none."""
     if scaling is None:
         return None
-    return zlib.crc32(repr(scaling).replace(", bend=()", "").replace(", ranks=()", "").encode())
+    text = repr(scaling).replace(", bend=()", "")  # without ranks, which are long
+    return zlib.crc32((f"{text[:-1]}, ranks={scaling.ranks!r})" if scaling.ranks else text).encode())

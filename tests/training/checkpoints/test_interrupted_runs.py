@@ -17,6 +17,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
+from daskkern.data.schema.rank_tables import RankTable
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import SpecError, StoreError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, silent
@@ -204,6 +205,15 @@ def test_checkpoints_of_before_bends_are_this_fits_where_it_has_none(scale: str 
     unscaled = replace(settings, scale=None)
     sums = [json.loads(fingerprint(FitJob(each, unscaled)))["data"]["scaling"] for each in (scaled, bent)]
     assert len({known["data"]["scaling"], *sums}) == 3
+
+
+def test_all_numbers_of_scalings_tell_checkpoints_apart() -> None:
+    settings, source = replace(toy_settings(Landmarks(40), EigenPro()), scale=None), toy_source()
+    tables = [RankTable(0, (0.0, 1.0), (-1.0, to)) for to in (1.0, 2.0)]
+    scalings = [Scaling("warped", (0.0,) * D, (1.0,) * D, (), (table,)) for table in tables]
+    given = {fingerprint(FitJob(source, replace(settings, scale=scaling))) for scaling in scalings}
+    stored = {fingerprint(FitJob(replace(source, info=replace(source.info, scaling=s)), settings)) for s in scalings}
+    assert (len(given), len(stored)) == (2, 2)
 
 
 def test_an_unfinished_commit_does_not_count(tmp_path: Path) -> None:
