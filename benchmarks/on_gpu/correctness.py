@@ -96,14 +96,14 @@ def sparse_products(xp: ModuleType, kernel: Kernel, sort: str) -> Record:
 
 
 def sums_of_blocks(xp: ModuleType, turned: bool) -> Record:
-    """Compare ``block_sums``, where the device has it."""
+    """Compare ``sum_over_blocks``, where the device has it."""
     what = "block sums, turned" if turned else "block sums"
     if not hasattr(xp, "cuda"):
         return _record(what, 0.0, _LARGEST_ERROR, note="not on a CPU")
     _, Z, A, _ = _operands(_ROWS)
     device, blocks = cuda.device_of(xp), list(slices(_POINTS, 96))
     table = np.ascontiguousarray(Z if turned else Z.T)
-    found = cuda.block_sums(device, xp.asarray(table), xp.asarray(A), cuda.block_table(device, blocks), turned=turned)
+    found = cuda.sum_over_blocks(device, xp.asarray(table), xp.asarray(A), blocks, turned=turned)
     exact, size = Z.T.astype(np.float64) @ A, np.abs(Z.T) @ np.abs(A)
     return _record(what, float((np.abs(to_host(found) - exact) / size).max()), _LARGEST_ERROR)
 

@@ -9,6 +9,7 @@ from daskkern.arrays import Array
 from daskkern.backend.csr import with_entries
 from daskkern.backend.device_rows import DeviceRows
 from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.backend.reductions import row_squares, takes_rows
 from daskkern.backend.tiles import balanced, for_each, within
 from daskkern.kernels.rows import module_of
 
@@ -78,6 +79,8 @@ def difference_norms(X: Array, difference: Difference) -> Array:
             for rows in within(group, step):
                 norms[rows] = _terms(X[rows], difference).sum(axis=1)
 
+    if difference.power == 2 and takes_rows(X):
+        return row_squares(X)
     if xp is not np and X.shape[0] <= step:
         made: Array = _terms(X, difference).sum(axis=1)
         return made

@@ -9,6 +9,7 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import is_sparse, namespace_of, to_host
+from daskkern.backend.reductions import row_squares, takes_rows
 from daskkern.backend.tiles import slices, within
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.engines.native import CSRParts, Packed, join_packed
@@ -198,6 +199,9 @@ def make_side(rows: Array, what: Program, *, left: bool, caps: FloatArray | None
         caps = None if caps is None else module_of(rows).asarray(caps.astype(rows.dtype))
         return Side(rows, None if left else difference_norms(rows, replace(difference, caps=caps)), None, None, caps)
     squared = norm = inverse = None
+    if left and _is_distance(what) and takes_rows(rows):  # one launch instead of five
+        slack = slack_of(rows.shape[1], rows.dtype) if what.cuts_off else 0.0
+        return Side(rows, row_squares(rows, _most(rows.dtype), 1 - slack), None, None)
     if wanted & {"squared_distance", "distance", "cosine", "norms"}:
         sums = _in_range(squared_norms(rows), left)
         xp = namespace_of(sums)
@@ -217,9 +221,17 @@ def slack_of(d: int, dtype: Any) -> float:
     return 2 * (4 + d**0.5 / 4) * float(np.finfo(dtype).eps)
 
 
+def _is_distance(what: Program) -> bool:
+    wanted = what.symbols
+    return bool(wanted & {"squared_distance", "distance"}) and not wanted & {"cosine", "norms"}
+
+
+def _most(dtype: Any) -> float:
+    return float(np.finfo(dtype).max) / 4
+
+
 def _in_range(squared: Array, left: bool) -> Array:
-    xp = namespace_of(squared)
-    most = float(xp.finfo(squared.dtype).max) / 4
+    xp, most = namespace_of(squared), _most(squared.dtype)
     if xp is not np and is_unchecked() and not left:
         return squared
     if xp is not np and left:

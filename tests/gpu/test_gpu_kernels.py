@@ -65,12 +65,11 @@ def test_sums_of_blocks_equal_their_twin_and_the_loop(
     left, right = _rows(m, p, dtype), cupy.asarray(_rows(p, c, dtype, 1))
     there = cupy.asarray(np.ascontiguousarray(left.T) if turned else left)
     device = cuda_engine.device_of(cupy)
-    table = cuda_engine.block_table(device, blocks)
-    found = cuda_engine.block_sums(device, there, right, table, turned=turned)
-    _close(found, to_host(twins.block_sums(cupy.asarray(left), right, blocks)), dtype)
+    found = cuda_engine.sum_over_blocks(device, there, right, blocks, turned=turned)
+    _close(found, to_host(twins.block_sums(cupy.asarray(left), right, blocks, turned)), dtype)
     multiply = tiles.multiply_transposed_blocks if turned else tiles.multiply_blocks
     _close(found, to_host(multiply(there, right, blocks, cupy)), dtype)
-    again = cuda_engine.block_sums(device, there, right, table, turned=turned)
+    again = cuda_engine.sum_over_blocks(device, there, right, blocks, turned=turned)
     assert bool((again == found).all())
 
 

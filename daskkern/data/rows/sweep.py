@@ -37,11 +37,14 @@ class SweepPlan:
             raise SpecError(f"batches need at least one row, and chunks too; got {self}")
 
     @classmethod
-    def for_rows(cls, rows: Rows, batch_size: int | str, n_columns: int) -> "SweepPlan":
-        """Return the plan for `rows`; "auto" batches are whole chunks of about 64 MB, and 2^27 kernel values."""
+    def for_rows(cls, rows: Rows, batch_size: int | str, n_columns: int, elements: int | None = None) -> "SweepPlan":
+        """Return the plan for `rows`; "auto" batches are whole chunks of about 64 MB, and 2^27 kernel values.
+
+        `elements` kernel values where that is more: small pieces would be too little for a GPU.
+        """
         if not isinstance(batch_size, str):
             return cls(rows.n_rows, rows.chunk_rows, min(int(batch_size), rows.n_rows))
-        most = min(DEFAULT_WINDOW_BYTES // rows.row_bytes, _MOST_ELEMENTS // max(1, n_columns))
+        most = min(DEFAULT_WINDOW_BYTES // rows.row_bytes, max(_MOST_ELEMENTS, elements or 0) // max(1, n_columns))
         size = max(1, most // rows.chunk_rows) * rows.chunk_rows
         return cls(rows.n_rows, rows.chunk_rows, min(size, rows.n_rows))
 

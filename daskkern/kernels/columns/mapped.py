@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
-from daskkern.backend.namespace import failures_raised, namespace_of, to_host
+from daskkern.backend.namespace import failures_raised, namespace_of, to_device, to_host
 from daskkern.backend.tiles import multiply, multiply_transposed
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
@@ -137,4 +137,4 @@ def _map(points: Points) -> Array:
 
 
 def _placed(rows: Any, xp: Any) -> Any:
-    return rows if xp is np else xp.asarray(rows)
+    return to_device(rows, xp)

@@ -34,9 +34,6 @@ _STRIP = 64  # rows whose products are summed in the working dtype: they stay in
 _BLOCK = 1024  # columns likewise, where the caller has no blocks
 _WIDTH = 2048  # columns of a unit of a transposed product: narrower ones read the block in short pieces
 _PANEL = 32
-SHORT = 1 << 15
-"""Size of a product on a GPU up to which all parts of a block are multiplied in one launch of our own; with more
-rows or outputs, cuBLAS multiplies those of one width. Not measured on a GPU."""
 
 
 def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | None = None) -> Array:
@@ -76,8 +73,6 @@ def add_multiple(
 
 def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
     """Return ``left @ right`` in float64, summed over column `blocks`. See :func:`daskkern.backend.tiles`."""
-    if _is_short(left, right, left.shape[0], xp):
-        return cuda.block_sums(cuda.device_of(xp), left, right, block_table(xp, blocks), turned=False)
     if _is_plain_on_gpu(left, right, xp):
         return cuda.sum_over_blocks(cuda.device_of(xp), left, right, blocks, turned=False)
     if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
@@ -112,8 +107,6 @@ def _runs(blocks: Sequence[slice]) -> list[tuple[bool, list[slice]]]:
 
 def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
     """Return ``left.T @ right`` in float64 for `left` (p, r) and `right` (p, c), summed over blocks of their rows."""
-    if _is_short(left, right, left.shape[1], xp):
-        return cuda.block_sums(cuda.device_of(xp), left, right, block_table(xp, blocks), turned=True)
     if _is_plain_on_gpu(left, right, xp):
         return cuda.sum_over_blocks(cuda.device_of(xp), left, right, blocks, turned=True)
     if not left.shape[1] or not _is_compiled(left, right, xp):
@@ -129,6 +122,8 @@ def multiply_transposed(
     `columns` are the parts for each call of BLAS, as `rows` in :func:`multiply`.
     """
     if _is_plain_on_gpu(left, right, xp):
+        if left.shape[0] and 0 < right.shape[1] <= cuda.MOST_OUTPUTS:
+            return cuda.transposed_product(cuda.device_of(xp), left, right, scale)
         return _gemm(left, right, xp, turned=True, scale=scale)
     made = _multiply_transposed(left, right, xp, columns)
     return made if scale == 1.0 else made * scale
@@ -142,12 +137,6 @@ def _multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Seq
             return tiles.multiply_transposed(left, right, xp)
         return np.concatenate([tiles.multiply_transposed(left[:, part], right, xp) for part in columns])
     return _pulled(left, right, slices(left.shape[0], _STRIP)).astype(right.dtype)
-
-
-def _is_short(left: Array, right: Array, n_lines: int, xp: ModuleType) -> bool:
-    """Return whether launches take longer than the product on a GPU, by sizes that are equal on all ranks."""
-    c = right.shape[1]
-    return 0 < c <= cuda.MOST_OUTPUTS and n_lines * c <= SHORT and _is_plain_on_gpu(left, right, xp)
 
 
 def _is_plain_on_gpu(left: Array, right: Array, xp: ModuleType) -> bool:
@@ -169,14 +158,8 @@ def _gemm(left: Array, right: Array, xp: ModuleType, *, turned: bool, scale: flo
 
 
 def block_table(xp: ModuleType, blocks: Sequence[slice]) -> Array:
-    """Return starts and stops of blocks, (blocks, 2) int64, on the GPU: a fit uses the same ones in every step."""
-    edges = tuple((block.start, block.stop) for block in blocks)
-    return _cached_table(xp, int(xp.cuda.runtime.getDevice()), edges)
-
-
-@lru_cache(256)
-def _cached_table(xp: ModuleType, device: int, edges: tuple[tuple[int, int], ...]) -> Array:
-    return cuda.block_table(cuda.device_of(xp), [slice(*edge) for edge in edges])
+    """Return starts and stops of blocks, (blocks, 2) int64, on the GPU."""
+    return cuda.block_table(cuda.device_of(xp), blocks)
 
 
 def _pulled(left: HostArray, right: HostArray, strips: Sequence[slice]) -> HostArray:

@@ -8,7 +8,6 @@ from daskkern.cluster.collectives.shared_memory import MEMORY_BYTES
 from daskkern.data.rows.shared_batches import AHEAD, MESSAGE_BYTES
 from daskkern.kernels.columns.drawn import KEPT_BYTES
 from daskkern.kernels.engines import cuda
-from daskkern.kernels.engines.block_products import SHORT
 from daskkern.kernels.points import BLOCK_COLUMNS
 from daskkern.solvers.costs.primitives import (
     left_bytes,
@@ -109,8 +108,7 @@ def _tiles(z: FitSizes) -> int:
     tiles = workspace_bytes(z.threads, z.d, z.within)
     if z.device == "gpu":
         tiles = z.group_m * (z.own * z.itemsize + _WIDE_TILES * BLOCK_COLUMNS * 8 * z.wide)
-        sums = z.group_m * padded(z.c) * z.itemsize
-        tiles += max(sums, min(cuda.PARTIAL_BYTES, -(-z.own // z.block_columns) * sums))
+        tiles += cuda.partial_bytes(z.group_m, z.own, padded(z.c), z.itemsize, z.block_columns)
         if z.itemsize == 4 and z.d > cuda.FEW_FEATURES and not z.entries:
             tiles += cuda.terms_bytes(z.group_m, z.own, z.d)
     return tiles + z.threads * _SPREAD * _SPREAD * z.entries * z.itemsize
@@ -130,6 +128,4 @@ def _batch(z: FitSizes) -> int:
         features = 4 * z.drawn * z.d * 8 + points_bytes(z.drawn, z.d, b)
         return rows + matvec_bytes(m, z.drawn, z.d, padded(z.c), b, 0, distributed=True) + features + 16 * own
     rows += m * (own + z.p * z.mapped) * b + (own + m) * padded(z.c) * 8 * z.wide
-    if z.device == "gpu":  # the parts of a product, which are added in the end
-        rows += (2 * -(-own // z.block_columns) + 2) * min(m * padded(z.c), SHORT) * b
     return rows

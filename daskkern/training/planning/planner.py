@@ -114,7 +114,7 @@ def upper_bound_summary(source: RowSource, settings: FitSettings, *, wide: bool 
         m = pass_batch(settings, n)
         plan = BatchPlan.for_rows(rows, m, settings.seed)
     if solver.parallelism != "columns":
-        plan = SweepPlan.for_rows(rows, settings.batch_size, p)
+        plan = SweepPlan.for_rows(rows, settings.batch_size, p, settings.batch_elements)
         m = min(n, plan.batch_size)
     # Smaller batches than this bound mean more of them between projections: the rows between two stay below `span`.
     window = solver.projection_window(p, rows.n_features, m)

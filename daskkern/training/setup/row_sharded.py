@@ -30,7 +30,7 @@ def prepare_rows(
     Z = some_rows(rows, settings) if is_all(settings) else chosen.points
     if not settings.basis.is_explicit:
         check_range(settings.kernel, Z[:SUBSAMPLE])
-    plan: BatchPlan | SweepPlan = SweepPlan.for_rows(rows, settings.batch_size, p)
+    plan: BatchPlan | SweepPlan = SweepPlan.for_rows(rows, settings.batch_size, p, settings.batch_elements)
     if settings.solver.parallelism == "columns":
         plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)
     none = np.zeros(0, np.int64)

@@ -109,6 +109,9 @@ static inline void __syncthreads()
     swapcontext(&host::fibers[mine].context, &host::scheduler);
 }
 
+// Warps do not run apart here: all threads of the block must meet it together.
+static inline void __syncwarp() { __syncthreads(); }
+
 #define EXPORT(kernel)                                                                                               \
     static void call_##kernel(void** arguments) { host::unpack(&kernel, arguments); }                                \
     extern "C" bool run_##kernel(void** arguments, unsigned x, unsigned y, unsigned threads)                         \

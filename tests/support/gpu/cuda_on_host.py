@@ -22,6 +22,7 @@ class HostDevice:
     """Runs the engine's kernels on NumPy arrays, thread for thread. One launch at a time."""
 
     xp: ModuleType = np
+    number = 0
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -13,7 +13,7 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import slices
 from daskkern.kernels.engines.cuda.launch import OUTPUTS_PER_PASS, score_grid
-from daskkern.kernels.engines.cuda.source import BLOCK_TILE, SUM_LINES, KernelSizes
+from daskkern.kernels.engines.cuda.source import BLOCK_TILE, KernelSizes
 from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
 from daskkern.kernels.points import Side
 
@@ -56,17 +56,21 @@ def write_block(what: Program, rows: Side, columns: Side) -> Array:
     return out
 
 
-def block_sums(left: Array, right: Array, blocks: Sequence[slice]) -> Array:
-    """Return what ``block_sums`` of sums.cu and the sum over the blocks give: ``left @ right`` (m, c), float64."""
-    total = namespace_of(left).zeros((left.shape[0], right.shape[1]), np.float64)
+def block_sums(left: Array, right: Array, blocks: Sequence[slice], turned: bool = False) -> Array:
+    """Return what ``block_sums`` of sums.cu and the sum over the blocks give: ``left @ right`` (m, c), float64.
+
+    The threads of a warp have every 32nd column each, or where it is `turned` the warps every eighth.
+    """
+    xp, step = namespace_of(left), 8 if turned else 32
+    total = xp.zeros((left.shape[0], right.shape[1]), np.float64)
     for cut in blocks:
-        sums = namespace_of(left).zeros(total.shape, right.dtype)
-        for start in range(cut.start, cut.stop, SUM_LINES):
-            here = namespace_of(left).zeros(total.shape, right.dtype)
-            for k in range(start, min(start + SUM_LINES, cut.stop)):
-                here += left[:, k, None] * right[k]
-            sums += here
-        total += sums
+        parts = []
+        for place in range(step):
+            sums = xp.zeros(total.shape, right.dtype)
+            for k in range(cut.start + place, cut.stop, step):
+                sums += left[:, k, None] * right[k]
+            parts.append(sums)
+        total += sum(parts) if turned else sum(part.astype(np.float64) for part in parts)
     return total
 
 

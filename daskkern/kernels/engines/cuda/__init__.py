@@ -5,21 +5,25 @@ The kernels are in the ``.cu`` files, which compile unchanged for the Gaussian. 
 module is that of the arrays.
 """
 
-from daskkern.kernels.engines.cuda.block_by_block import PARTIAL_BYTES, sum_over_blocks
+from daskkern.kernels.engines.cuda.block_by_block import (
+    MOST_OUTPUTS,
+    PARTIAL_BYTES,
+    block_table,
+    partial_bytes,
+    sum_over_blocks,
+    transposed_product,
+)
 from daskkern.kernels.engines.cuda.device import Device, device_of
 from daskkern.kernels.engines.cuda.engine import (
-    MOST_OUTPUTS,
     WORKSPACE_BYTES,
     Operands,
     block,
-    block_table,
     double_product,
     fill,
     matvec,
     rmatvec,
 )
 from daskkern.kernels.engines.cuda.float32_products import is_faster_and_as_exact, on_tensor_cores, terms_bytes
-from daskkern.kernels.engines.cuda.launch import block_sums
 from daskkern.kernels.engines.cuda.tensor_operands import FEW_FEATURES, operand_bytes, tensor_operand
 
 __all__ = [
@@ -30,7 +34,6 @@ __all__ = [
     "Device",
     "Operands",
     "block",
-    "block_sums",
     "block_table",
     "device_of",
     "double_product",
@@ -39,8 +42,10 @@ __all__ = [
     "matvec",
     "on_tensor_cores",
     "operand_bytes",
+    "partial_bytes",
     "rmatvec",
     "sum_over_blocks",
     "tensor_operand",
     "terms_bytes",
+    "transposed_product",
 ]

@@ -1,17 +1,26 @@
-"""Products of a table on a GPU, summed in float64 over blocks of its columns or rows: adjacent ones in one call.
+"""Products of a table on a GPU with few columns, summed in float64 over blocks of its columns or rows.
 
-Blocks of one width that lie side by side go through one strided call of cuBLAS, which reads them where they are, and
-one sum over their products.
+Up to :data:`MOST_OUTPUTS` columns take one launch of our own for all blocks and one sum. Beyond that, blocks of one
+width that lie side by side go through one strided call of cuBLAS, which reads them where they are.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from daskkern.arrays import Array
+from daskkern.backend.reductions import add_parts
+from daskkern.backend.tiles import balanced, slices
 from daskkern.kernels.engines.cuda.device import Device
+from daskkern.kernels.engines.cuda.launch import block_sums, sums_bytes, transposed_sums
 
+MOST_OUTPUTS = 32
+"""Columns up to which products are fused; each 12 to 16 of them read, or compute, the table again."""
+SUM_ROWS = 512
+"""Rows that a transposed product sums in the working dtype."""
 PARTIAL_BYTES = 64 << 20
 """Bytes of the products of blocks that are held at once, or of one block if that is more. Not measured on a GPU."""
 
@@ -34,6 +43,9 @@ def sum_over_blocks(device: Device, left: Array, right: Array, blocks: Sequence[
     array (m, c)
         Float64: each block is summed in the working dtype.
     """
+    if 0 < right.shape[1] <= MOST_OUTPUTS:
+        table = block_table(device, blocks)
+        return _transposed(device, left, right, table) if turned else block_sums(device, left, right, table)
     xp, m, c = device.xp, left.shape[1 if turned else 0], right.shape[1]
     right = xp.ascontiguousarray(right)
     most = max(1, PARTIAL_BYTES // max(1, m * c * right.itemsize))
@@ -47,6 +59,48 @@ def sum_over_blocks(device: Device, left: Array, right: Array, blocks: Sequence[
         else:
             total += partial.sum(axis=0, dtype=np.float64)
     return xp.zeros((m, c), np.float64) if total is None else total
+
+
+def transposed_product(device: Device, left: Array, right: Array, scale: float) -> Array:
+    """Return ``scale left.T @ right`` (p, c) in the dtype of both, for 1 to :data:`MOST_OUTPUTS` columns.
+
+    Parts of 512 rows of `left` (m, p), whose numbers are contiguous, are summed each, and these sums added.
+    """
+    table = block_table(device, slices(left.shape[0], SUM_ROWS))
+    return _transposed(device, left, right, table, right.dtype, scale)
+
+
+def partial_bytes(m: int, p: int, c: int, itemsize: int, width: int) -> int:
+    """Return the most bytes of partial sums of a block (m, p), in pieces of `width` columns, with c columns."""
+    if c > MOST_OUTPUTS:
+        line = m * c * itemsize
+        return max(line, min(PARTIAL_BYTES, -(-p // width) * line))
+    line = -(-m // SUM_ROWS) * c * itemsize
+    return max(line, min(PARTIAL_BYTES, p * line)) + sums_bytes(m, c)
+
+
+def block_table(device: Device, blocks: Sequence[slice]) -> Array:
+    """Return starts and stops of blocks, (blocks, 2) int64, on the GPU: a fit uses the same ones in every step."""
+    return _cached_table(device, device.number, tuple((block.start, block.stop) for block in blocks))
+
+
+@lru_cache(256)
+def _cached_table(device: Device, number: int, edges: tuple[tuple[int, int], ...]) -> Array:
+    del number  # a part of the key
+    return device.xp.asarray(np.array(edges, np.int64).reshape(-1, 2))
+
+
+def _transposed(
+    device: Device, left: Array, right: Array, table: Array, dtype: DTypeLike = np.float64, scale: float = 1.0
+) -> Array:
+    p, c, n_blocks = left.shape[1], right.shape[1], max(1, len(table))
+    most = max(1, PARTIAL_BYTES // (n_blocks * c * right.itemsize))
+    if p <= most:
+        return add_parts(transposed_sums(device, left, right, table, scale), dtype)
+    out = device.xp.empty((p, c), dtype)
+    for cols in balanced(p, most):
+        out[cols] = add_parts(transposed_sums(device, left[:, cols], right, table, scale), dtype)
+    return out
 
 
 def _runs(blocks: Sequence[slice], most: int) -> Iterator[list[slice]]:

@@ -19,6 +19,12 @@ class Device(Protocol):
     def xp(self) -> ModuleType:
         """The array module of its arrays."""
 
+    @property
+    def number(self) -> int:
+        """Which of the machine's GPUs it is."""
+
+    def __hash__(self) -> int: ...
+
     def launch(self, text: str, name: str, grid: tuple[int, int], threads: int, arguments: Sequence[Any]) -> None:
         """Run the kernel `name` of the CUDA source `text`: arrays are passed as addresses, NumPy numbers as values."""
 
@@ -45,6 +51,11 @@ class Cupy:
     """The current CUDA device through CuPy."""
 
     xp: ModuleType
+
+    @property
+    def number(self) -> int:
+        """The number of the current GPU."""
+        return int(self.xp.cuda.runtime.getDevice())
 
     def launch(self, text: str, name: str, grid: tuple[int, int], threads: int, arguments: Sequence[Any]) -> None:
         """Compile `text` on first use, and run its kernel on the current stream."""

@@ -13,7 +13,7 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import balanced, slices
 from daskkern.kernels.engines.cuda import launch
-from daskkern.kernels.engines.cuda.block_by_block import sum_over_blocks
+from daskkern.kernels.engines.cuda.block_by_block import MOST_OUTPUTS, SUM_ROWS, block_table, sum_over_blocks
 from daskkern.kernels.engines.cuda.device import Device
 from daskkern.kernels.engines.cuda.float32_products import are_on_tensor_cores, three_products
 from daskkern.kernels.engines.cuda.tensor_operands import FEW_FEATURES
@@ -21,14 +21,10 @@ from daskkern.kernels.formula import Program
 from daskkern.kernels.points import Side
 from daskkern.kernels.precision import Precision
 
-MOST_OUTPUTS = 32
-"""Columns of A or G up to which products are fused; each 16 of them compute the block again. Not measured on a GPU."""
 WORKSPACE_BYTES = 256 << 20
 """Bytes of the largest tile of the block that is held. Not measured on a GPU."""
 TABLE_BYTES = 64 << 20
 """Bytes of sparse rows that are made dense at once."""
-SUM_ROWS = 512
-"""Rows that a transposed product sums in the working dtype."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +135,6 @@ def double_product(of: Operands, V: Array, between: Callable[[Array, slice], Arr
         middle = sum_over_blocks(of.device, values, V, of.blocks, turned=False)
         _add_pull(of, values, (middle if between is None else between(middle, rows)).astype(V.dtype), total)
     return total
-
-
-def block_table(device: Device, blocks: Sequence[slice]) -> Array:
-    """Return starts and stops, (blocks, 2) int64, on the device."""
-    return device.xp.asarray(np.array([(cut.start, cut.stop) for cut in blocks], np.int64).reshape(-1, 2))
 
 
 def _tiled_matvec(of: Operands, A: Array, head: Array | None) -> Array:

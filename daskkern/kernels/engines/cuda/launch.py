@@ -1,6 +1,6 @@
 """CUDA kernel launches: sizes of grids and order of arguments."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.csr import parts_of
 from daskkern.backend.namespace import is_sparse
+from daskkern.backend.reductions import add_parts
 from daskkern.backend.tiles import balanced
 from daskkern.kernels.engines.cuda.device import Device
 from daskkern.kernels.engines.cuda.source import (
@@ -19,11 +20,12 @@ from daskkern.kernels.engines.cuda.source import (
     SCORE_THREADS,
     SPARSE_LINES,
     SPARSE_LISTS,
-    SUM_LINES,
     SUM_THREADS,
+    TURNED_LINES,
     KernelSizes,
     Name,
     constants,
+    lines_of_sums,
     profile_sums_source,
     source,
     sums_source,
@@ -33,11 +35,14 @@ from daskkern.kernels.points import Side
 
 OUTPUTS_PER_PASS = 16
 """Columns of A whose sums one thread keeps in registers. Not measured."""
+OUTPUTS_OF_SUMS = 12
+"""Columns whose sums a thread of `block_sums` keeps in registers; a table is read again for each 12 of them."""
 _PROCESSORS = 132  # of the GPU that grids are made for
 _WANTED_BLOCKS = 8 * _PROCESSORS  # of threads
 _PROFILE_OPERATIONS = 12  # of a formula, about
 _MOST_ACROSS = 65535  # blocks of threads along the second side of a grid
 _PROFILE_LINES = 1024
+_PROFILE_ROWS = 4  # PASSED of profile.cu
 
 
 def scores(device: Device, what: Program, rows: Side, columns: Side, table: Array, factor: Array) -> Array:
@@ -65,7 +70,7 @@ def scores(device: Device, what: Program, rows: Side, columns: Side, table: Arra
         ]  # fmt: skip
         sizes = KernelSizes(factor.itemsize, d, part.stop - part.start, grid.rows_per_thread)
         _launch(device, "scores", what, sizes, (grid.tiles, grid.groups), SCORE_THREADS, arguments)
-    return partial[0] if grid.groups == 1 else partial.sum(axis=0)  # in one order, whichever group finished first
+    return partial[0] if grid.groups == 1 else add_parts(partial)  # in one order, whichever group finished first
 
 
 @dataclass(frozen=True)
@@ -146,34 +151,23 @@ def apply_profile(device: Device, what: Program, rows: Side, columns: Side, tile
         return
     stats = [*_stats(rows, tile), *_stats(columns, tile)]
     arguments = [tile, np.int64(m), np.int64(p), np.int64(_stride(tile)), *stats]
-    grid = (-(-p // SCORE_THREADS), min(m, _PROFILE_LINES))
+    grid = (-(-p // SCORE_THREADS), min(-(-m // _PROFILE_ROWS), _PROFILE_LINES))
     _launch(device, "profile", what, KernelSizes(tile.itemsize), grid, SCORE_THREADS, arguments)
 
 
-def block_sums(device: Device, left: Array, right: Array, table: Array, *, turned: bool) -> Array:
-    """Return ``left @ right``, or ``left.T @ right`` where it is turned, in float64, block by block: two launches.
+def block_sums(device: Device, left: Array, right: Array, table: Array) -> Array:
+    """Return ``left @ right`` (m, c) in float64, summed in the working dtype within the blocks: two launches.
 
     Parameters
     ----------
     left : (m, p) array
         Its rows are contiguous.
     right : (p, c) array
-        In the dtype of `left`; (m, c) where it is turned. At least one output.
+        In the dtype of `left`. At least one output; up to 12 of them read `left` once.
     table : (blocks, 2) int64
-        Starts and stops of the blocks of the side that is summed, on the device.
-    turned : bool
+        Starts and stops of the blocks of columns, on the device.
     """
-    n_lines, n_blocks, c = left.shape[1 if turned else 0], table.shape[0], right.shape[1]
-    partial = device.xp.empty((n_blocks, n_lines, c), right.dtype)
-    if partial.size:
-        arguments = [
-            left, np.int64(_stride(left)), np.int64(n_lines), table, np.int64(n_blocks),
-            device.xp.ascontiguousarray(right), partial,
-        ]  # fmt: skip
-        grid = (-(-n_lines // SUM_LINES), min(n_blocks, _MOST_ACROSS))
-        text = sums_source(right.itemsize, c, turned)
-        device.launch(text, "block_sums", grid, SUM_THREADS, arguments)
-    return partial.sum(axis=0, dtype=np.float64)
+    return _sums(device, left, right, table, lambda c: sums_source(right.itemsize, c, False), "block_sums", [])
 
 
 def profile_sums(
@@ -190,17 +184,69 @@ def profile_sums(
     A : (p, c) array
         At least one output.
     """
-    m, n_blocks, c = inner.shape[0], table.shape[0], A.shape[1]
-    partial = device.xp.empty((n_blocks, m, c), A.dtype)
+    formula = [*_stats(rows, inner), *_stats(columns, inner), *constants(what, A.dtype)]
+
+    def text(c: int) -> str:
+        return profile_sums_source(what.instructions, A.itemsize, c)
+
+    return _sums(device, inner, A, table, text, "profile_sums", formula)
+
+
+def _sums(
+    device: Device,
+    left: Array,
+    right: Array,
+    table: Array,
+    text: Callable[[int], str],
+    name: str,
+    formula: Sequence[Any],
+) -> Array:
+    xp, m, n_blocks, c = device.xp, left.shape[0], table.shape[0], right.shape[1]
+    if not (m and c and n_blocks):
+        return xp.zeros((m, c), np.float64)
+    right = xp.ascontiguousarray(right)
+    passes = balanced(c, OUTPUTS_OF_SUMS)
+    tiles = -(-m // lines_of_sums(right.itemsize))
+    each = -(-n_blocks // min(n_blocks, max(1, -(-_WANTED_BLOCKS // tiles))))  # by shapes that are the same everywhere
+    groups = -(-n_blocks // each)
+    partial = xp.empty((groups, m, c), np.float64)
+    for part in passes:
+        arguments = [
+            left, np.int64(_stride(left)), np.int64(m), table, np.int64(n_blocks), np.int64(each),
+            right[:, part], np.int64(c), partial[:, :, part], np.int64(c), *formula,
+        ]  # fmt: skip
+        device.launch(text(part.stop - part.start), name, (tiles, groups), SUM_THREADS, arguments)
+    return partial[0] if groups == 1 else add_parts(partial)
+
+
+def sums_bytes(m: int, c: int) -> int:
+    """Return the most bytes of the partial sums of :func:`block_sums` for `m` rows and `c` outputs."""
+    return 2 * (_WANTED_BLOCKS * lines_of_sums(4) + m) * c * 8
+
+
+def transposed_sums(device: Device, left: Array, right: Array, table: Array, scale: float = 1.0) -> Array:
+    """Return ``scale left[b].T @ right[b]`` for each block b of rows, (blocks, p, c) in the working dtype: one launch.
+
+    Parameters
+    ----------
+    left : (m, p) array
+        Its rows are contiguous.
+    right : (m, c) array
+        In the dtype of `left`. At least one output.
+    table : (blocks, 2) int64
+        Starts and stops of the blocks of rows, on the device.
+    scale : float
+    """
+    n_lines, n_blocks, c = left.shape[1], table.shape[0], right.shape[1]
+    partial = device.xp.empty((n_blocks, n_lines, c), right.dtype)
     if partial.size:
         arguments = [
-            inner, np.int64(_stride(inner)), np.int64(m), table, np.int64(n_blocks), device.xp.ascontiguousarray(A),
-            partial, *_stats(rows, inner), *_stats(columns, inner), *constants(what, A.dtype),
+            left, np.int64(_stride(left)), np.int64(n_lines), table, np.int64(n_blocks),
+            device.xp.ascontiguousarray(right), right.dtype.type(scale), partial,
         ]  # fmt: skip
-        grid = (-(-m // SUM_LINES), min(n_blocks, _MOST_ACROSS))
-        text = profile_sums_source(what.instructions, A.itemsize, c)
-        device.launch(text, "profile_sums", grid, SUM_THREADS, arguments)
-    return partial.sum(axis=0, dtype=np.float64)
+        grid = (-(-n_lines // TURNED_LINES), min(n_blocks, _MOST_ACROSS))
+        device.launch(sums_source(right.itemsize, c, True), "block_sums", grid, SUM_THREADS, arguments)
+    return partial
 
 
 def _launch(

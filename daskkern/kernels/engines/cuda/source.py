@@ -19,16 +19,16 @@ FUNCTIONS: dict[Name, str] = {
 """The file of each kernel, and the kernel's name in it."""
 SCORE_THREADS = 128
 """Threads of a block of `scores`, `profile` and `write_sparse`: THREADS of common.cuh."""
-SUM_THREADS = 128
-SUM_LINES = 32
-"""Threads of a block of `block_sums`, and the lines that it makes: SUM_THREADS and SQUARE of sums.cu."""
+SUM_THREADS = 256
+TURNED_LINES = 32
+"""Threads of a block of `block_sums`, SUM_THREADS of sums.cu, and the lines that it makes where it is turned."""
 BLOCK_TILE = 64
 BLOCK_THREADS = 256
 """Rows and columns that a block of `write_block` makes, and its threads: TILE and SIDE * SIDE of block.cu."""
 SPARSE_LINES = 8
 SPARSE_LISTS = 512
 """Rows of the spread and of the listed side of a block of `write_sparse`: LINES and LISTS * THREADS of sparse.cu."""
-_REGISTER_BYTES = 256
+_REGISTER_BYTES = 768
 _OPERATIONS = {
     "add": "{} + {}",
     "sub": "{} - {}",
@@ -67,8 +67,9 @@ class KernelSizes:
 
     @property
     def most_rows_per_thread(self) -> int:
-        """What 255 registers hold, as nvcc reports for sm_90: two rows of 64 features in float32, or 32 in float64."""
-        return 2 if self.n_features * self.itemsize <= _REGISTER_BYTES else 1
+        """What 255 registers hold of features and sums, at most 4 rows: more share what is read from shared memory."""
+        row = (self.n_features + self.n_outputs) * self.itemsize
+        return max(1, min(4, _REGISTER_BYTES // row))
 
 
 @cache
@@ -99,7 +100,9 @@ def sums_source(itemsize: int, n_outputs: int, turned: bool) -> str:
     """Return the text of ``block_sums``, which uses no formula."""
     settings = {"DASKKERN_GENERATED": 1, "N_OUTPUTS": n_outputs, "TURNED": int(turned), "WITH_PROFILE": 0}
     lines = [f"#define {name} {value}" for name, value in settings.items()]
-    return "\n".join([_real(itemsize), *lines, _read("sums.cu")])
+    return "\n".join(
+        [_real(itemsize), *lines, f"#define TURNED {int(turned)}\n#define WITH_PROFILE 0", _read("sums.cu")]
+    )
 
 
 @cache
@@ -113,6 +116,11 @@ def profile_sums_source(instructions: tuple[Instruction, ...], itemsize: int, n_
         _read("sums.cu"),
     ]
     return "\n".join(parts)
+
+
+def lines_of_sums(itemsize: int) -> int:
+    """Return the lines that a block of threads of `block_sums` makes: WARPS * ROWS of sums.cu."""
+    return 8 * 16 // itemsize
 
 
 @cache

@@ -11,21 +11,21 @@ static __device__ __forceinline__ float to_tf32(float value)
     return of.number;
 }
 
-// rows has n rows of d features, row_stride numbers apart; out is (n, width), width at least 3 d, with zeros behind.
+// rows has n rows of d features, row_stride numbers apart; out is (n, 3 third): each term has zeros behind.
 extern "C" __global__ void __launch_bounds__(256) tf32_terms(
     const float* __restrict__ rows, long long n, long long d, long long row_stride,
-    float* __restrict__ out, long long width, long long left)
+    float* __restrict__ out, long long third, long long left)
 {
     const long long column = (long long)blockIdx.x * 256 + threadIdx.x;
-    if (column >= width) return;
-    const long long third = column / d, feature = column % d;
-    const bool low = third == (left ? 0 : 1);
+    if (column >= 3 * third) return;
+    const long long term = column / third, feature = column % third;
+    const bool low = term == (left ? 0 : 1);
     for (long long row = blockIdx.y; row < n; row += gridDim.y) {
-        float term = 0.0f;
-        if (third < 3) {
+        float made = 0.0f;
+        if (feature < d) {
             const float value = rows[row * row_stride + feature], high = to_tf32(value);
-            term = low ? to_tf32(value - high) : high;
+            made = low ? to_tf32(value - high) : high;
         }
-        out[row * width + column] = term;
+        out[row * 3 * third + column] = made;
     }
 }

@@ -23,7 +23,7 @@ from daskkern.kernels import (
     plain_products,
 )
 from daskkern.kernels.engines import cuda as cuda_engine
-from daskkern.kernels.engines.cuda import Operands, block_table, engine
+from daskkern.kernels.engines.cuda import Operands, block_by_block, block_table, engine
 from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import Precision, exact_precision
@@ -168,7 +168,7 @@ def test_products_at_every_seam(device: HostDevice, m: int, p: int, d: int, c: i
 @each_dtype
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
-    ("m", "p", "c", "step"), [(1, 1, 1, 1), (7, 40, 3, 40), (33, 129, 10, 32), (70, 65, 17, 31), (3, 200, 32, 70)]
+    ("m", "p", "c", "step"), [(1, 1, 1, 1), (7, 40, 3, 40), (33, 129, 10, 32), (70, 65, 17, 31), (3, 700, 32, 300)]
 )
 def test_sums_of_blocks_equal_their_twin_and_the_loop(
     device: HostDevice, m: int, p: int, c: int, step: int, turned: bool, dtype: str
@@ -176,10 +176,12 @@ def test_sums_of_blocks_equal_their_twin_and_the_loop(
     whole, table = _guarded((p, m) if turned else (m, p), dtype)
     table[...] = _rows(*table.shape, dtype)
     right, blocks = _rows(p, c, dtype, 1), _blocks(p, step)
-    found = cuda_engine.block_sums(device, table, right, block_table(device, blocks), turned=turned)
+    device.launches.clear()
+    found = cuda_engine.sum_over_blocks(device, table, right, blocks, turned=turned)
     assert found.dtype == np.float64
+    assert set(device.launches) == {"block_sums"}
     wide = table.T if turned else table
-    _close(found, twins.block_sums(wide, right, blocks), dtype)
+    _close(found, twins.block_sums(wide, right, blocks, turned), dtype)
     _close(found, multiply_blocks(np.ascontiguousarray(wide), right, blocks, np), dtype)
     whole[3:-3, 3:-3] = 12345.0
     _margin_is_untouched(whole)
@@ -188,10 +190,26 @@ def test_sums_of_blocks_equal_their_twin_and_the_loop(
 def test_sums_of_some_blocks_leave_the_others_out(device: HostDevice) -> None:
     left, right = _rows(5, 90), _rows(90, 2, seed=1)
     some = [slice(3, 20), slice(40, 41), slice(60, 90)]
-    found = cuda_engine.block_sums(device, left, right, block_table(device, some), turned=False)
+    found = cuda_engine.sum_over_blocks(device, left, right, some, turned=False)
     _close(found, sum(left[:, cut].astype(float) @ right[cut] for cut in some), "float32")
-    nothing = cuda_engine.block_sums(device, left[:0], right, block_table(device, some), turned=False)
+    turned = cuda_engine.sum_over_blocks(device, left.T.copy(), right, some, turned=True)
+    _close(turned, found, "float32")
+    nothing = cuda_engine.sum_over_blocks(device, left[:0], right, some, turned=False)
     assert nothing.shape == (0, 2)
+    assert not cuda_engine.sum_over_blocks(device, left, right, [], turned=False).any()
+    assert not cuda_engine.sum_over_blocks(device, left.T.copy(), right, [], turned=True).any()
+
+
+@each_dtype
+def test_a_transposed_product_adds_parts_of_the_rows(
+    device: HostDevice, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = _rows(1100, 70, dtype), _rows(1100, 10, dtype, 1)
+    found = cuda_engine.transposed_product(device, left, right, -0.5)
+    assert found.dtype == left.dtype
+    _close(found, -0.5 * left.T.astype(float) @ right, dtype)
+    monkeypatch.setattr(block_by_block, "PARTIAL_BYTES", 3 * 10 * 30 * left.itemsize)
+    np.testing.assert_array_equal(cuda_engine.transposed_product(device, left, right, -0.5), found)
 
 
 def test_equal_rows_have_distance_zero(device: HostDevice) -> None:
@@ -268,7 +286,7 @@ def test_values_of_a_wide_product_are_never_written(
     head = np.empty((75, 5), dtype)
     device.launches.clear()
     _close(cuda_engine.matvec(of, A, head), found, dtype)
-    assert set(device.launches) == {"profile"}
+    assert set(device.launches) == {"profile", "block_sums"}
 
 
 def test_many_outputs_go_through_tiles(device: HostDevice) -> None:
@@ -319,7 +337,7 @@ def test_a_kernel_uses_the_engine_where_its_points_are_on_a_gpu(
     assert pulled.dtype == np.float32
     _close(pulled, K.T @ G, "float32")
     _close(kernel.double_product(X, prepared, A), K.T @ (K @ A), "float32")
-    assert set(device.launches) == ({"scores", "write_block"} if d == 5 else {"profile", "profile_sums"})
+    assert set(device.launches) == ({"scores", "write_block"} if d == 5 else {"profile", "block_sums", "profile_sums"})
 
 
 def test_a_missing_barrier_would_be_seen(device: HostDevice) -> None:

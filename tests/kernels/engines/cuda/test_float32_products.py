@@ -1,7 +1,4 @@
-"""Inner products of float32 rows by three products of TF32, emulated: the error of float32, and the choice of a way.
-
-Nothing here has run on a GPU, whose tensor cores may round sums otherwise.
-"""
+"""Inner products of float32 rows by three products of TF32, emulated: the error of float32, and the choice of a way."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,14 +40,44 @@ def test_terms_are_those_of_numpy(device: HostDevice, n: int, d: int, left: bool
     high = rounded(np.ascontiguousarray(rows), "tf32")
     low = rounded(rows - high, "tf32")
     found = products.tf32_terms(device, rows, left=left)
-    assert found.shape[1] % 4 == 0
-    np.testing.assert_array_equal(found[:, : 3 * d], np.hstack([low, high, high] if left else [high, low, high]))
-    np.testing.assert_array_equal(found[:, 3 * d :], 0)
+    terms = [low, high, high] if left else [high, low, high]
+    padded = np.hstack([np.pad(term, ((0, 0), (0, -d % 4))) for term in terms])
+    np.testing.assert_array_equal(found, padded)
     np.testing.assert_array_equal(found, rounded(found, "tf32"))
 
 
+@pytest.mark.parametrize("d", [1, 18, 512, 784, 2048, 2051])
+def test_tensor_cores_sum_few_large_terms_at_a_time(
+    device: HostDevice, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summed: list[int] = []
+    multiply = HostDevice.multiply
+
+    def watched(self: HostDevice, left: HostArray, right: HostArray, out: HostArray, **how: Any) -> None:
+        summed.append(left.shape[1])
+        assert (left.ctypes.data - start) % 16 == 0  # as tensor cores read them
+        multiply(self, left, right, out, **how)
+
+    def terms(device: HostDevice, rows: HostArray, *, left: bool) -> HostArray:
+        nonlocal start
+        found = made(device, rows, left=left)
+        start = found.ctypes.data if left else start
+        return found
+
+    start, made = 0, products.tf32_terms
+    monkeypatch.setattr(HostDevice, "multiply", watched)
+    monkeypatch.setattr(products, "tf32_terms", terms)
+    X, Z = _rows(7, d, 1), _rows(9, d, 2)
+    out = np.empty((7, 9), np.float32)
+    products.three_products(device, X, Z, out)
+    np.testing.assert_allclose(out, X.astype(float) @ Z.T, rtol=0, atol=1e-6 * d**0.5 * 4)
+    assert summed[0] == 2 * -(-d // 4) * 4
+    assert max(summed[1:]) <= 512
+    assert sum(summed) == 3 * -(-d // 4) * 4
+
+
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(("d", "ratio"), [(18, 1.8), (784, 1.3)])
+@pytest.mark.parametrize(("d", "ratio"), [(18, 2.0), (784, 1.3)])
 def test_the_error_is_that_of_float32(device: HostDevice, d: int, ratio: float) -> None:
     X, Z = _rows(300, d, 1), _rows(400, d, 2)
     exact = X.astype(np.float64) @ Z.astype(np.float64).T
@@ -61,7 +88,7 @@ def test_the_error_is_that_of_float32(device: HostDevice, d: int, ratio: float) 
     def error(found: HostArray) -> float:
         return float((np.abs(found - exact) / sizes).max())
 
-    assert error(three) < 3e-7
+    assert error(three) < 3.5e-7
     assert error(three) < ratio * error(X @ Z.T)
     assert error(three) < 0.01 * error(rounded(X, "tf32") @ rounded(Z, "tf32").T)
 
@@ -99,9 +126,9 @@ def test_points_pass_in_pieces_of_bounded_memory(device: HostDevice, monkeypatch
     X, Z = _rows(7, 65, 1), _rows(50, 65, 2)
     whole, pieces = np.empty((7, 50), np.float32), np.empty((7, 50), np.float32)
     products.three_products(device, X, Z, whole)
-    assert products.terms_bytes(7, 50, 65) == 4 * 196 * 57
-    monkeypatch.setattr(products, "TERMS_BYTES", 4 * 196 * 9)
-    assert products.terms_bytes(7, 50, 65) == 4 * 196 * (7 + 9)
+    assert products.terms_bytes(7, 50, 65) == 12 * 68 * 57
+    monkeypatch.setattr(products, "TERMS_BYTES", 12 * 68 * 9)
+    assert products.terms_bytes(7, 50, 65) == 12 * 68 * (7 + 9)
     products.three_products(device, X, Z, pieces)
     np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-4)
 
@@ -121,7 +148,8 @@ def test_they_are_chosen_where_they_are_faster_and_as_exact(
 
         def multiply(self, left: Any, right: Any, out: Any, **how: Any) -> None:
             super().multiply(left, right, out, **how)
-            clock[0] += one_s if how["precision"] == "float32" else three_s
+            if not how.get("add"):  # the first of the sums that make a product
+                clock[0] += one_s if how["precision"] == "float32" else three_s
             if how["precision"] == "tf32":
                 out += wrong
 
