@@ -9,7 +9,7 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import namespace_for
 from daskkern.data.schema.schema import Scaling
-from daskkern.events import EpochFinished, Event, RankReported, StageFinished
+from daskkern.events import EpochFinished, Event, OptimalityMeasured, RankReported, StageFinished
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.fit import fit
@@ -60,6 +60,11 @@ def measured(source: ArraySource, settings: FitSettings, *, traced: bool = False
     total = time.perf_counter() - begun
     stages = {event.stage: round(event.seconds, 3) for event in watched.events if isinstance(event, StageFinished)}
     done = [event for event in watched.events if isinstance(event, EpochFinished)]
+    notes = [
+        event.note for event in watched.events if isinstance(event, OptimalityMeasured) and "projections" in event.note
+    ]
+    if notes:
+        about["n_projection_iterations"] = [int(note.split(" iterations")[0].split()[-1]) for note in notes]
     reports = [event for event in watched.events if isinstance(event, RankReported)]
     if reports:
         used, planned = (max(getattr(event, name) for event in reports) for name in ("memory_bytes", "planned_bytes"))

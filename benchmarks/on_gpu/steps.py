@@ -1,8 +1,9 @@
 """Steps of the solvers by precision: seconds, TFLOP/s, share of the ceiling, launches, waits, share of time at work.
 
 Flops are the useful ones of a pass over n rows: ``2 n p (d + 2 c)``, a block of kernel values that is made once and
-multiplied twice. Projections, corrections and blocks that are made again count as time only. The first epoch compiles,
-the second one is timed, and the last one is traced.
+multiplied twice, and ``2 p^2 (d + c)`` for each iteration of projections that iterate. Projections by a factor,
+corrections and blocks that are made again count as time only. The first epoch compiles, the second one is timed, and the
+last one is traced.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,8 +68,11 @@ def _steps(
 def _rates(size: Fit, record: Mapping[str, Any], precision: str, ceilings: Mapping[str, float]) -> dict[str, Any]:
     """Return sizes, and the rates of the second epoch."""
     steps = -(-size.n // size.batch) if size.batch else 1
-    seconds = record["epoch_s"][min(1, len(record["epoch_s"]) - 1)]
-    rate = 2.0 * size.n * size.p * (size.d + 2 * size.c) / seconds / 1e12
+    timed = min(1, len(record["epoch_s"]) - 1)
+    seconds = record["epoch_s"][timed]
+    iterations = record.get("n_projection_iterations", [0] * (timed + 1))[timed]
+    flops = 2.0 * size.n * size.p * (size.d + 2 * size.c) + 2.0 * size.p**2 * (size.d + size.c) * iterations
+    rate = flops / seconds / 1e12
     about: dict[str, Any] = {
         "n": size.n, "d": size.d, "p": size.p, "c": size.c, "batch": size.batch,
         "step_ms": round(seconds / steps * 1e3, 3),

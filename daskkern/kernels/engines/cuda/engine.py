@@ -15,7 +15,7 @@ from daskkern.backend.tiles import balanced, slices
 from daskkern.kernels.engines.cuda import launch
 from daskkern.kernels.engines.cuda.block_by_block import MOST_OUTPUTS, SUM_ROWS, block_table, sum_over_blocks
 from daskkern.kernels.engines.cuda.device import Device
-from daskkern.kernels.engines.cuda.float32_products import are_on_tensor_cores, three_products
+from daskkern.kernels.engines.cuda.float32_products import are_on_tensor_cores, rows_at_once, three_products
 from daskkern.kernels.engines.cuda.tensor_operands import FEW_FEATURES
 from daskkern.kernels.formula import Program
 from daskkern.kernels.points import Side
@@ -86,8 +86,8 @@ def block(of: Operands, out: Array) -> None:
         fill(of, slice(0, m), everything, out)
     elif of.is_narrow or of.is_one_product:
         _fill(of, slice(0, m), everything, out)
-    else:
-        for rows in balanced(m, _fitting(m, p, out.itemsize)):
+    else:  # as many rows as possible: for each part of them, all points are rounded, or made into terms, again
+        for rows in balanced(m, rows_at_once(of.left.rows.shape[1])):
             _fill(of, rows, everything, out[rows])
 
 

@@ -32,7 +32,7 @@ from daskkern.kernels.engines.cuda.source import terms_source
 
 _THREADS = 256
 _MOST_ACROSS = 65535
-TERMS_BYTES = 256 << 20  # of the points' terms at once
+TERMS_BYTES = 256 << 20  # of the terms of points, and of rows, at once
 _SLICE = 512  # terms whose products tensor cores sum, before they are added in float32
 _GAIN, _AS_EXACT = 0.9, 1.5
 _SIDE = 64  # rows and points of the calibration for each processor: 8,448 on an H100
@@ -58,8 +58,8 @@ def are_on_tensor_cores() -> bool:
 
 def three_products(device: Device, X: Array, Z: Array, out: Array) -> None:
     """Write ``X Z^T`` (m, p) to `out` for contiguous float32 rows (m, d) and (p, d)."""
-    left, width = tf32_terms(device, X, left=True), 12 * _third(X.shape[1])
-    for cols in balanced(Z.shape[0], max(1, TERMS_BYTES // max(1, width))):
+    left = tf32_terms(device, X, left=True)
+    for cols in balanced(Z.shape[0], rows_at_once(X.shape[1])):
         right, place = tf32_terms(device, Z[cols], left=False), out[:, cols]
         for part in _parts(X.shape[1]):
             device.multiply(
@@ -79,6 +79,11 @@ def tf32_terms(device: Device, rows: Array, *, left: bool) -> Array:
     arguments = [rows, *map(np.int64, (n, d, stride)), out, np.int64(width // 3), np.int64(left)]
     device.launch(terms_source(), "tf32_terms", (-(-width // _THREADS), min(n, _MOST_ACROSS)), _THREADS, arguments)
     return out
+
+
+def rows_at_once(d: int) -> int:
+    """Return the rows of `d` features whose terms are held at once."""
+    return max(1, TERMS_BYTES // (12 * _third(d)))
 
 
 def terms_bytes(m: int, p: int, d: int) -> int:

@@ -23,7 +23,7 @@ from daskkern.kernels import (
     plain_products,
 )
 from daskkern.kernels.engines import cuda as cuda_engine
-from daskkern.kernels.engines.cuda import Operands, block_by_block, block_table, engine
+from daskkern.kernels.engines.cuda import Operands, block_by_block, block_table, engine, float32_products
 from daskkern.kernels.functions.differences.base import DifferenceKernel
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import Precision, exact_precision
@@ -266,6 +266,22 @@ def test_a_wide_block_with_a_place_to_go_takes_one_product(device: HostDevice, m
     cuda_engine.block(_operands(device, Gaussian(6.0), X, Z, _blocks(90, 25)), out)
     assert device.launches == ["profile"]
     _close(out, Gaussian(6.0).block(X, Z).astype(np.float64), "float32")
+
+
+def test_points_become_terms_once_for_as_many_rows_as_there_is_room_for(
+    device: HostDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "WORKSPACE_BYTES", 4000)
+    X, Z = _rows(37, 70), _rows(90, 70, seed=1)
+    out = np.empty((37, 90), np.float32)
+    of = _operands(device, Gaussian(6.0), X, Z, _blocks(90, 25))
+    for room, launches in ((12 * 72 * 90, ["tf32_terms"] * 2 + ["profile"]), (12 * 72 * 30, None)):
+        monkeypatch.setattr(float32_products, "TERMS_BYTES", room)
+        device.launches.clear()
+        with cuda_engine.on_tensor_cores():
+            cuda_engine.block(of, out)
+        assert launches is None or device.launches == launches
+        _close(out, Gaussian(6.0).block(X, Z).astype(np.float64), "float32")
 
 
 @each_dtype

@@ -143,10 +143,10 @@ def test_grids_cover_all_rows_and_blocks(m: int, n_blocks: int, itemsize: int, d
 
 
 def test_processors_have_equally_much_to_do() -> None:
-    # A batch of SUSY's with 5,000 landmarks: 530 blocks of threads with two rows a thread leave a fifth of them idle.
+    # A batch of SUSY's with 5,000 landmarks: more rows a thread take less time for each, and fewer spread more evenly.
     grid = score_grid(13_421, 10, KernelSizes(4, 18, 2))
     count = grid.tiles * grid.groups
-    assert count / 132 / -(-count // 132) > 0.99
+    assert count / 132 / -(-count // 132) > 0.85
 
 
 def test_one_text_serves_every_length_scale() -> None:
