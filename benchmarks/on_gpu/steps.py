@@ -2,7 +2,7 @@
 
 Flops are the useful ones of a pass over n rows: ``2 n p (d + 2 c)``, a block of kernel values that is made once and
 multiplied twice, and ``2 p^2 (d + c)`` for each iteration of projections that iterate. Projections by a factor,
-corrections and blocks that are made again count as time only. The first epoch compiles, the second one is timed, and the
+corrections and blocks that are made again count as time only. The first epoch compiles, the second one is timed, the
 last one is traced.
 """
 

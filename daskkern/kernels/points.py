@@ -24,6 +24,7 @@ BLOCK_COLUMNS = 512
 _LARGEST_BLOCK = 1024
 _SHIFT_SAMPLE = 512
 _SHIFT_RATIO = 100.0
+_DISTANCES, _ANGLES = {"squared_distance", "distance"}, {"cosine", "norms"}  # of the symbols of a formula
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,16 +200,16 @@ def make_side(rows: Array, what: Program, *, left: bool, caps: FloatArray | None
         caps = None if caps is None else module_of(rows).asarray(caps.astype(rows.dtype))
         return Side(rows, None if left else difference_norms(rows, replace(difference, caps=caps)), None, None, caps)
     squared = norm = inverse = None
-    if left and _is_distance(what) and takes_rows(rows):  # one launch instead of five
+    if left and wanted & _DISTANCES and not wanted & _ANGLES and takes_rows(rows):  # one launch instead of five
         slack = slack_of(rows.shape[1], rows.dtype) if what.cuts_off else 0.0
         return Side(rows, row_squares(rows, _most(rows.dtype), 1 - slack), None, None)
-    if wanted & {"squared_distance", "distance", "cosine", "norms"}:
+    if wanted & (_DISTANCES | _ANGLES):
         sums = _in_range(squared_norms(rows), left)
         xp = namespace_of(sums)
         slack = slack_of(rows.shape[1], rows.dtype)
-        if wanted & {"squared_distance", "distance"}:
+        if wanted & _DISTANCES:
             squared = sums * (1 - slack) if left and what.cuts_off else sums
-        if wanted & {"cosine", "norms"}:
+        if wanted & _ANGLES:
             norm = xp.sqrt(sums)
             inverse = xp.where(norm == 0, 0, 1 / xp.where(norm == 0, 1, norm)).astype(rows.dtype)
             if left and what.cuts_angles:
@@ -219,11 +220,6 @@ def make_side(rows: Array, what: Program, *, left: bool, caps: FloatArray | None
 def slack_of(d: int, dtype: Any) -> float:
     """Return the error of squared distances of d features, in units of the squared norms. See :func:`make_side`."""
     return 2 * (4 + d**0.5 / 4) * float(np.finfo(dtype).eps)
-
-
-def _is_distance(what: Program) -> bool:
-    wanted = what.symbols
-    return bool(wanted & {"squared_distance", "distance"}) and not wanted & {"cosine", "norms"}
 
 
 def _most(dtype: Any) -> float:

@@ -34,7 +34,7 @@ from daskkern.kernels.formula import Program
 from daskkern.kernels.points import Side
 
 OUTPUTS_PER_PASS = 16
-"""Columns of A whose sums one thread keeps in registers. Not measured."""
+"""Columns of A whose sums one thread keeps in registers."""
 OUTPUTS_OF_SUMS = 12
 """Columns whose sums a thread of `block_sums` keeps in registers; a table is read again for each 12 of them."""
 _PROCESSORS = 132  # of the GPU that grids are made for
