@@ -11,12 +11,13 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.errors import StoreError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
-from daskkern.solvers import EigenPro
+from daskkern.solvers import EigenPro, Falkon
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.device_choices import batch_elements, with_batches_of_devices
 from daskkern.training.planning.memory_plan import KEEP_LIMIT, plan_memory
+from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import BATCH_ELEMENTS, FitSettings
@@ -48,6 +49,19 @@ def test_the_smallest_device_decides(source: ArraySource) -> None:
     assert with_batches_of_devices(SETTINGS, source, [H100]).batch_limit(262_144) == 4096
     assert with_batches_of_devices(SETTINGS, source, [H100, small]).batch_limit(262_144) == 1024
     assert with_batches_of_devices(SETTINGS, source, [H100] * 8).batch_limit(262_144) == 4096
+
+
+def test_batches_of_passes_over_all_rows_follow_from_the_devices(source: ArraySource) -> None:
+    settings = replace(SETTINGS, basis=Landmarks(39_000), solver=Falkon())
+
+    def batch(chosen: FitSettings) -> int:
+        sizes = upper_bound_plan(source, chosen, 1, H100.threads, H100.budget, H100.device_budget or 0).sizes
+        assert sizes is not None
+        return sizes.m
+
+    few, many = batch(settings), batch(with_batches_of_devices(settings, source, [H100]))  # of whole chunks
+    assert few <= (1 << 27) // 39_000 or few == source.open("float32").chunk_rows
+    assert 4 * few < many <= (1 << 30) // 39_000
 
 
 @pytest.mark.parametrize(
