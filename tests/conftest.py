@@ -22,6 +22,8 @@ from tests.support.runs.dealing import Dealing
 from tests.support.runs.long_waits import LongWaits
 from tests.support.runs.repetitions import in_share, mark_repetitions, share
 from tests.support.runs.steady_clock import ClockSteps, use_steady_clock
+from tests.support.runs.stuck_clusters import busy_workers
+from tests.support.runs.stuck_clusters import described as described_clusters
 
 # No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
 settings.register_profile("fixed", deadline=None, derandomize=True)
@@ -99,6 +101,26 @@ def _no_process_is_left() -> Iterator[None]:
         lines = [described(process) for process in left]
         end(left)
         pytest.fail(f"processes were left behind: {lines}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Tell with a test that ran out of time what its clusters did, before what pytest-timeout tells of this process."""
+    report: pytest.TestReport = yield
+    if report.failed and call.excinfo is not None and "Timeout" in str(call.excinfo.value):
+        report.sections.insert(0, ("clusters", described_clusters()))
+    return report
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_task_is_left() -> Iterator[None]:
+    """Find the tests that leave a task on a worker of a session's cluster, whose only thread others then wait for."""
+    yield
+    try:
+        wait_until(lambda: not busy_workers())
+    except TimeoutError:
+        stacks = "\n".join(busy_workers())
+        pytest.fail(f"a test of this module left tasks on workers:\n{stacks}")
 
 
 @pytest.fixture(scope="session")

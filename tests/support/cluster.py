@@ -20,6 +20,7 @@ from distributed.utils import get_mp_context
 from daskkern.cluster.connect.local import PATIENT
 from tests.support.processes import is_helper
 from tests.support.runs.steady_clock import use_steady_clock
+from tests.support.runs.stuck_clusters import known, tell_stacks_on_a_signal
 
 _SETTLE_S = 15.0
 PIDS = "DASKKERN_TESTPIDS"
@@ -63,7 +64,8 @@ def local_cluster(
         if n_workers > 0:
             client.wait_for_workers(n_workers, timeout=60)
         try:
-            yield client
+            with known(cluster, pids):
+                yield client
         finally:
             _settle(cluster)
 
@@ -147,7 +149,8 @@ class _MarkedWorker(Worker):
 
 
 def leave_pid(folder: str) -> None:
-    """Leave the number of this process where its cluster finds it."""
+    """Leave the number of this process where its cluster finds it, and the stacks of its threads on a signal."""
+    tell_stacks_on_a_signal(folder)  # before anybody sends it
     Path(folder, str(os.getpid())).touch()
 
 
