@@ -1,6 +1,6 @@
 """Fixtures that many tests share: small clusters, started once a session."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -104,9 +104,11 @@ def _no_process_is_left() -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Tell with a test that ran out of time what its clusters did, before what pytest-timeout tells of this process."""
-    report: pytest.TestReport = yield
+    report = yield
     if report.failed and call.excinfo is not None and "Timeout" in str(call.excinfo.value):
         report.sections.insert(0, ("clusters", described_clusters()))
     return report

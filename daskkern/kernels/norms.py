@@ -70,6 +70,8 @@ def difference_norms(X: Array, difference: Difference) -> Array:
         if isinstance(terms, DeviceRows):
             return terms.row_sums()
         return module_of(X).asarray(terms.sum(axis=1)).reshape(-1).astype(X.dtype)
+    if difference.power == 2 and takes_rows(X):
+        return row_squares(X)
     xp = namespace_of(X)
     norms, d = xp.empty(X.shape[0], X.dtype), max(1, X.shape[1])
     step = max(1, (_NORM_ELEMENTS if xp is np else _NORM_ELEMENTS_GPU) // d)
@@ -79,8 +81,6 @@ def difference_norms(X: Array, difference: Difference) -> Array:
             for rows in within(group, step):
                 norms[rows] = _terms(X[rows], difference).sum(axis=1)
 
-    if difference.power == 2 and takes_rows(X):
-        return row_squares(X)
     if xp is not np and X.shape[0] <= step:
         made: Array = _terms(X, difference).sum(axis=1)
         return made

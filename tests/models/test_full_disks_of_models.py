@@ -41,7 +41,7 @@ def test_a_model_names_its_place_and_its_bytes(estimator: KernelRegressor | Kern
         pytest.raises(StoreError, match=r"older\.zarr cannot be written: file too large, for \d[\d.]* kB \(.*B are f"),
     ):
         model.save(tmp_path / "older.zarr")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["older.zarr"]  # complete, with no partial folder beside it
+    assert [entry.name for entry in tmp_path.iterdir()] == ["older.zarr"]  # complete, and no partial folder is left
     model.save(tmp_path / "older.zarr")
 
 

@@ -134,7 +134,11 @@ def by_messages(client: Client) -> Iterator[None]:
 
 
 def fork_workers() -> None:
-    """Let Dask fork its workers from a process that has imported what they need, instead of 3 s of imports for each."""
+    """Let Dask fork its workers from a process that has imported what they need, instead of 3 s of imports for each.
+
+    That process has one thread: what another one holds while it forks would be held in the worker for ever.
+    """
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")  # that of Arrow's jemalloc
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     get_mp_context().set_forkserver_preload(_PRELOADED)
 

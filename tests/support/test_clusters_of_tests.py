@@ -57,3 +57,9 @@ def test_workers_are_among_the_processes_of_a_run() -> None:
         (pid,) = worker_pids(client).values()
         assert pid in [process.pid for process in marked_processes()]
     wait_until(lambda: pid not in [process.pid for process in marked_processes()])
+
+
+def test_workers_are_forked_from_a_process_with_one_thread() -> None:
+    with local_cluster(1) as client:
+        (pid,) = worker_pids(client).values()
+        assert psutil.Process(pid).parent().num_threads() == 1

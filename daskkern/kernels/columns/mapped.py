@@ -69,7 +69,7 @@ class Mapped(Kernel):
     ) -> Points:
         rows = as_rows(Z, agreed_dtype(precision, dtype))
         xp = module_of(rows)
-        centres = self.kernel.points(_placed(self.centres, xp), placement, dtype=rows.dtype, precision=precision)
+        centres = self.kernel.points(to_device(self.centres, xp), placement, dtype=rows.dtype, precision=precision)
         side = Side(xp.ascontiguousarray(rows.T), None, None, None)  # M
         (p, d), cuts = (rows.shape[0], int(self.centres.shape[1])), cut_blocks(rows.shape[0], blocks)
         return Points(p, d, rows.dtype, placement, cuts, side, parts=(centres,))
@@ -134,7 +134,3 @@ def nystrom_map(K: Array, tolerance: float) -> HostArray:
 def _map(points: Points) -> Array:
     assert points.side is not None
     return points.side.rows
-
-
-def _placed(rows: Any, xp: Any) -> Any:
-    return to_device(rows, xp)

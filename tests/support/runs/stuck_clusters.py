@@ -65,9 +65,7 @@ def _scheduler(scheduler: Any) -> Iterator[str]:
     now = time.time()
     for address, worker in list(scheduler.workers.items()):
         sent = scheduler.stream_comms.get(address)
-        waiting = (
-            "no stream" if sent is None else f"{len(sent.buffer)} messages wait, next deadline {sent.next_deadline}"
-        )
+        waiting = "no stream" if sent is None else _waiting(sent)
         heard = f"heard of {now - worker.last_seen:.1f} s ago"
         yield f"  worker {address}: {worker.status}, {len(worker.processing)} tasks, {waiting}, {heard}"
     for name, sent in list(scheduler.client_comms.items()):

@@ -110,15 +110,11 @@ TABLE = {
     ),
     "adagrad, linear": Row(AdaGrad(), Squared(), Linear(), 60, 1e-3, 30, regression=True, stochastic=True),
     "coordinate descent, linear": Row(CoordinateDescent(tol=0), Squared(), Linear(), 2, 1e-13, 50, regression=True),
-    "coordinate descent, random features": Row(
-        CoordinateDescent(tol=0), Logistic(), RandomFeatures(60), 12, 1e-10, 50, tells_before=True
-    ),
+    "coordinate descent, random features": Row(CoordinateDescent(tol=0), Logistic(), RandomFeatures(60), 12, 1e-10, 50),
     "coordinate descent, working sets": Row(
-        CoordinateDescent(tol=0, working_set=50), SquaredHinge(), RandomFeatures(60), 30, 1e-6, 50, tells_before=True
+        CoordinateDescent(tol=0, working_set=50), SquaredHinge(), RandomFeatures(60), 30, 1e-6, 50
     ),
-    "coordinate descent, softmax": Row(
-        CoordinateDescent(tol=0), MultinomialLogistic(), Linear(), 30, 1e-3, 50, tells_before=True
-    ),
+    "coordinate descent, softmax": Row(CoordinateDescent(tol=0), MultinomialLogistic(), Linear(), 30, 1e-3, 50),
     "pegasos, all rows": Row(Pegasos(), SquaredHinge(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, random features": Row(Pegasos(3), Logistic(), RandomFeatures(60), 90, 1e-2, 30, stochastic=True),
     "block_cd": Row(BlockCD(), Squared(), AllRows(), 40, 1e-8, 40, regression=True, stochastic=True),

@@ -158,8 +158,7 @@ def _tiled_matvec(of: Operands, A: Array, head: Array | None) -> Array:
                 scores = _never_written(of, rows, tile, values, A)
             else:
                 _fill(of, rows, cols, values)
-                here = [slice(cut.start - cols.start, cut.stop - cols.start) for cut in tile]
-                scores = sum_over_blocks(of.device, values, A[cols], here, turned=False)
+                scores = sum_over_blocks(of.device, values, A[cols], _from_start(tile, cols), turned=False)
             if total is None:
                 total = scores  # of the only tile
             else:
@@ -210,13 +209,11 @@ def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
 
 def _never_written(of: Operands, rows: slice, tile: Sequence[slice], held: Array, A: Array) -> Array:
     """Return ``K A`` of some rows and blocks, of which only inner products are written, to `held`."""
-    first, cols = of.blocks.index(tile[0]), slice(tile[0].start, tile[-1].stop)
-    table = of.table[first : first + len(tile)]
+    cols = slice(tile[0].start, tile[-1].stop)
+    table = block_table(of.device, _from_start(tile, cols))
     left, right = _part(of.left, rows), _part(of.right, cols)
     _multiply(of, left, right, held)
-    return launch.profile_sums(
-        of.device, of.what, left, right, held, table - cols.start if cols.start else table, A[cols]
-    )
+    return launch.profile_sums(of.device, of.what, left, right, held, table, A[cols])
 
 
 def _multiply(of: Operands, left: Side, right: Side, out: Array) -> None:
@@ -275,6 +272,11 @@ def _column_tiles(blocks: Sequence[slice], width: int) -> list[list[slice]]:
         else:
             tiles.append([cut])
     return tiles
+
+
+def _from_start(tile: Sequence[slice], cols: slice) -> list[slice]:
+    """Return the blocks of a tile, counted from its first column."""
+    return [slice(cut.start - cols.start, cut.stop - cols.start) for cut in tile]
 
 
 def _width(tile: Sequence[slice]) -> int:
