@@ -131,6 +131,11 @@ class RankSetup:
         return None
 
     @property
+    def computes_blocks(self) -> bool:
+        """Whether steps compute the kernel block of a batch themselves, where it is not kept."""
+        return False
+
+    @property
     def stored_columns(self) -> slice | None:
         """The rank's range of eigenfeatures that are on disk, where they take the place of kernel blocks."""
         return None

@@ -18,7 +18,8 @@ from daskkern.backend.tiles import slices
 from daskkern.errors import ClusterError, SpecError
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed_blocks
 from tests.support.gpu.fake_arrays import CONSTANTS, CREATORS, METHODS, NAMES, FakeArray, launches_counted
-from tests.support.gpu.fake_gpu import SIGNATURES, FakeGpu, gemm_ex
+from tests.support.gpu.fake_cublas import gemm_ex
+from tests.support.gpu.fake_gpu import SIGNATURES, FakeGpu
 
 HOST = np.ones(3)
 MIXED: list[Callable[[Any], Any]] = [

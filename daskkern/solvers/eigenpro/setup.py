@@ -9,12 +9,15 @@ from daskkern.backend.namespace import to_device
 from daskkern.backend.shares import owners_of
 from daskkern.errors import DataError
 from daskkern.kernels import diagnose
+from daskkern.kernels.engines.cuda.recording import Recorder
 from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
 from daskkern.linalg.joined_factor import JOINED_COLUMNS, JoinedFactor, joined_factor
 from daskkern.preconditioners import CovarianceState, EigenProState
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
-from daskkern.solvers.eigenpro.steps import EigenProSetup, Projector
+from daskkern.solvers.eigenpro.recorded_window import RecordedWindow
+from daskkern.solvers.eigenpro.state import EigenProSetup, Projector
+from daskkern.solvers.eigenpro.temporary import Buffer
 from daskkern.solvers.setup import RankInputs
 
 _JITTERS = 5
@@ -61,7 +64,17 @@ def eigenpro_setup(inputs: RankInputs, state: EigenProState, *, exact: bool, tol
         own = to_device(points, xp)
         projector = IterativeProjector(inputs.part, own, counts, directions, chunk, tol)
     units = owners_of(sum(basis.shares) or comm.size, comm.size, basis.shares)
-    return EigenProSetup(state, preconditioner, damped, projector, inputs.window, heads, owners=units)
+    recorded = _recorded(inputs) if isinstance(projector, JoinedFactor) else None
+    return EigenProSetup(
+        state, preconditioner, damped, projector, inputs.window, heads, owners=units, recorded=recorded
+    )
+
+
+def _recorded(inputs: RankInputs) -> RecordedWindow | None:
+    """Return what records the steps of the only rank, whose GPU has one formula for all values; else None."""
+    if inputs.comm.size > 1 or not Buffer.takes(inputs.part.points):
+        return None
+    return RecordedWindow(Recorder(inputs.xp), inputs.batch_size)
 
 
 def _factor(inputs: RankInputs) -> BlockCyclicFactor | JoinedFactor:

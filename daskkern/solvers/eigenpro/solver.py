@@ -39,16 +39,8 @@ from daskkern.solvers.eigenpro.spectrum import (
     subsample_rows,
     window_batches,
 )
-from daskkern.solvers.eigenpro.steps import (
-    EigenProRun,
-    EigenProSetup,
-    MomentumIterate,
-    Projected,
-    project,
-    push,
-    step_all_rows,
-    step_window,
-)
+from daskkern.solvers.eigenpro.state import EigenProRun, EigenProSetup, MomentumIterate, Projected
+from daskkern.solvers.eigenpro.steps import project, push, step_all_rows, step_window
 from daskkern.solvers.eigenpro.temporary import Temporary
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Certificate, Problem
@@ -248,6 +240,9 @@ class EigenPro(Solver[EigenProRun]):
             return step_all_rows(problem, setup, state, batch, eta, comm)
         if state.step % problem.batches_per_epoch == 0:
             state = replace(state, projected=Projected())
+        made = None if setup.recorded is None else setup.recorded.step(problem, setup, state, batch, eta)
+        if made is not None:
+            return made
         state, loss = step_window(problem, setup, state, batch, eta, comm)
         if batch.last or state.in_window >= setup.window:
             state = project(setup.projector, state, comm)

@@ -1,10 +1,9 @@
-"""The steps of EigenPro over kernel columns, and the state that they change; see
+"""The steps of EigenPro over kernel columns; see
 :mod:`daskkern.solvers.eigenpro.solver`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,102 +11,14 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.kernels.engines.block_products import add_multiple, multiply, multiply_blocks, multiply_transposed
-from daskkern.preconditioners import EigenProPart, EigenProState
+from daskkern.kernels.engines.block_products import multiply, multiply_blocks, multiply_transposed
 from daskkern.solvers.batch_loss import pending_loss_and_gradient
+from daskkern.solvers.eigenpro.device_steps import Iterate, StepNumbers, step_on_device
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, Projection
+from daskkern.solvers.eigenpro.state import EigenProRun, EigenProSetup, MomentumIterate, Projector
 from daskkern.solvers.eigenpro.temporary import Temporary
 from daskkern.solvers.groups import rows_of_all_groups, sum_over_groups
 from daskkern.solvers.problem import AnyProblem, Batch
-from daskkern.solvers.setup import RankSetup
-from daskkern.solvers.tail_average import TailAverage
-
-
-class Projector(Protocol):
-    """Solves ``K_ZZ t = h`` over columns sharded like the model."""
-
-    def solve(self, h: Array, comm: Communicator) -> Array:
-        """Return this rank's part (p_r, c) of the solution from its part of `h`."""
-        ...
-
-
-@dataclass(frozen=True)
-class EigenProSetup(RankSetup):
-    """The set-up of a rank in addition to its columns.
-
-    Attributes
-    ----------
-    state : EigenProState
-    part : EigenProPart
-        Its rows of the preconditioner.
-    damped : (p_r, q) array, or (s_r, q) with all rows as centres
-        ``K(Z_r, S) V D``; with all rows as centres only the rows of S are needed.
-    projector : Projector or None
-        None when all rows are centres.
-    window : int
-        Batches T between projections.
-    head_blocks : tuple of slices
-        The blocks of the rank's members of S; see :class:`daskkern.basis.Columns`.
-    local, rows : (p_r,) arrays of int or None
-        With all rows as centres: the rank's columns in the order of their rows, and those rows, ascending.
-    owners : tuple of int
-        The ranks of consecutive units of temporary centres, again and again; () is rank after rank.
-    """
-
-    state: EigenProState
-    part: EigenProPart
-    damped: Array
-    projector: Projector | None
-    window: int
-    head_blocks: tuple[slice, ...]
-    local: HostArray | None = None
-    rows: HostArray | None = None
-    owners: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class MomentumIterate:
-    """With momentum: the last iterate (p_r, c), the model, and its values at the rank's members of S (s_r, c)."""
-
-    a: Array
-    at_S: Array
-
-
-@dataclass(frozen=True)
-class Projected:
-    """The projections of an epoch that iterate: how many, their iterations, and the largest of their residuals."""
-
-    count: int = 0
-    iterations: int = 0
-    residual: float = 0.0
-
-    def with_one(self, found: Projection) -> "Projected":
-        """Return these and one more."""
-        return Projected(self.count + 1, self.iterations + found.iterations, max(self.residual, found.residual))
-
-
-@dataclass(frozen=True)
-class EigenProRun:
-    """The state of a run on one rank.
-
-    `a` (p_r, c) as of the last projection and `scale`, by which the ridge penalty shrank it since; `working` is that a
-    plus what S gained since (both by column); `pending` h (p_r, c); `at_S` the model's values at the rank's members
-    of S (s_r, c), kept for the ridge penalty; `temporary` the rank's centres of the window. All rows as centres: only
-    `working` and `at_S` are used; explicit features: only `working`, which is w. With momentum these are of the point
-    that gradients are taken at, and `slow` is the model. `projected` are the projections since the last epoch's end.
-    """
-
-    a: Array
-    scale: float
-    working: Array
-    pending: Array
-    at_S: Array
-    temporary: Temporary
-    in_window: int
-    step: int
-    average: TailAverage
-    slow: MomentumIterate | None = None
-    projected: Projected = Projected()
 
 
 def push(after: EigenProRun, before: EigenProRun, gamma: float, compensation: float) -> EigenProRun:
@@ -165,59 +76,29 @@ def _own_rows(setup: EigenProSetup, batch: Batch) -> tuple[HostArray, HostArray]
 def step_window(
     problem: AnyProblem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
 ) -> tuple[EigenProRun, float | Array]:
-    xp = namespace_of(state.working)
-    m, n_head = batch.size, problem.part.columns.n_head
-    rows = batch.left
-    if rows is None and batch.X is not None:
-        rows = problem.part.kernel.left(batch.X, problem.part.points)
-    phi = problem.part.block(rows) if batch.phi is None else batch.phi
-    partial = multiply_blocks(phi, state.working, problem.part.columns.blocks, xp)
-    partial = state.temporary.add_scores(partial, problem.part.kernel, rows)
-    loss, g = pending_loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
+    before = Iterate(state.working, state.pending, state.at_S)
     shrink = 1 - eta * problem.alpha
-    own_blocks = problem.part.columns.blocks
-    # K_ZB g / m; where there is something to send, of S first: its sum is under way while the rest is computed.
-    unit = 1.0 if xp is np else eta  # of gradients: sums are then updated without a product
-    first = n_head if comm.size > 1 and xp is np and problem.groups is None else phi.shape[1]
-    pulled = multiply_transposed(
-        phi[:, :first], g, xp, own_blocks[: len(own_blocks) - len(_after(own_blocks, first))], unit / m
-    )
-    pulled = sum_over_groups(problem, pulled)
-    residual = pulled[:n_head] + problem.alpha * unit * state.at_S if problem.alpha else pulled[:n_head]
-    finish = comm.begin_allreduce(setup.part.project(residual, setup.head_blocks))
-    if first < phi.shape[1]:
-        rest = multiply_transposed(phi[:, first:], g, xp, _after(own_blocks, first), unit / m)
-        pulled = xp.concatenate([pulled, rest])
-    projected = finish().astype(problem.dtype)  # r
-    working = state.working * shrink
-    setup.part.add_to(working[:n_head], projected, eta / unit, setup.head_blocks)
-    at_S = state.at_S
-    if xp is np:
-        correction = multiply(setup.damped, projected, xp, own_blocks)
-        pending = state.pending * shrink + eta * (pulled - correction)
-        if problem.alpha:
-            at_S = at_S - eta * (residual - correction[:n_head])
-    else:  # fewer launches, and other roundings
-        pending = state.pending * shrink if problem.alpha else state.pending
-        pending = pending + pulled
-        add_multiple(pending, -1.0, setup.damped, projected, xp)
-        if problem.alpha:
-            at_S = at_S - residual
-            add_multiple(at_S, 1.0, setup.damped[:n_head], projected, xp)
+    if namespace_of(state.working) is np:
+        after, g, loss = _step_on_host(problem, setup, before, state.temporary, batch, eta, comm)
+        change = -eta / batch.size
+    else:
+        numbers = StepNumbers.of(eta, problem.alpha, batch.size)
+        after, g, loss = step_on_device(problem, setup, before, state.temporary, batch, numbers, comm)
+        change = -1.0
     in_window = state.in_window + 1
     temporary = state.temporary
     if problem.alpha:
         temporary = temporary.shrunk(shrink)
     if not batch.last and in_window < setup.window:
         owners = setup.owners or tuple(range(comm.size))
-        coefficients = rows_of_all_groups(problem, g * (-eta / m))
+        coefficients = rows_of_all_groups(problem, g * change)
         temporary = temporary.with_batch(problem, batch, coefficients, owners, comm.rank, setup.window)
     run = EigenProRun(
         state.a,
         state.scale * shrink,
-        working,
-        pending,
-        at_S,
+        after.working,
+        after.pending,
+        after.at_S,
         temporary,
         in_window,
         state.step + 1,
@@ -226,6 +107,45 @@ def step_window(
         state.projected,
     )
     return run, loss
+
+
+def _step_on_host(
+    problem: AnyProblem,
+    setup: EigenProSetup,
+    before: Iterate,
+    temporary: Temporary,
+    batch: Batch,
+    eta: float,
+    comm: Communicator,
+) -> tuple[Iterate, Array, float | Array]:
+    """Return the iterate after a batch, g (m, c), and the sum of the losses before the step."""
+    m, n_head, blocks = batch.size, problem.part.columns.n_head, problem.part.columns.blocks
+    rows = batch.left
+    if rows is None and batch.X is not None:
+        rows = problem.part.kernel.left(batch.X, problem.part.points)
+    phi = problem.part.block(rows) if batch.phi is None else batch.phi
+    partial = multiply_blocks(phi, before.working, blocks, np)
+    partial = temporary.add_scores(partial, problem.part.kernel, rows)
+    loss, g = pending_loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
+    shrink = 1 - eta * problem.alpha
+    # K_ZB g / m; where there is something to send, of S first: its sum is under way while the rest is computed.
+    first = n_head if comm.size > 1 and problem.groups is None else phi.shape[1]
+    pulled = multiply_transposed(phi[:, :first], g, np, blocks[: len(blocks) - len(_after(blocks, first))], 1 / m)
+    pulled = sum_over_groups(problem, pulled)
+    residual = pulled[:n_head] + problem.alpha * before.at_S if problem.alpha else pulled[:n_head]
+    finish = comm.begin_allreduce(setup.part.project(residual, setup.head_blocks))
+    if first < phi.shape[1]:
+        rest = multiply_transposed(phi[:, first:], g, np, _after(blocks, first), 1 / m)
+        pulled = np.concatenate([pulled, rest])
+    projected = finish().astype(problem.dtype)  # r
+    working = before.working * shrink
+    setup.part.add_to(working[:n_head], projected, eta, setup.head_blocks)
+    at_S = before.at_S
+    correction = multiply(setup.damped, projected, np, blocks)
+    pending = before.pending * shrink + eta * (pulled - correction)
+    if problem.alpha:
+        at_S = at_S - eta * (residual - correction[:n_head])
+    return Iterate(working, pending, at_S), g, loss
 
 
 def _after(blocks: Sequence[slice], edge: int) -> list[slice]:

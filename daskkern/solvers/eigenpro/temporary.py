@@ -16,7 +16,7 @@ from daskkern.kernels.rows import unchecked_rows
 from daskkern.linalg import even_slices
 from daskkern.solvers.problem import AnyProblem, Batch
 
-_UNIT = 128  # rows of a batch that are temporary centres of one rank: enough for products at full speed
+UNIT = 128  # rows of a batch that are temporary centres of one rank: enough for products at full speed
 _JOINED = 1024  # temporary centres up to which later ones are joined to them: fewer calls, and little is copied
 
 
@@ -54,21 +54,33 @@ class Buffer:
 
     def with_more(self, points: Points, coefficients: Array) -> "Buffer":
         """Return the buffer with later centres. Those before them are not copied where there is room."""
-        before, own = self.points.size, points.side
-        assert own is not None
+        before = self.points.size
         size = before + points.size
         room = self.coefficients.shape[0]
         whole = self if size <= room else Buffer.of(self.points, self.coefficients[:before], 2 * size)
-        into, given = ((side.rows, *side.stats, side.operand) for side in (whole.side, own))
-        for place, array in zip((*into, whole.coefficients), (*given, coefficients), strict=True):
-            if place is not None:
-                place[before:size] = array
+        whole.put(before, points, coefficients)
         blocks = (*self.points.blocks, *(slice(before + cut.start, before + cut.stop) for cut in points.blocks))
-        rows, *stats, operand = (None if array is None else array[:size] for array in into)
-        table = block_table(namespace_of(coefficients), blocks)
-        side = replace(Side(rows, *stats), caps=own.caps, operand=operand)
-        grown = replace(self.points, size=size, blocks=blocks, side=side, table=table)
-        return replace(whole, points=grown)
+        return whole.first(size, blocks)
+
+    def put(self, start: int, points: Points, coefficients: Array) -> None:
+        """Write centres and their coefficients to the places from `start` on."""
+        own = points.side
+        assert own is not None
+        given = (own.rows, *own.stats, own.operand, coefficients)
+        for place, array in zip((*self._arrays, self.coefficients), given, strict=True):
+            if place is not None:
+                place[start : start + points.size] = array
+
+    def first(self, size: int, blocks: tuple[slice, ...]) -> "Buffer":
+        """Return the buffer with its first `size` places as its centres, in these blocks."""
+        rows, *stats, operand = (None if array is None else array[:size] for array in self._arrays)
+        table = block_table(namespace_of(self.coefficients), blocks)
+        side = replace(Side(rows, *stats), caps=self.side.caps, operand=operand)
+        return replace(self, points=replace(self.points, size=size, blocks=blocks, side=side, table=table))
+
+    @property
+    def _arrays(self) -> tuple[Array, ...]:
+        return self.side.rows, *self.side.stats, self.side.operand
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,11 @@ class Temporary:
     sets: tuple[tuple[Points, Array], ...] = ()
     units: int = 0
     buffer: Buffer | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no centres."""
+        return self.buffer is None and not self.sets
 
     def add_scores(self, scores: Array, kernel: Kernel, rows: Array | Left) -> Array:
         """Return `scores` (m, c) float64 plus the values of these centres at `rows`."""
@@ -137,7 +154,7 @@ class Temporary:
         X = batch.all_features
         if X is None:
             raise SpecError("a window of more than one batch needs the rows of its batches")
-        units = even_slices(batch.size, _UNIT)
+        units = even_slices(batch.size, UNIT)
         own = [unit for at, unit in enumerate(units, self.units) if owners[at % len(owners)] == rank]
         counted = replace(self, units=self.units + len(units))
         if not own:
@@ -151,7 +168,7 @@ class Temporary:
             X, coefficients = X[picked], coefficients[picked]
         with nullcontext() if xp is np else unchecked_rows():
             points = problem.part.kernel.points(X, like.placement, blocks, precision=like.precision)
-        return counted.join(points, coefficients, (window - 1) * len(own) * _UNIT)
+        return counted.join(points, coefficients, (window - 1) * len(own) * UNIT)
 
 
 def _enlarged(array: Array | None, room: int) -> Array | None:

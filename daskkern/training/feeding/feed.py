@@ -73,7 +73,7 @@ class Feed:
         if features is not None and problem.extra.stored_columns is not None:
             self._rows = FeatureRows(rows, features, problem.extra.stored_columns, settings.dtype)
         in_tiles = prepared.basis.all_rows or settings.solver.learns_centres
-        in_tiles = in_tiles or not settings.basis.has_blocks
+        in_tiles = in_tiles or not settings.basis.has_blocks or problem.extra.computes_blocks
         self._whole = not in_tiles
         # Inner products of rows are not in the kernel block of a rank.
         products = settings.solver.row_products and prepared.basis.all_rows

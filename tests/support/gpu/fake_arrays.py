@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import HostArray
+from tests.support.gpu.fake_graphs import noted, record, refuse
 
 
 def _words(text: str) -> list[str]:
@@ -72,6 +73,7 @@ class FakeArray:
 
     def set(self, arr: HostArray, stream: Any = None) -> None:
         """Fill from a host array, now or when `stream` gets there."""
+        refuse("copies from the host")
         if not isinstance(arr, np.ndarray) or arr.shape != self.shape or arr.dtype != self.dtype:
             raise ValueError("Shape mismatch or dtype mismatch, or not an array of the host")
         if stream is None:
@@ -94,6 +96,7 @@ class FakeArray:
         """Set all entries."""
         launched("fill")
         self.held.fill(stripped(value))
+        record(partial(self.held.fill, stripped(value)))
 
     def __getitem__(self, key: Any) -> "FakeArray":
         parts = [part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, FakeArray)]
@@ -101,7 +104,11 @@ class FakeArray:
             launched("take")
         if any(part.dtype.kind == "b" for part in parts):
             waited("size of a mask")
-        return on_device(self.held[stripped(key)])
+        made = on_device(self.held[stripped(key)])
+        if parts:
+            noted(made.held)
+            record(lambda: np.copyto(made.held, self.held[stripped(key)]))
+        return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, np.ndarray):
@@ -109,7 +116,9 @@ class FakeArray:
         if isinstance(value, FakeArray) and self._is_part(key, value.held):
             return  # as CuPy: of ``x[part] += y`` that is the rest
         launched("setitem")
-        self.held[stripped(key)] = stripped(value)
+        held, place, given = self.held, stripped(key), stripped(value)
+        held[place] = given
+        record(lambda: operator.setitem(held, place, given))
 
     def _is_part(self, key: Any, held: HostArray) -> bool:
         part = np.asarray(self.held[stripped(key)])
@@ -155,13 +164,13 @@ class FakeArray:
         return bool(self.held)
 
     def __neg__(self) -> "FakeArray":
-        return on_device(-self.held)
+        return called(operator.neg, self)
 
     def __invert__(self) -> "FakeArray":
-        return on_device(~self.held)
+        return called(operator.invert, self)
 
     def __abs__(self) -> "FakeArray":
-        return on_device(abs(self.held))
+        return called(abs, self)
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if name == "astype" and not kwargs.get("copy", True) and self.dtype == np.dtype(args[0]):
@@ -177,6 +186,7 @@ class FakeArray:
     def _in_place(self, work: Callable[[Any, Any], Any], other: Any) -> "FakeArray":
         launched(work.__name__)
         self.held = work(self.held, stripped(other))
+        record(partial(work, self.held, stripped(other)))
         return self
 
 
@@ -200,6 +210,7 @@ def launched(name: str) -> None:
 
 def waited(why: str) -> None:
     """Tell those who count that the host would have waited for all that a GPU was given."""
+    refuse(f"to wait for {why}")
     for names in _waits:
         names.append(why)
 
@@ -250,10 +261,37 @@ def stripped(value: Any) -> Any:
 def called(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function of NumPy's on what fake arrays hold. Where it writes to `out`, that is returned."""
     out = kwargs.get("out")
+    given, named = tuple(map(stripped, args)), {name: stripped(value) for name, value in kwargs.items()}
     with np.errstate(all="ignore"):  # a GPU says nothing
-        made = work(*map(stripped, args), **{name: stripped(value) for name, value in kwargs.items()})
+        made = work(*given, **named)
     if not any(made is stripped(array) for array in args if isinstance(array, FakeArray)):  # else: nothing to do
         launched(work.__name__)
     if work.__name__ in _SIZED_BY_DATA:
         waited(f"size of {work.__name__}")
-    return out if isinstance(out, FakeArray) else on_device(made)
+    if isinstance(out, FakeArray):
+        record(partial(work, *given, **named))
+        return out
+    result = on_device(made)
+    _record_call(work, given, named, result)
+    return result
+
+
+def _record_call(work: Callable[..., Any], given: Any, named: Any, result: Any) -> None:
+    """Record what fills the results again. Views need nothing, nor has memory that nothing was written to."""
+    results = result if isinstance(result, tuple | list) else [result]
+    sources = [getattr(work, "__self__", None), *given]
+    operands = [source for source in sources if isinstance(source, np.ndarray)]
+    if any(np.may_share_memory(one.held, source) for one in results for source in operands if hasattr(one, "held")):
+        return
+    for one in results:
+        noted(one.held)
+    if work.__name__ in ("empty", "empty_like"):
+        return
+
+    def again() -> None:
+        with np.errstate(all="ignore"):
+            made = work(*given, **named)
+        for one, value in zip(results, made if isinstance(result, tuple | list) else [made], strict=True):
+            np.copyto(one.held, value)
+
+    record(again)

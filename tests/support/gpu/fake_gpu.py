@@ -11,23 +11,20 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from daskkern.kernels.engines.cuda import cublas
 from daskkern.kernels.engines.cuda.device import device_of
+from tests.support.gpu import fake_cublas, fake_graphs
 from tests.support.gpu.cuda_on_host import HostDevice
 from tests.support.gpu.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, launched, on_device, waited
 
 MEMORY = 8 << 30
-_OPS = {"CUBLAS_OP_N": 0, "CUBLAS_OP_T": 1}
-_TYPES = {"CUDA_R_32F": (0, np.float32), "CUDA_R_64F": (1, np.float64), "CUDA_R_16F": (2, np.float16)}
-_COMPUTE = {
-    "CUBLAS_COMPUTE_32F": 68, "CUBLAS_COMPUTE_64F": 70, "CUBLAS_COMPUTE_32F_FAST_TF32": 77, "CUBLAS_GEMM_DEFAULT": -1,
-}  # fmt: skip
-
 SIGNATURES = {
     "asarray": ("a", "dtype"),
     "ndarray.get": (),
@@ -59,6 +56,9 @@ SIGNATURES = {
 """Names in CuPy, and the parameters that the stand-in takes there."""
 
 
+_entered: list["Stream"] = []
+
+
 class Stream:
     """What was put on a stream happens in order, and not before somebody waits for it."""
 
@@ -66,6 +66,22 @@ class Stream:
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
+        self._non_blocking = non_blocking
+
+    def __enter__(self) -> "Stream":
+        _entered.append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        assert _entered.pop() is self
+
+    def begin_capture(self) -> None:
+        if not self._non_blocking:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
+        fake_graphs.begin()
+
+    def end_capture(self) -> fake_graphs.Graph:
+        return fake_graphs.Graph(fake_graphs.end(), launched)
 
     @property
     def busy(self) -> bool:
@@ -130,8 +146,10 @@ class _Module:
             if any(isinstance(argument, np.ndarray) for argument in args):
                 raise TypeError("Unsupported type <class 'numpy.ndarray'>")
             launched(name)
+            work = partial(self._gpu.host.launch, self._code, name, grid, block[0], held)
             with self._gpu.lock:
-                self._gpu.host.launch(self._code, name, grid, block[0], held)
+                work()
+            fake_graphs.record(work)
 
         return launch
 
@@ -165,6 +183,7 @@ class FakeGpu:
     def _asarray(self, a: Any, dtype: Any = None) -> FakeArray:
         if isinstance(a, FakeArray):
             return a if dtype is None or a.dtype == np.dtype(dtype) else on_device(a.held.astype(dtype))
+        fake_graphs.refuse("copies from the host")
         self.uploads += 1
         launched("upload")
         made: FakeArray = on_device(np.array(a, dtype))
@@ -180,12 +199,15 @@ class FakeGpu:
             "cupy": self.module, "cupy.cuda": self.module.cuda, "cupy.cuda.nccl": self.module.cuda.nccl,
             "cupyx": _cupyx(),
         }  # fmt: skip
+        library = fake_cublas.Library()
         before = {name: sys.modules.get(name) for name in parts}
         sys.modules.update(parts)
+        loaded, cublas.cublas_library = cublas.cublas_library, lambda xp: library
         try:
             yield self.module
         finally:
             device_of.cache_clear()
+            cublas.cublas_library = loaded
             for name, module in before.items():
                 if module is None:
                     del sys.modules[name]
@@ -196,7 +218,7 @@ class FakeGpu:
 class _Pool:
     """A pool of CuPy's: only what is asked of one."""
 
-    def __init__(self) -> None:
+    def __init__(self, allocator: Any = None) -> None:
         self.limit: int | None = None
 
     def set_limit(self, size: int) -> None:
@@ -242,64 +264,27 @@ def cuda_module() -> ModuleType:
         memGetInfo=lambda: (MEMORY, MEMORY),
         runtimeGetVersion=lambda: 12090,
         driverGetVersion=lambda: 12090,
-        **{name: number for name, (number, _) in _TYPES.items()},
+        memcpyAsync=_copied,
+        **{name: number for name, (number, _) in fake_cublas.TYPES.items()},
     )
     nccl.__dict__.update(available=True)  # ranks of one GPU take the host
     cuda.__dict__.update(
-        runtime=runtime, Event=Event, Stream=Stream, nccl=nccl, get_current_stream=lambda device_id=-1: default,
+        runtime=runtime, Event=Event, Stream=Stream, nccl=nccl,
+        get_current_stream=lambda device_id=-1: _entered[-1] if _entered else default,
+        using_allocator=fake_graphs.from_pool,
         PinnedMemory=bytearray, PinnedMemoryPointer=lambda mem, offset: memoryview(mem)[offset:],
         get_allocator=lambda: getattr(here, "allocator", default.synchronize),
         set_allocator=lambda allocator: setattr(here, "allocator", allocator),
         MemoryPool=_Pool,
-        cublas=SimpleNamespace(gemmEx=gemm_ex, gemmStridedBatchedEx=gemm_strided_batched_ex, **_OPS, **_COMPUTE),
+        cublas=fake_cublas.module(),
         device=SimpleNamespace(get_cublas_handle=lambda: 5),
     )  # fmt: skip
     return cuda
 
 
-def gemm_ex(
-    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int,
-    A: int, Atype: int, lda: int, B: int, Btype: int, ldb: int, beta: int,
-    C: int, Ctype: int, ldc: int, computeType: int, algo: int,
-) -> None:  # fmt: skip
-    """Do what cublasGemmEx does, on tables in column order at addresses."""
-    launched("gemmEx")
-    _gemm(transa, transb, m, n, k, alpha, A, Atype, lda, B, Btype, ldb, beta, C, Ctype, ldc)
-
-
-def gemm_strided_batched_ex(
-    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int,
-    A: int, Atype: int, lda: int, strideA: int, B: int, Btype: int, ldb: int, strideB: int, beta: int,
-    C: int, Ctype: int, ldc: int, strideC: int, batchCount: int, computeType: int, algo: int,
-) -> None:  # fmt: skip
-    """Do what cublasGemmStridedBatchedEx does: strides are in numbers."""
-    launched("gemmStridedBatchedEx")
-    a, b, c = (_size(kind) for kind in (Atype, Btype, Ctype))
-    for i in range(batchCount):
-        places = A + i * strideA * a, B + i * strideB * b, C + i * strideC * c
-        _gemm(transa, transb, m, n, k, alpha, places[0], Atype, lda, places[1], Btype, ldb, beta, places[2], Ctype, ldc)
-
-
-def _gemm(
-    transa: int, transb: int, m: int, n: int, k: int, alpha: int, A: int, Atype: int, lda: int,
-    B: int, Btype: int, ldb: int, beta: int, C: int, Ctype: int, ldc: int,
-) -> None:  # fmt: skip
-    left = _table(A, Atype, lda, (k, m) if transa else (m, k))
-    right = _table(B, Btype, ldb, (n, k) if transb else (k, n))
-    out = _table(C, Ctype, ldc, (m, n))
-    product = (left.T if transa else left).astype(out.dtype) @ (right.T if transb else right).astype(out.dtype)
-    scale, kept = (_table(place, Ctype, 1, (1, 1))[0, 0] for place in (alpha, beta))
-    out[...] = scale * product + (kept * out if kept else 0)
-
-
-def _size(kind: int) -> int:
-    return next(np.dtype(dtype).itemsize for number, dtype in _TYPES.values() if number == kind)
-
-
-def _table(address: int, kind: int, line: int, shape: tuple[int, int]) -> Any:
-    dtype: np.dtype[Any] = next(np.dtype(dtype) for number, dtype in _TYPES.values() if number == kind)
-    rows, columns = shape
-    assert line >= rows, "the leading dimension is less than the rows"
-    size = ((columns - 1) * line + rows) * dtype.itemsize
-    flat = np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)).cast("B"), dtype)
-    return np.lib.stride_tricks.as_strided(flat, shape, (dtype.itemsize, line * dtype.itemsize))
+def _copied(dst: int, src: int, size: int, kind: int, stream: int) -> None:
+    """Do what cudaMemcpyAsync does between places of a device."""
+    assert kind == 3
+    launched("memcpy")
+    ctypes.memmove(dst, src, size)
+    fake_graphs.record(partial(ctypes.memmove, dst, src, size))

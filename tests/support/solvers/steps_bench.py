@@ -15,7 +15,7 @@ from daskkern.losses import Loss, encode
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.solvers import Batch, EigenPro, NystromSGD, Problem, Solver
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
-from daskkern.solvers.eigenpro.steps import EigenProSetup, Projector
+from daskkern.solvers.eigenpro.state import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
 from daskkern.solvers.nystrom_sgd.setup import feature_columns
 from tests.support.threads import run_threads

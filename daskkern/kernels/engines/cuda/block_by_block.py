@@ -16,6 +16,7 @@ from daskkern.backend.reductions import add_parts
 from daskkern.backend.tiles import balanced, slices
 from daskkern.kernels.engines.cuda.device import Device
 from daskkern.kernels.engines.cuda.launch import block_sums, sums_bytes, transposed_sums
+from daskkern.kernels.engines.cuda.recording import current_recorder
 
 MOST_OUTPUTS = 32
 """Columns up to which products are fused; each 12 to 16 of them read, or compute, the table again."""
@@ -81,7 +82,11 @@ def partial_bytes(m: int, p: int, c: int, itemsize: int, width: int) -> int:
 
 def block_table(device: Device, blocks: Sequence[slice]) -> Array:
     """Return starts and stops of blocks, (blocks, 2) int64, on the GPU: a fit uses the same ones in every step."""
-    return _cached_table(device, device.number, tuple((block.start, block.stop) for block in blocks))
+    table = _cached_table(device, device.number, tuple((block.start, block.stop) for block in blocks))
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.hold(table)  # the cache may drop it
+    return table
 
 
 @lru_cache(256)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.kernels.engines.cuda.recording import current_recorder
 from daskkern.kernels.precision import Precision
 
 
@@ -56,6 +57,11 @@ class Cupy:
     def number(self) -> int:
         """The number of the current GPU."""
         return int(self.xp.cuda.runtime.getDevice())
+
+    @property
+    def _calls(self) -> Any:
+        recorder = current_recorder()
+        return self.xp.cuda.cublas if recorder is None else recorder.cublas
 
     def launch(self, text: str, name: str, grid: tuple[int, int], threads: int, arguments: Sequence[Any]) -> None:
         """Compile `text` on first use, and run its kernel on the current stream."""
@@ -107,7 +113,7 @@ class Cupy:
             compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
         alpha, beta = np.full(1, scale, out.dtype), np.full(1, float(add), out.dtype)
         # cuBLAS is column-major: it gets the transposes, in exchanged order.
-        cublas.gemmEx(
+        self._calls.gemmEx(
             xp.cuda.device.get_cublas_handle(),
             cublas.CUBLAS_OP_T if turn_right else cublas.CUBLAS_OP_N,
             cublas.CUBLAS_OP_T if turn_left else cublas.CUBLAS_OP_N,
@@ -140,7 +146,7 @@ class Cupy:
         kind = runtime.CUDA_R_64F if double else runtime.CUDA_R_32F
         alpha, beta = np.ones(1, out.dtype), np.zeros(1, out.dtype)
         line = _line(left)
-        cublas.gemmStridedBatchedEx(
+        self._calls.gemmStridedBatchedEx(
             xp.cuda.device.get_cublas_handle(),
             cublas.CUBLAS_OP_N,
             cublas.CUBLAS_OP_T if turn_left else cublas.CUBLAS_OP_N,

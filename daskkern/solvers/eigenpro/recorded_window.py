@@ -1,0 +1,222 @@
+"""Steps of EigenPro over landmarks on one GPU as CUDA graphs: one call of the host for a step instead of forty.
+
+What a step does is decided by the place of its batch in the window, so that each place has a graph. Batches of fewer
+rows than the largest are filled up with rows of weight 0.
+
+Within a window, the run's arrays are those that the next step overwrites; at its end they are copies.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.communicator import SerialCommunicator
+from daskkern.backend.namespace import is_sparse
+from daskkern.kernels.engines.cuda.recording import Recorder
+from daskkern.kernels.rows import unchecked_rows
+from daskkern.linalg import even_slices
+from daskkern.solvers.eigenpro.device_steps import Iterate, StepNumbers, step_on_device
+from daskkern.solvers.eigenpro.state import EigenProRun, EigenProSetup
+from daskkern.solvers.eigenpro.temporary import UNIT, Buffer, Temporary
+from daskkern.solvers.problem import AnyProblem, Batch
+
+_ALONE = SerialCommunicator()
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where recorded steps read and write.
+
+    Attributes
+    ----------
+    y, weight : (M, .) arrays
+        Of the batch, of at most M rows.
+    a, working, pending, at_S : arrays
+        The run; see :class:`daskkern.solvers.eigenpro.state.EigenProRun`.
+    loss : array () float64
+        Of the batch, before the step.
+    """
+
+    y: Array
+    weight: Array
+    a: Array
+    working: Array
+    pending: Array
+    at_S: Array
+    loss: Array
+
+    @classmethod
+    def of(cls, recorder: Recorder, rows: int, problem: AnyProblem, state: EigenProRun, batch: Batch) -> "Places":
+        """Return places of the recorder for such a batch, with up to `rows` rows, and such a run."""
+        dtype, (p, c) = problem.dtype, state.working.shape
+        return cls(
+            recorder.place("y", (rows, *batch.y.shape[1:]), batch.y.dtype),
+            recorder.place("weight", (rows, 1), dtype),
+            recorder.place("a", (p, c), dtype),
+            recorder.place("working", (p, c), dtype),
+            recorder.place("pending", (p, c), dtype),
+            recorder.place("at_S", state.at_S.shape, dtype),
+            recorder.place("loss", (), np.float64),
+        )
+
+    @property
+    def run(self) -> tuple[Array, ...]:
+        """The arrays of the run."""
+        return self.a, self.working, self.pending, self.at_S
+
+
+class RecordedWindow:
+    """The recorded steps of one rank.
+
+    Parameters
+    ----------
+    recorder : Recorder
+    rows : int
+        Most rows of a batch.
+    """
+
+    def __init__(self, recorder: Recorder, rows: int) -> None:
+        self._recorder, self._rows = recorder, rows
+        self._usable = True
+        self._places: Places | None = None
+        self._room: Buffer | None = None
+        self._temporary: dict[int, Temporary] = {0: Temporary()}
+        self._given: tuple[Array, ...] = ()
+        self._weighted = 0  # rows whose weights of 1 are in their place, where rows have none of their own
+
+    def step(
+        self, problem: AnyProblem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float
+    ) -> tuple[EigenProRun, Array] | None:
+        """Return the run after a batch, projected where the window ends, and the loss () before it.
+
+        None where the step cannot be recorded; the run is then as before.
+        """
+        at, recorder = state.in_window, self._recorder
+        if not self._takes(setup, state, batch):
+            return None
+        if self._places is None:
+            self._places = Places.of(recorder, self._rows, problem, state, batch)
+        places, ends = self._places, batch.last or at + 1 >= setup.window
+        scale = state.scale * (1 - eta * problem.alpha)
+        X = None if setup.window == 1 and batch.phi is not None else self._filled("X", batch.X)
+        phi = self._filled("phi", batch.phi)
+        self._fill(places, state, batch)
+        numbers, scaled = self._numbers(StepNumbers.of(eta, problem.alpha, batch.size), scale, problem.dtype)
+        work = partial(self._work, problem, setup, places, X, phi, at, ends, numbers, scaled)
+        try:
+            recorder.run((at, ends, batch.phi is not None), work)
+        except Exception:  # CuPy and CUDA refuse what they cannot record by many kinds; a plain step raises the others
+            self._usable = False
+            return None
+        loss, at_S = recorder.copied(places.loss), state.at_S
+        if ends:
+            a = working = recorder.copied(places.working)
+            at_S = recorder.copied(places.at_S) if problem.alpha else at_S
+            scale, in_window = 1.0, 0
+        else:
+            a, working, in_window = state.a, places.working, at + 1
+            at_S = places.at_S if problem.alpha else at_S
+        after = replace(
+            state, a=a, scale=scale, working=working, pending=places.pending, at_S=at_S,
+            temporary=self._temporary[in_window], in_window=in_window, step=state.step + 1,
+        )  # fmt: skip
+        self._given = _arrays(after)
+        return after, loss
+
+    def _takes(self, setup: EigenProSetup, state: EigenProRun, batch: Batch) -> bool:
+        at = state.in_window
+        known = state.temporary is self._temporary.get(at) or (not at and not state.temporary.units)
+        alone = setup.window == 1 and batch.phi is not None
+        has_rows = alone or (batch.X is not None and not is_sparse(batch.X))
+        return self._usable and known and has_rows and batch.y.shape[0] <= self._rows
+
+    def _fill(self, places: Places, state: EigenProRun, batch: Batch) -> None:
+        """Put a batch where recorded work reads it, and the run unless it is there."""
+        recorder, m = self._recorder, batch.y.shape[0]
+        arrays = _arrays(state)
+        if not self._given or any(a is not b for a, b in zip(arrays, self._given, strict=True)):
+            for source, target in zip(arrays, places.run, strict=True):
+                if source is not target:
+                    recorder.copy(source, target)
+        recorder.copy(batch.y, places.y[:m])
+        if batch.weight is not None:
+            recorder.copy(batch.weight, places.weight[:m])
+            places.weight[m:] = 0
+        elif self._weighted != m:
+            places.weight[:m], places.weight[m:] = 1, 0
+        self._weighted = m if batch.weight is None else 0
+
+    def _filled(self, name: str, values: Array | None) -> Array | None:
+        """Put what is of the rows of a batch where recorded work reads it, and return this place; None for None."""
+        if values is None:
+            return None
+        place = self._recorder.place(name, (self._rows, values.shape[1]), values.dtype)
+        self._recorder.copy(values, place[: len(values)])
+        return place
+
+    def _numbers(self, numbers: StepNumbers, scale: float, dtype: str) -> tuple[StepNumbers, Array]:
+        """Put the numbers of a step where recorded work reads them, and return these places."""
+        given = {"rate": numbers.rate, "shrink": numbers.shrink, "pull": numbers.pull, "scale": scale}
+        rate, shrink, pull, scaled = (self._recorder.number(name, float(x), dtype) for name, x in given.items())
+        return StepNumbers(rate, shrink, pull), scaled
+
+    def _work(
+        self,
+        problem: AnyProblem,
+        setup: EigenProSetup,
+        places: Places,
+        X: Array | None,
+        phi: Array | None,
+        at: int,
+        ends: bool,
+        numbers: StepNumbers,
+        scale: Array,
+    ) -> None:
+        """Step from what lies at the places, and leave there what it makes."""
+        nobody = np.zeros(0, np.int64)  # the numbers of rows have no part in a step
+        batch = Batch(X, places.y, places.weight, nobody, phi, ends)
+        before, temporary = Iterate(places.working, places.pending, places.at_S), self._temporary[at]
+        after, g, loss = step_on_device(problem, setup, before, temporary, batch, numbers, _ALONE)
+        places.loss[...] = loss
+        if problem.alpha:
+            places.at_S[...] = after.at_S
+            if temporary.buffer is not None:
+                temporary.buffer.coefficients[: temporary.buffer.points.size] *= numbers.shrink
+        if ends:
+            assert setup.projector is not None
+            places.working[...] = places.a * scale - setup.projector.solve(after.pending, _ALONE)
+            places.a[...] = places.working
+            places.pending.fill(0)
+        else:
+            places.working[...] = after.working
+            places.pending[...] = after.pending
+            self._add(problem, setup, at, X, -g)
+
+    def _add(self, problem: AnyProblem, setup: EigenProSetup, at: int, X: Array | None, coefficients: Array) -> None:
+        """Add the rows of a batch to the temporary centres that later places of the window have."""
+        assert X is not None
+        like, recorder = problem.part.points, self._recorder
+        units = tuple(even_slices(self._rows, UNIT))
+        with unchecked_rows():
+            points = problem.part.kernel.points(X, like.placement, units, precision=like.precision)
+        if self._room is None:
+            room = (setup.window - 1) * self._rows
+            made = Buffer.of(points, coefficients, room)
+            self._room = replace(made, coefficients=recorder.place("coefficients", *_form(made.coefficients)))
+        self._room.put(at * self._rows, points, coefficients)
+        if at + 1 not in self._temporary:
+            starts = range(0, (at + 1) * self._rows, self._rows)
+            blocks = tuple(slice(a + unit.start, a + unit.stop) for a, unit in itertools.product(starts, units))
+            buffer = self._room.first((at + 1) * self._rows, blocks)
+            self._temporary[at + 1] = Temporary(units=len(blocks), buffer=buffer)
+
+
+def _arrays(state: EigenProRun) -> tuple[Array, ...]:
+    return state.a, state.working, state.pending, state.at_S
+
+
+def _form(array: Array) -> tuple[tuple[int, ...], np.dtype]:
+    return array.shape, array.dtype
