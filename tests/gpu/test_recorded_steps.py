@@ -13,7 +13,7 @@ from daskkern.events import EpochFinished, Event
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.kernels.engines.cuda import cublas
 from daskkern.kernels.engines.cuda.device import device_of
-from daskkern.kernels.engines.cuda.recording import Recorder, current_recorder
+from daskkern.kernels.engines.cuda.recording import GraphRecorder, current_recorder
 from daskkern.losses import Absolute, Loss, Squared, SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.solvers.eigenpro import setup
@@ -32,12 +32,12 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The keys of what was recorded, or given again."""
     found: list[Any] = []
 
-    class Watched(Recorder):
+    class Watched(GraphRecorder):
         def run(self, key: Hashable, work: Callable[[], None]) -> None:
             super().run(key, work)
             found.append(key)
 
-    monkeypatch.setattr(setup, "Recorder", Watched)
+    monkeypatch.setattr(setup, "GraphRecorder", Watched)
     return found
 
 
@@ -109,7 +109,7 @@ def test_a_recorded_step_takes_few_calls_of_the_host(stand_in: FakeGpu) -> None:
 
 
 def test_what_cannot_be_recorded_leaves_places_as_they_were(xp: ModuleType) -> None:
-    recorder = Recorder(xp)
+    recorder = GraphRecorder(xp)
     place = recorder.place("x", (3,), np.float32)
     place.fill(2.0)
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_recorded_leaves_places_as_they_were(xp: ModuleType) -> N
 
 
 def test_work_is_recorded_once_and_reads_its_places(xp: ModuleType) -> None:
-    recorder, calls = Recorder(xp), []
+    recorder, calls = GraphRecorder(xp), []
     place = recorder.place("x", (2, 2), np.float32)
     out = recorder.place("out", (2, 2), np.float32)
 
@@ -146,7 +146,7 @@ def test_work_is_recorded_once_and_reads_its_places(xp: ModuleType) -> None:
 
 
 def test_what_lasts_is_not_where_recordings_have_their_own(xp: ModuleType) -> None:
-    recorder, cached = Recorder(xp), {}
+    recorder, cached = GraphRecorder(xp), {}
     place, out = (recorder.place(name, (64,), np.float32) for name in ("x", "out"))
 
     def first() -> None:

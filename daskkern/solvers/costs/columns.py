@@ -7,6 +7,7 @@ are those of first-order methods.
 import math
 from dataclasses import dataclass
 
+from daskkern.kernels.engines.cuda.recording import WORKSPACE_BYTES
 from daskkern.linalg import group_count
 from daskkern.linalg.joined_factor import JOINED_COLUMNS
 from daskkern.solvers.costs.primitives import (
@@ -143,11 +144,20 @@ def _steps(z: FitSizes) -> Items:
         few = min(z.p, JOINED_COLUMNS)  # more centres need no less
         joined = few**2 * b if z.ranks == 1 else 2 * factor_bytes(few, z.ranks, b, z.share)
         joined *= z.device == "gpu"
-        return damped, ("projection factor", max(joined, factor_bytes(z.p, z.ranks, b, z.share)))
+        factor = ("projection factor", max(joined, factor_bytes(z.p, z.ranks, b, z.share)))
+        return damped, factor, *_recorded(z)
     if z.s:
         iterated = _VECTORS * own * padded(z.c) * 8 + 4 * z.q * z.q * 8 + z.m * z.d * b
         return damped, ("projection by iteration", iterated)
     return (damped,)
+
+
+def _recorded(z: FitSizes) -> Items:
+    """Return where recorded steps read and write: the batch, the run, and what cuBLAS works in."""
+    if z.device != "gpu" or z.ranks > 1 or z.p > JOINED_COLUMNS:
+        return ()
+    numbers = z.m * (z.d + z.c + 1) + 4 * z.own * z.c + z.own_s * z.c
+    return (("recorded steps", WORKSPACE_BYTES + numbers * z.itemsize),)
 
 
 def _spectrum(z: FitSizes) -> tuple[int, int]:

@@ -38,7 +38,7 @@ class StepNumbers:
 
 
 @dataclass(frozen=True)
-class Iterate:
+class WindowIterate:
     """What a step changes; see :class:`daskkern.solvers.eigenpro.state.EigenProRun`.
 
     Attributes
@@ -55,12 +55,12 @@ class Iterate:
 def step_on_device(
     problem: AnyProblem,
     setup: EigenProSetup,
-    before: Iterate,
+    before: WindowIterate,
     temporary: Temporary,
     batch: Batch,
     numbers: StepNumbers,
     comm: Communicator,
-) -> tuple[Iterate, Array, float | Array]:
+) -> tuple[WindowIterate, Array, float | Array]:
     """Return the iterate after a batch, ``eta g / m`` (m, c), and the sum of the losses before the step.
 
     Nothing waits for the GPU, and no argument is changed.
@@ -87,4 +87,4 @@ def step_on_device(
     if alpha:
         at_S = at_S - residual
         add_multiple(at_S, 1.0, setup.damped[: columns.n_head], projected, xp)
-    return Iterate(working, pending, at_S), g, loss
+    return WindowIterate(working, pending, at_S), g, loss

@@ -15,10 +15,10 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import SerialCommunicator
 from daskkern.backend.namespace import is_sparse
-from daskkern.kernels.engines.cuda.recording import Recorder
+from daskkern.kernels.engines.cuda.recording import GraphRecorder
 from daskkern.kernels.rows import unchecked_rows
 from daskkern.linalg import even_slices
-from daskkern.solvers.eigenpro.device_steps import Iterate, StepNumbers, step_on_device
+from daskkern.solvers.eigenpro.device_steps import StepNumbers, WindowIterate, step_on_device
 from daskkern.solvers.eigenpro.state import EigenProRun, EigenProSetup
 from daskkern.solvers.eigenpro.temporary import UNIT, Buffer, Temporary
 from daskkern.solvers.problem import AnyProblem, Batch
@@ -49,7 +49,7 @@ class Places:
     loss: Array
 
     @classmethod
-    def of(cls, recorder: Recorder, rows: int, problem: AnyProblem, state: EigenProRun, batch: Batch) -> "Places":
+    def of(cls, recorder: GraphRecorder, rows: int, problem: AnyProblem, state: EigenProRun, batch: Batch) -> "Places":
         """Return places of the recorder for such a batch, with up to `rows` rows, and such a run."""
         dtype, (p, c) = problem.dtype, state.working.shape
         return cls(
@@ -73,12 +73,12 @@ class RecordedWindow:
 
     Parameters
     ----------
-    recorder : Recorder
+    recorder : GraphRecorder
     rows : int
         Most rows of a batch.
     """
 
-    def __init__(self, recorder: Recorder, rows: int) -> None:
+    def __init__(self, recorder: GraphRecorder, rows: int) -> None:
         self._recorder, self._rows = recorder, rows
         self._usable = True
         self._places: Places | None = None
@@ -178,7 +178,7 @@ class RecordedWindow:
         """Step from what lies at the places, and leave there what it makes."""
         nobody = np.zeros(0, np.int64)  # the numbers of rows have no part in a step
         batch = Batch(X, places.y, places.weight, nobody, phi, ends)
-        before, temporary = Iterate(places.working, places.pending, places.at_S), self._temporary[at]
+        before, temporary = WindowIterate(places.working, places.pending, places.at_S), self._temporary[at]
         after, g, loss = step_on_device(problem, setup, before, temporary, batch, numbers, _ALONE)
         places.loss[...] = loss
         if problem.alpha:

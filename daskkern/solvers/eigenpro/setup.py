@@ -9,7 +9,7 @@ from daskkern.backend.namespace import to_device
 from daskkern.backend.shares import owners_of
 from daskkern.errors import DataError
 from daskkern.kernels import diagnose
-from daskkern.kernels.engines.cuda.recording import Recorder
+from daskkern.kernels.engines.cuda.recording import GraphRecorder
 from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
 from daskkern.linalg.joined_factor import JOINED_COLUMNS, JoinedFactor, joined_factor
 from daskkern.preconditioners import CovarianceState, EigenProState
@@ -74,7 +74,7 @@ def _recorded(inputs: RankInputs) -> RecordedWindow | None:
     """Return what records the steps of the only rank, whose GPU has one formula for all values; else None."""
     if inputs.comm.size > 1 or not Buffer.takes(inputs.part.points):
         return None
-    return RecordedWindow(Recorder(inputs.xp), inputs.batch_size)
+    return RecordedWindow(GraphRecorder(inputs.xp), inputs.batch_size)
 
 
 def _factor(inputs: RankInputs) -> BlockCyclicFactor | JoinedFactor:

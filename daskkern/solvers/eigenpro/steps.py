@@ -13,7 +13,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.engines.block_products import multiply, multiply_blocks, multiply_transposed
 from daskkern.solvers.batch_loss import pending_loss_and_gradient
-from daskkern.solvers.eigenpro.device_steps import Iterate, StepNumbers, step_on_device
+from daskkern.solvers.eigenpro.device_steps import StepNumbers, WindowIterate, step_on_device
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, Projection
 from daskkern.solvers.eigenpro.state import EigenProRun, EigenProSetup, MomentumIterate, Projector
 from daskkern.solvers.eigenpro.temporary import Temporary
@@ -76,7 +76,7 @@ def _own_rows(setup: EigenProSetup, batch: Batch) -> tuple[HostArray, HostArray]
 def step_window(
     problem: AnyProblem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
 ) -> tuple[EigenProRun, float | Array]:
-    before = Iterate(state.working, state.pending, state.at_S)
+    before = WindowIterate(state.working, state.pending, state.at_S)
     shrink = 1 - eta * problem.alpha
     if namespace_of(state.working) is np:
         after, g, loss = _step_on_host(problem, setup, before, state.temporary, batch, eta, comm)
@@ -112,12 +112,12 @@ def step_window(
 def _step_on_host(
     problem: AnyProblem,
     setup: EigenProSetup,
-    before: Iterate,
+    before: WindowIterate,
     temporary: Temporary,
     batch: Batch,
     eta: float,
     comm: Communicator,
-) -> tuple[Iterate, Array, float | Array]:
+) -> tuple[WindowIterate, Array, float | Array]:
     """Return the iterate after a batch, g (m, c), and the sum of the losses before the step."""
     m, n_head, blocks = batch.size, problem.part.columns.n_head, problem.part.columns.blocks
     rows = batch.left
@@ -145,7 +145,7 @@ def _step_on_host(
     pending = before.pending * shrink + eta * (pulled - correction)
     if problem.alpha:
         at_S = at_S - eta * (residual - correction[:n_head])
-    return Iterate(working, pending, at_S), g, loss
+    return WindowIterate(working, pending, at_S), g, loss
 
 
 def _after(blocks: Sequence[slice], edge: int) -> list[slice]:

@@ -18,7 +18,7 @@ from daskkern.events import Listener, StageFinished
 from daskkern.solvers import AnyProblem, Batch
 from daskkern.training.feeding.block_cache import keep_blocks
 from daskkern.training.feeding.group_rows import GroupRows
-from daskkern.training.feeding.row_cache import RowCache
+from daskkern.training.feeding.row_cache import DeviceRowCache, RowCache
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.shared_reading import SharedReading
 from daskkern.training.feeding.stored_features import FeatureRows
@@ -87,7 +87,9 @@ class Feed:
         self._on_host = memory.rows_on_host
         keeps, reshuffle = memory.keeps_rows and not self._stored, self.plan.reshuffle
         self._batches: dict[int, Batch] | None = {} if keeps and not reshuffle else None
-        self._kept_rows = RowCache(self._rows) if keeps and reshuffle else None
+        self._kept_rows = RowCache(self._rows) if keeps and reshuffle and (self._on_host or xp is np) else None
+        on_device = keeps and reshuffle and not self._on_host and self._group is None and xp is not np
+        self._device_rows = DeviceRowCache(self._rows.n_rows, xp) if on_device else None
         self.extremes = Extremes(prepared.sizes)
         self._memory: Array | None = None
         self._failure_reported = False
@@ -117,6 +119,9 @@ class Feed:
                 batch = self._with_rows(kept[index], arrived()[0])
                 yield replace(self._with_block(index, batch), last=index == order[-1])
                 del batch, arrived  # frees its rows before others arrive
+        elif self._device_rows is not None and self._device_rows.is_full:
+            for index, batch in self._device_rows.batches(self.plan, number, start):
+                yield self._with_block(index, batch)
         else:
             yield from self._read(number, start)
 
@@ -150,6 +155,8 @@ class Feed:
         keeping = self._kept_rows
         if keeping is not None:
             rows = keeping.begin(whole=start == 0)
+        if self._device_rows is not None:
+            self._device_rows.begin(whole=start == 0)
         if self._stored or (keeping is not None and keeping.is_full):  # a rank's own columns, or memory
             stream = iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
         else:
@@ -163,6 +170,8 @@ class Feed:
                 index, batch = item.index, self._batch(item, excess, arrived, count == self.plan.n_batches)
                 if keeping is not None:
                     keeping.add(item)
+                if self._device_rows is not None:
+                    self._device_rows.add(batch, self.extremes.each(item.block.X, self._weight(item)))
                 if self._batches is not None:
                     self._batches[index] = self._with_rows(batch, self._needed(item)) if self._on_host else batch
                 del item, arrived  # frees its window before the next one is read
@@ -188,8 +197,7 @@ class Feed:
         """
         block, targets = item.block, self._prepared.targets
         assert block.y is not None
-        sampling = self._prepared.sampling
-        weight = targets.weight(block) if sampling is None else sampling.weight(block)
+        sampling, weight = self._prepared.sampling, self._weight(item)
         rows = None if self._stored else block.X
         excess = self.extremes.observe(item.index, rows, weight, item.positions if sampling is None else None)
         X, y = self._needed(item), block.y
@@ -199,6 +207,10 @@ class Feed:
             part = self._group.part(len(item.positions))
             y, weight = y[part], None if weight is None else weight[part]
         return (item, excess), self._uploads.begin(X, targets.encode(y), weight)
+
+    def _weight(self, item: RowBatch) -> HostArray | None:
+        sampling = self._prepared.sampling
+        return self._prepared.targets.weight(item.block) if sampling is None else sampling.weight(item.block)
 
     def _needed(self, item: RowBatch) -> HostArray | None:
         """Return those of the rows as read that this rank needs."""

@@ -1,8 +1,20 @@
-"""Cache of all rows in host memory after the first whole pass, for batches that are reshuffled in every epoch."""
+"""Caches of all rows after the first whole pass, for batches that are reshuffled in every epoch.
 
+In host memory the cache takes the place of the source; on a GPU, batches are gathered where the rows lie.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import ModuleType
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.data.rows.array_rows import ArrayRows
-from daskkern.data.rows.batches import RowBatch
-from daskkern.data.rows.rows import Gathering, Rows, row_fields
+from daskkern.data.rows.batch_plan import BatchPlan, window_positions
+from daskkern.data.rows.batches import RowBatch, Visit, visits_of
+from daskkern.data.rows.rows import Fields, Gathering, Rows, row_fields
+from daskkern.solvers import Batch
 
 
 class RowCache:
@@ -46,3 +58,85 @@ class RowCache:
         self._kept = ArrayRows(
             block.X, block.y, weight=block.weight, classes=rows.classes, dtype=rows.dtype, chunk_rows=rows.chunk_rows
         )
+
+
+class DeviceRowCache:
+    """All rows on a GPU, in the order of their source, after a pass has read them.
+
+    Parameters
+    ----------
+    n_rows : int
+    xp : module
+        CuPy.
+    """
+
+    def __init__(self, n_rows: int, xp: ModuleType) -> None:
+        self._n_rows, self._xp = n_rows, xp
+        self._X: Array | None = None
+        self._y: Array | None = None
+        self._weight: Array | None = None
+        self._excess: FloatArray | None = None
+        self._seen = -1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has all rows."""
+        return self._seen == self._n_rows
+
+    def begin(self, *, whole: bool) -> None:
+        """Begin a pass that reads rows. Only a `whole` pass, from its first batch on, can fill the cache."""
+        self._seen = 0 if whole else -1
+
+    def add(self, batch: Batch, excess: FloatArray | None) -> None:
+        """Add the rows of a batch of the pass, and their excess squared norms (m,), empty where none has one.
+
+        See :mod:`daskkern.training.setup.row_sizes`.
+        """
+        if self._seen < 0 or batch.X is None:
+            return
+        if self._X is None:
+            self._X, self._y = self._like(batch.X), self._like(batch.y)
+            self._weight = None if batch.weight is None else self._like(batch.weight)
+        places = self._xp.asarray(batch.positions)
+        for kept, values in ((self._X, batch.X), (self._y, batch.y), (self._weight, batch.weight)):
+            if kept is not None:
+                kept[places] = values
+        if excess is not None and excess.any():
+            self._excess = np.zeros(self._n_rows) if self._excess is None else self._excess
+            self._excess[batch.positions] = excess
+        self._seen += batch.size
+
+    def batches(self, plan: BatchPlan, epoch: int, start: int = 0) -> Iterator[tuple[int, Batch]]:
+        """Yield the numbers and batches of an epoch, from number `start` of its order on.
+
+        The order of the next window is drawn meanwhile, in a thread.
+        """
+        visits = list(visits_of(plan, epoch, Fields.X, start))
+        with ThreadPoolExecutor(1, thread_name_prefix="daskkern-order") as pool:
+
+            def draw(number: int) -> Future[IntArray] | None:
+                if number == len(visits):
+                    return None
+                return pool.submit(window_positions, plan, visits[number].window, visits[number].epoch)
+
+            ahead = draw(0)
+            for number, visit in enumerate(visits, 1):
+                assert ahead is not None
+                positions, ahead = ahead.result(), draw(number)
+                yield from self._of_window(plan, visit, positions, number == len(visits))
+
+    def _of_window(self, plan: BatchPlan, visit: Visit, positions: IntArray, ends: bool) -> Iterator[tuple[int, Batch]]:
+        places = self._xp.asarray(positions)
+        for index in visit.batches:
+            part = plan.slice_in_window(index)
+            here, chosen = positions[part], places[part]
+            X, y, weight = (
+                None if kept is None else self._xp.take(kept, chosen, axis=0)
+                for kept in (self._X, self._y, self._weight)
+            )
+            excess = 0.0 if self._excess is None else float(self._excess[here].sum())
+            last = ends and index == visit.batches[-1]
+            yield index, Batch(X=X, y=y, weight=weight, positions=here, phi=None, last=last, excess=excess)
+
+    def _like(self, values: Array) -> Array:
+        return self._xp.empty((self._n_rows, *values.shape[1:]), values.dtype)

@@ -116,6 +116,10 @@ class Extremes:
             self._rows = dict(heapq.nlargest(_MOST, self._rows.items(), key=lambda row: row[1]))
         return float(found.sum())
 
+    def each(self, X: FeatureRows | None, weight: HostArray | None) -> FloatArray | None:
+        """Return the excess of each of these rows, (m,), or empty where none has one; None where it is not known."""
+        return None if self._sizes is None else self._sizes.excess(X, weight)
+
 
 def bent_by_many(weight: HostArray | None) -> HostArray | None:
     """Return the weights (s,) with which rows shape a preconditioner: those of a few heavy rows are cut off.

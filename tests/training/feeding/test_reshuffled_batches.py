@@ -149,3 +149,8 @@ def test_blocks_of_batches_that_are_dealt_anew_are_not_kept_and_their_rows_are()
         assert not plan_memory(sizes, 200 * 10**9, keep="auto", epochs=1).keeps_rows
     on_device = plan_memory(replace(sizes, device="gpu"), 200 * 10**9, 80 * 10**9, epochs=5)
     assert on_device.rows_on_host
+    dense = replace(CENTRES, n=2_000_000, reshuffle=True, device="gpu")
+    there = plan_memory(dense, 200 * 10**9, 80 * 10**9, epochs=5)
+    assert (there.keeps_rows, there.rows_on_host) == (True, False)
+    assert dict(there.device_items)[ALL_ROWS] == row_bytes(dense)
+    assert not plan_memory(dense, 200 * 10**9, 80 * 10**9, epochs=1).keeps_rows

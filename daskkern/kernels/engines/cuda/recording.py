@@ -3,9 +3,9 @@
 A step of few rows takes as long as the host needs for its launches: on an H200, 33 of them took 1.06 ms one by one and
 0.07 ms as a graph, of which the host was busy for 3 us.
 
-Recorded work reads and writes at fixed places. Those that the caller fills are :meth:`Recorder.place` and
-:meth:`Recorder.number`. What it allocates on its way comes from a pool of its own, whose memory each recording uses
-from its beginning: nothing that lasts may lie there.
+Recorded work reads and writes at fixed places. Those that the caller fills are :meth:`GraphRecorder.place` and
+:meth:`GraphRecorder.number`. What it allocates on its way comes from a pool of its own, whose memory each recording
+uses from its beginning: nothing that lasts may lie there.
 """
 
 from collections.abc import Callable, Hashable
@@ -21,18 +21,19 @@ from numpy.typing import DTypeLike
 from daskkern.arrays import Array
 from daskkern.kernels.engines.cuda.cublas import DirectCublas
 
-_WORKSPACE_BYTES = 32 << 20  # what cuBLAS takes on an H100
+WORKSPACE_BYTES = 32 << 20
+"""Bytes that a recorder holds for cuBLAS, which takes as many by itself on an H100."""
 _TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
 
-_current: ContextVar["Recorder | None"] = ContextVar("recorder", default=None)
+_current: ContextVar["GraphRecorder | None"] = ContextVar("recorder", default=None)
 
 
-def current_recorder() -> "Recorder | None":
+def current_recorder() -> "GraphRecorder | None":
     """Return the recorder that is recording in this context, or None."""
     return _current.get()
 
 
-class Recorder:
+class GraphRecorder:
     """Records work on the current GPU, and gives it to the GPU again.
 
     For use by one thread. Everything recorded is held, with its memory, as long as the recorder.
@@ -55,7 +56,7 @@ class Recorder:
     @cached_property
     def cublas(self) -> DirectCublas:
         """CuBLAS for recorded work."""
-        workspace = self._xp.empty(_WORKSPACE_BYTES, np.uint8)
+        workspace = self._xp.empty(WORKSPACE_BYTES, np.uint8)
         return DirectCublas(self._xp, self._stream.ptr, workspace)
 
     def place(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
