@@ -96,7 +96,7 @@ class GraphRecorder:
         """Run `work` on the current stream: record it under its key first, where that has not been done.
 
         The work must give a GPU the same at every call: what differs, it reads at places. It must not wait for the
-        GPU. Before it is recorded, it runs once: there it compiles, and makes what lasts. What the places held is
+        GPU. Before it is recorded, it runs twice: there it compiles, and makes what lasts. What the places held is
         then put back.
 
         Raises
@@ -117,7 +117,9 @@ class GraphRecorder:
         try:
             with stream:
                 try:
-                    work()
+                    work()  # makes what lasts, outside the pool
+                    with self._xp.cuda.using_allocator(self._pool.malloc):
+                        work()  # the pool asks for memory: pools beneath it may wait, which cannot be recorded
                 finally:
                     stream.synchronize()
                 with self._xp.cuda.using_allocator(self._pool.malloc):
