@@ -111,6 +111,8 @@ class GraphRecorder:
 
     def _recorded(self, work: Callable[[], None]) -> Any:
         current, stream = self._xp.cuda.get_current_stream(), self._stream
+        if not self._graphs:  # what was freed is of use on the stream alone that it was taken for
+            self._xp.get_default_memory_pool().free_all_blocks()
         before = [(place, place.copy()) for place in self._places.values()]
         stream.wait_event(current.record())
         token = _current.set(self)
