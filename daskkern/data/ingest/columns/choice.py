@@ -1,6 +1,7 @@
 """The choice of features, targets and weight among named columns of a table."""
 
 import difflib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from daskkern.data.schema.table_schema import TableSchema
 from daskkern.errors import DataError
 
 _SHOWN = 12  # column names shown in a message
+_INDEX = re.compile(r"|Unnamed: \d+")
+"""Names of an index in text: that of pandas and R, and that of pandas when it has read such a table."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,8 @@ class ColumnRoles:
         return tuple(name for name in self.kept if name not in (*self.features, *self.targets, self.weight))
 
 
-def choose_columns(names: Sequence[str], request: Request, source: str) -> ColumnRoles:
-    """Assign the columns of `source` to their roles.
+def choose_columns(names: Sequence[str], request: Request, source: str, left_out: Sequence[str] = ()) -> ColumnRoles:
+    """Assign the columns of `source` to their roles. Those `left_out` are no features.
 
     Raises
     ------
@@ -60,10 +63,26 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
             raise DataError(
                 f"column {name!r} was named more than once among --target, --weight and --drop; name it once"
             )
-    features = tuple(name for name in names if name not in roles)
+    features = tuple(name for name in names if name not in (*roles, *left_out))
     if not features:
         raise DataError(f"no column of {source} is left as a feature; drop fewer columns")
     return ColumnRoles(features, request.target, request.weight, request.keep)
+
+
+def written_indexes(names: Sequence[str], request: Request) -> tuple[str, ...]:
+    """Return the columns of a text table that are its index, unless they were asked for: row numbers are no feature."""
+    if request.like is not None or request.columns is not None:
+        return ()
+    wanted = (*(request.target or ()), request.weight, *request.drop)
+    return tuple(name for name in names if _INDEX.fullmatch(name.strip()) and name not in wanted)
+
+
+def note_on_indexes(found: Sequence[str]) -> tuple[str, ...]:
+    """Return what to tell the user of the columns of :func:`written_indexes`; nothing without any."""
+    if not found:
+        return ()
+    shown = ", ".join(f"column {name!r}" if name.strip() else "the column without a name" for name in found)
+    return (f"{shown} left out: the index that pandas or R wrote",)
 
 
 def _named(names: Sequence[str], request: Request, columns: Sequence[str], source: str) -> list[str]:

@@ -22,7 +22,13 @@ from daskkern.data.ingest.columns.categories import (
     plain_encoding,
     survey_categories,
 )
-from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.choice import (
+    ColumnRoles,
+    check_same_columns,
+    choose_columns,
+    note_on_indexes,
+    written_indexes,
+)
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kept import kept_types
 from daskkern.data.ingest.columns.long_integers import may_be_rounded, refuse_rounded
@@ -58,7 +64,8 @@ _FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
 def open_csv(paths: Sequence[SourceFile], request: Request) -> Parts:
     """Return the rows of ``.csv`` or ``.csv.gz`` files whose first line names the columns."""
     names = [_header(path) for path in paths]
-    columns = choose_columns(names[0], request, str(paths[0]))
+    indexes = written_indexes(names[0], request)
+    columns = choose_columns(names[0], request, str(paths[0]), indexes)
     for path, others in zip(paths[1:], names[1:], strict=True):
         if request.like is None:
             check_same_columns(names[0], others, str(path), str(paths[0]))
@@ -69,7 +76,7 @@ def open_csv(paths: Sequence[SourceFile], request: Request) -> Parts:
     kept = kept_types([file.batches for file in files], columns.only_kept)
     files = [replace(file, kept=kept) for file in files]
     tables = [file.table(columns, kinds, encoder, n) for file, n in zip(files, counts, strict=True)]
-    return Parts(concatenate(tables), notes=notes, missing=encoder.missing)
+    return Parts(concatenate(tables), notes=(*note_on_indexes(indexes), *notes), missing=encoder.missing)
 
 
 def _encoder(files: Sequence["_File"], columns: ColumnRoles, request: Request) -> tuple[Encoder, tuple[str, ...]]:

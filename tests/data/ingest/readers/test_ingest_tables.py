@@ -253,3 +253,16 @@ def test_what_is_no_parquet_is_a_sentence(tmp_path: Path, left: Left) -> None:
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         ingest(tmp_path / "d.parquet", tmp_path / "s", target="t")
     assert left() == ["d.parquet"]
+
+
+@pytest.mark.parametrize(("written", "shown"), [("", "the column without a name"), ("Unnamed: 0", "'Unnamed: 0'")])
+def test_the_index_of_a_written_table_is_no_feature(tmp_path: Path, written: str, shown: str) -> None:
+    text = f"{written},a,y\n" + "".join(f"{i},{i % 7},{int(i > 20)}\n" for i in range(40))
+    report = _csv(tmp_path, text, target="y")
+    assert open_store(tmp_path / "s").info.feature_names == ("a",)
+    assert f"{shown} left out: the index that pandas or R wrote" in " ".join(report.notes)
+    if written:
+        ingest(tmp_path / "d.csv", tmp_path / "all", target="y", columns=[written, "a"])
+        assert open_store(tmp_path / "all").info.feature_names == (written, "a")
+    ingest(tmp_path / "d.csv", tmp_path / "target", target=written, task="regression")
+    assert open_store(tmp_path / "target").info.feature_names == ("a", "y")
