@@ -8,12 +8,14 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import zarr
-from dask.base import is_dask_collection
+from dask.base import compute, is_dask_collection
+from dask.delayed import delayed
 from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
-from daskkern.backend.namespace import as_host
+from daskkern.backend.namespace import as_host, is_sparse
 from daskkern.data.remote.local_stores import fix_places
+from daskkern.data.rows.csr import FeatureRows, as_csr
 from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
 from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
@@ -118,7 +120,7 @@ def lazy_source(
     single = y.ndim == 1
     labels = None if classes is None else plain_labels(classes)
     width = 1 if single else y.shape[1]
-    info = SourceInfo(X.shape[0], X.shape[1], task, labels, Scaling(), None, width, single)
+    info = SourceInfo(X.shape[0], X.shape[1], task, labels, Scaling(), None, width, single, _stored_entries(X))
     return _blocks(X, y, weight, classes, info), classes
 
 
@@ -127,7 +129,8 @@ def unlabelled_lazy_source(X: da.Array, sample_weight: Any = None) -> BlockSourc
     fix_places(X, sample_weight)
     X = _table(X)
     weight = None if sample_weight is None else _aligned(sample_weight, X, "sample_weight")
-    return _blocks(X, None, weight, None, SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True))
+    info = SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True, _stored_entries(X))
+    return _blocks(X, None, weight, None, info)
 
 
 def _table(X: da.Array) -> da.Array:
@@ -146,9 +149,26 @@ def _blocks(
     none = [None] * len(sizes)
     to_y = none if y is None else list(y.to_delayed().reshape(len(sizes), -1)[:, 0])
     to_w = none if weight is None else list(weight.to_delayed())
-    encode = _Encode(classes)
+    encode = _Encode(classes, info.n_stored is not None)
     blocks = tuple(LazyBlock(parts, encode) for parts in zip(X.to_delayed()[:, 0], to_y, to_w, strict=True))
     return BlockSource(blocks, sizes, weight is not None, info, itemsize=X.dtype.itemsize)
+
+
+def _stored_entries(X: da.Array) -> int | None:
+    """Return the number of entries of sparse chunks, which are computed for it; None where Dask knows dense ones."""
+    if not is_sparse(X._meta):
+        return None
+    counts = [delayed(_entries)(chunk) for chunk in X.to_delayed()[:, 0]]
+    return int(sum(compute(*counts)))
+
+
+def _entries(chunk: Any) -> int:
+    return int(chunk.nnz) if is_sparse(chunk) else int(np.count_nonzero(as_host(chunk)))
+
+
+def _csr(chunk: Any) -> Any:
+    """Return a sparse chunk of SciPy or CuPy as canonical CSR rows in host memory."""
+    return as_csr(chunk.get() if hasattr(chunk, "get") and hasattr(chunk, "device") else chunk)
 
 
 def _unique(y: da.Array) -> HostArray:
@@ -168,13 +188,19 @@ class _Encode:
     """Converts the computed parts of a block to (X, y, weight), with codes for class labels."""
 
     classes: HostArray | None
+    is_sparse: bool
 
     def __call__(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
-        rows, targets = as_host(X), None if y is None else self._targets(as_host(y))
+        rows, targets = self._rows(X), None if y is None else self._targets(as_host(y))
         weights = None if weight is None else as_host(weight).astype(np.float64)
         if weights is not None:
             check_weight(weights)
         return rows, targets, weights
+
+    def _rows(self, X: Any) -> FeatureRows:
+        if is_sparse(X):
+            return _csr(X) if self.is_sparse else _csr(X).toarray()
+        return as_csr(as_host(X)) if self.is_sparse else as_host(X)
 
     def _targets(self, y: HostArray) -> HostArray:
         if self.classes is not None:

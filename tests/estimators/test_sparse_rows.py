@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
@@ -111,3 +112,18 @@ def test_two_workers_make_the_same_model_of_sparse_rows(client2: Client) -> None
     local = _model().fit(X, y).decision_function(X[:100])
     spread = KernelClassifier("gaussian:median", basis=Landmarks(150), max_epochs=3, device="cpu", client=client2)
     np.testing.assert_allclose(spread.fit(X, y).decision_function(X[:100]), local, atol=1e-4)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["meta", "no meta"])
+@pytest.mark.parametrize("lazy_y", [True, False], ids=["lazy y", "y"])
+def test_sparse_chunks_of_dask_arrays_fit_like_the_rows(known: bool, lazy_y: bool) -> None:
+    X = scipy.sparse.random_array((120, 9), density=0.3, rng=0, format="csr")
+    y = np.asarray(X.sum(axis=1)).ravel() > 1.3
+    dense = da.from_array(X.toarray(), chunks=(50, 9))
+    # Without a meta Dask takes the chunks for dense arrays.
+    rows = dense.map_blocks(scipy.sparse.csr_array, meta=scipy.sparse.csr_array((0, 9)) if known else np.empty((0, 9)))
+    given = da.from_array(y, chunks=40) if lazy_y else y
+    model = KernelClassifier(max_epochs=3, random_state=0).fit(rows, given)
+    like = KernelClassifier(max_epochs=3, random_state=0).fit(X if known else X.toarray(), y)
+    np.testing.assert_allclose(model.predict_proba(X), like.predict_proba(X), atol=1e-5)
+    np.testing.assert_array_equal(model.predict(rows).compute(), model.predict(X))
