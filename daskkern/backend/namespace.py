@@ -7,6 +7,7 @@ computes with that: NumPy and CuPy run the same code.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -73,6 +74,20 @@ def device_rows(rows: Array, xp: ModuleType) -> DeviceRows:
     data, indices, starts = csr.parts_of(rows)
     on_host = to_host(starts)
     return DeviceRows(xp, xp.asarray(data), xp.asarray(indices), xp.asarray(starts), on_host, tuple(rows.shape))
+
+
+def constants_like(values: tuple[float, ...], like: Array) -> Array:
+    """Return numbers (k,) in the dtype of an array, where that is. On a GPU they are uploaded once, and kept."""
+    xp = namespace_of(like)
+    if xp is np:
+        return np.asarray(values, like.dtype)
+    return _constants(xp, int(xp.cuda.runtime.getDevice()), values, like.dtype.name)
+
+
+@lru_cache(4096)
+def _constants(xp: ModuleType, device: int, values: tuple[float, ...], dtype: str) -> Array:
+    del device  # a part of the key
+    return xp.asarray(np.asarray(values, dtype))
 
 
 def to_host(array: Array) -> HostArray:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import constants_like
 from daskkern.losses.base import Curved, Dual, Loss, Probabilistic, Smooth
 
 _STEPS = 60
@@ -68,7 +68,7 @@ class _Moved(Loss):
         return self.loss.gradient(self._moved(f), y)
 
     def _moved(self, f: Array) -> Array:
-        return f + namespace_of(f).asarray(self.constant, f.dtype)
+        return f + constants_like(self.constant, f)
 
 
 class _SmoothPart(_Moved):
@@ -92,7 +92,7 @@ class _ProbabilisticPart(_Moved):
 
 class _DualPart(_Moved):
     def conjugate(self, slope: Array, y: Array) -> Array:
-        return self.loss.conjugate(slope, y) - slope @ namespace_of(slope).asarray(self.constant, slope.dtype)
+        return self.loss.conjugate(slope, y) - slope @ constants_like(self.constant, slope)
 
     def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
         return self.loss.dual_step(self._moved(z), u, y, Q)

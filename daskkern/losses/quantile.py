@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import constants_like, namespace_of
 from daskkern.errors import SpecError
 from daskkern.losses.base import DualBox, Loss, check_parameter
 from daskkern.losses.elementwise import EDGE, within
@@ -90,4 +90,4 @@ class Quantile(Loss):
 
     def _q(self, f: Array) -> Any:
         """Return the quantile, or those of the outputs (c,)."""
-        return namespace_of(f).asarray(self.q, f.dtype) if isinstance(self.q, tuple) else self.q
+        return constants_like(self.q, f) if isinstance(self.q, tuple) else self.q

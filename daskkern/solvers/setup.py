@@ -68,6 +68,10 @@ class RankInputs:
     comm : Communicator
     xp : module
         NumPy or CuPy.
+    n_groups : int
+        Groups of ranks, each with all columns.
+    largest_batch : int
+        Most rows of a batch of the plan; 0 where there is none.
     """
 
     basis: KernelBasis
@@ -94,6 +98,8 @@ class RankInputs:
     with_offset: bool
     comm: Communicator
     xp: ModuleType
+    n_groups: int = 1
+    largest_batch: int = 0
 
     def every_point(self) -> Array:
         """Return the points of all ranks' columns (p, d), in their order, from each rank's own. Every rank calls it.
@@ -129,6 +135,11 @@ class RankSetup:
     def all_columns(self) -> KernelPart | None:
         """The products with all columns, where the rows are distributed over the ranks."""
         return None
+
+    @property
+    def closing_remark(self) -> str:
+        """A remark for the user on what the steps found, or ""."""
+        return ""
 
     @property
     def computes_blocks(self) -> bool:

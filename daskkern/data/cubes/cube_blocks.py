@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from distributed import futures_of
 
 from daskkern.arrays import HostArray
 from daskkern.data.cubes.cube_features import CubeFeature, hours_of, labels_along
@@ -51,7 +52,9 @@ class CubeBlocks:
     def read(self, number: int, names: Sequence[str]) -> Any:
         """Return the part of the Dataset in a block, in memory."""
         try:
-            return self.cells(number, names).compute(scheduler="synchronous")
+            cells = self.cells(number, names)
+            held = futures_of(cells)  # of persist(): only their cluster has them
+            return held[0].client.compute(cells).result() if held else cells.compute(scheduler="synchronous")
         except DataError:
             raise
         except Exception as error:  # stores, codecs and graphs have exceptions of their own

@@ -154,7 +154,7 @@ def _steps(z: FitSizes) -> Items:
 
 def _recorded(z: FitSizes) -> Items:
     """Return where recorded steps read and write: the batch, the run, and what cuBLAS works in."""
-    if z.device != "gpu" or z.ranks > 1 or z.p > JOINED_COLUMNS:
+    if z.device != "gpu" or z.all_ranks > 1 or z.entries or z.p > JOINED_COLUMNS:
         return ()
     numbers = z.m * (z.d + z.c + 1) + 4 * z.own * z.c + z.own_s * z.c
     return (("recorded steps", WORKSPACE_BYTES + numbers * z.itemsize),)

@@ -1,9 +1,10 @@
 """Steps of EigenPro over landmarks on one GPU as CUDA graphs: one call of the host for a step instead of forty.
 
 What a step does is decided by the place of its batch in the window, so that each place has a graph. Batches of fewer
-rows than the largest are filled up with rows of weight 0.
+rows than the largest are filled up with their first row, of weight 0.
 
-Within a window, the run's arrays are those that the next step overwrites; at its end they are copies.
+Within a window, the run's arrays are those that the next step overwrites; at its end they are its own. The first window
+is not recorded: there it would take the time of three.
 """
 
 import itertools
@@ -24,6 +25,7 @@ from daskkern.solvers.eigenpro.temporary import UNIT, Buffer, Temporary
 from daskkern.solvers.problem import AnyProblem, Batch
 
 _ALONE = SerialCommunicator()
+_LEAST_WINDOWS = 8  # of a run whose steps are recorded
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,7 @@ class Places:
 
     Attributes
     ----------
-    y, weight : (M, .) arrays
+    weight : (M, 1) array
         Of the batch, of at most M rows.
     a, working, pending, at_S : arrays
         The run; see :class:`daskkern.solvers.eigenpro.state.EigenProRun`.
@@ -40,7 +42,6 @@ class Places:
         Of the batch, before the step.
     """
 
-    y: Array
     weight: Array
     a: Array
     working: Array
@@ -49,12 +50,11 @@ class Places:
     loss: Array
 
     @classmethod
-    def of(cls, recorder: GraphRecorder, rows: int, problem: AnyProblem, state: EigenProRun, batch: Batch) -> "Places":
-        """Return places of the recorder for such a batch, with up to `rows` rows, and such a run."""
+    def of(cls, recorder: GraphRecorder, rows: int, problem: AnyProblem, state: EigenProRun) -> "Places":
+        """Return places of the recorder for batches of up to `rows` rows, and such a run."""
         dtype, (p, c) = problem.dtype, state.working.shape
         return cls(
-            recorder.place("y", (rows, *batch.y.shape[1:]), batch.y.dtype),
-            recorder.place("weight", (rows, 1), dtype),
+            recorder.place("weight", (rows, 1), dtype, read_only=True),
             recorder.place("a", (p, c), dtype),
             recorder.place("working", (p, c), dtype),
             recorder.place("pending", (p, c), dtype),
@@ -80,12 +80,19 @@ class RecordedWindow:
 
     def __init__(self, recorder: GraphRecorder, rows: int) -> None:
         self._recorder, self._rows = recorder, rows
-        self._usable = True
+        self._refusal = ""
+        self._calls = 0
+        self._zero: Array = None
         self._places: Places | None = None
         self._room: Buffer | None = None
         self._temporary: dict[int, Temporary] = {0: Temporary()}
         self._given: tuple[Array, ...] = ()
         self._weighted = 0  # rows whose weights of 1 are in their place, where rows have none of their own
+
+    @property
+    def refusal(self) -> str:
+        """Why steps could not be recorded, for the user; "" where they could."""
+        return self._refusal
 
     def step(
         self, problem: AnyProblem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float
@@ -95,32 +102,35 @@ class RecordedWindow:
         None where the step cannot be recorded; the run is then as before.
         """
         at, recorder = state.in_window, self._recorder
-        if not self._takes(setup, state, batch):
+        self._calls += 1
+        pays = self._calls > setup.window and problem.n_steps >= _LEAST_WINDOWS * setup.window
+        if not pays or not self._takes(setup, state, batch):
             return None
         if self._places is None:
-            self._places = Places.of(recorder, self._rows, problem, state, batch)
+            self._places = Places.of(recorder, self._rows, problem, state)
         places, ends = self._places, batch.last or at + 1 >= setup.window
         scale = state.scale * (1 - eta * problem.alpha)
         X = None if setup.window == 1 and batch.phi is not None else self._filled("X", batch.X)
-        phi = self._filled("phi", batch.phi)
+        y, phi = self._filled("y", batch.y), self._filled("phi", batch.phi)
         self._fill(places, state, batch)
         numbers, scaled = self._numbers(StepNumbers.of(eta, problem.alpha, batch.size), scale, problem.dtype)
-        work = partial(self._work, problem, setup, places, X, phi, at, ends, numbers, scaled)
+        work = partial(self._work, problem, setup, places, X, y, phi, at, ends, numbers, scaled)
         try:
             recorder.run((at, ends, batch.phi is not None), work)
-        except Exception:  # CuPy and CUDA refuse what they cannot record by many kinds; a plain step raises the others
-            self._usable = False
+        except (RuntimeError, NotImplementedError, MemoryError, OSError) as error:  # what CuPy and CUDA raise
+            self._refusal = f"not recorded as CUDA graphs ({type(error).__name__}: {error})"
             return None
-        loss, at_S = recorder.copied(places.loss), state.at_S
+        loss, at_S, pending = recorder.copied(places.loss), state.at_S, places.pending
         if ends:
             a = working = recorder.copied(places.working)
+            pending = self._zero = places.pending.copy() if self._zero is None else self._zero
             at_S = recorder.copied(places.at_S) if problem.alpha else at_S
             scale, in_window = 1.0, 0
         else:
             a, working, in_window = state.a, places.working, at + 1
             at_S = places.at_S if problem.alpha else at_S
         after = replace(
-            state, a=a, scale=scale, working=working, pending=places.pending, at_S=at_S,
+            state, a=a, scale=scale, working=working, pending=pending, at_S=at_S,
             temporary=self._temporary[in_window], in_window=in_window, step=state.step + 1,
         )  # fmt: skip
         self._given = _arrays(after)
@@ -131,7 +141,7 @@ class RecordedWindow:
         known = state.temporary is self._temporary.get(at) or (not at and not state.temporary.units)
         alone = setup.window == 1 and batch.phi is not None
         has_rows = alone or (batch.X is not None and not is_sparse(batch.X))
-        return self._usable and known and has_rows and batch.y.shape[0] <= self._rows
+        return not self._refusal and known and has_rows and batch.y.shape[0] <= self._rows
 
     def _fill(self, places: Places, state: EigenProRun, batch: Batch) -> None:
         """Put a batch where recorded work reads it, and the run unless it is there."""
@@ -141,7 +151,6 @@ class RecordedWindow:
             for source, target in zip(arrays, places.run, strict=True):
                 if source is not target:
                     recorder.copy(source, target)
-        recorder.copy(batch.y, places.y[:m])
         if batch.weight is not None:
             recorder.copy(batch.weight, places.weight[:m])
             places.weight[m:] = 0
@@ -153,8 +162,11 @@ class RecordedWindow:
         """Put what is of the rows of a batch where recorded work reads it, and return this place; None for None."""
         if values is None:
             return None
-        place = self._recorder.place(name, (self._rows, values.shape[1]), values.dtype)
-        self._recorder.copy(values, place[: len(values)])
+        place = self._recorder.place(name, (self._rows, *values.shape[1:]), values.dtype, read_only=True)
+        m = len(values)
+        self._recorder.copy(values, place[:m])
+        if m < self._rows:
+            place[m:] = values[:1]
         return place
 
     def _numbers(self, numbers: StepNumbers, scale: float, dtype: str) -> tuple[StepNumbers, Array]:
@@ -169,6 +181,7 @@ class RecordedWindow:
         setup: EigenProSetup,
         places: Places,
         X: Array | None,
+        y: Array,
         phi: Array | None,
         at: int,
         ends: bool,
@@ -177,7 +190,7 @@ class RecordedWindow:
     ) -> None:
         """Step from what lies at the places, and leave there what it makes."""
         nobody = np.zeros(0, np.int64)  # the numbers of rows have no part in a step
-        batch = Batch(X, places.y, places.weight, nobody, phi, ends)
+        batch = Batch(X, y, places.weight, nobody, phi, ends)
         before, temporary = WindowIterate(places.working, places.pending, places.at_S), self._temporary[at]
         after, g, loss = step_on_device(problem, setup, before, temporary, batch, numbers, _ALONE)
         places.loss[...] = loss

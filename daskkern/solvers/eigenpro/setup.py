@@ -72,9 +72,11 @@ def eigenpro_setup(inputs: RankInputs, state: EigenProState, *, exact: bool, tol
 
 def _recorded(inputs: RankInputs) -> RecordedWindow | None:
     """Return what records the steps of the only rank, whose GPU has one formula for all values; else None."""
-    if inputs.comm.size > 1 or not Buffer.takes(inputs.part.points):
+    points = inputs.part.points
+    alone = inputs.comm.size == 1 and inputs.n_groups == 1
+    if not alone or not Buffer.takes(points) or points.side is None or points.side.caps is not None:
         return None
-    return RecordedWindow(GraphRecorder(inputs.xp), inputs.batch_size)
+    return RecordedWindow(GraphRecorder(inputs.xp), inputs.largest_batch or inputs.batch_size)
 
 
 def _factor(inputs: RankInputs) -> BlockCyclicFactor | JoinedFactor:

@@ -24,6 +24,11 @@ class Projector(Protocol):
 class RecordedSteps(Protocol):
     """Makes steps by giving a GPU what was recorded."""
 
+    @property
+    def refusal(self) -> str:
+        """Why steps could not be recorded, for the user; "" where they could."""
+        ...
+
     def step(
         self, problem: AnyProblem, setup: "EigenProSetup", state: "EigenProRun", batch: Batch, eta: float
     ) -> tuple["EigenProRun", Array] | None:
@@ -66,6 +71,10 @@ class EigenProSetup(RankSetup):
     rows: HostArray | None = None
     owners: tuple[int, ...] = ()
     recorded: RecordedSteps | None = None
+
+    @property
+    def closing_remark(self) -> str:
+        return "" if self.recorded is None else self.recorded.refusal
 
     @property
     def computes_blocks(self) -> bool:

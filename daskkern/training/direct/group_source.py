@@ -71,9 +71,10 @@ class GroupSource(RowSource):
     ) -> tuple[RowSource, tuple[Kept, ...]]:
         reader, sizes = self.reader, self.reader.sizes
         if self.lazy is not None:
-            return BlockSource(self.lazy(dtype), sizes, reader.has_weight, self.info, True).for_cluster(
-                client, workers, dtype
-            )
+            dtype = self._sent_as(dtype)
+            return BlockSource(
+                self.lazy(dtype), sizes, reader.has_weight, self.info, True, np.dtype(dtype).itemsize
+            ).for_cluster(client, workers, dtype)
         if not reader.held_bytes:
             return self, ()
         dtype = self._sent_as(dtype)

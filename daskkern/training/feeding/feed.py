@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.projections import window_of
 from daskkern.training.setup.row_sizes import Extremes
+
+Item = TypeVar("Item")
 
 _SWEEPS = 32  # low bits of the number of an order that are the epoch; the high bits are the pass within it
 
@@ -120,7 +122,7 @@ class Feed:
                 yield replace(self._with_block(index, batch), last=index == order[-1])
                 del batch, arrived  # frees its rows before others arrive
         elif self._device_rows is not None and self._device_rows.is_full:
-            for index, batch in self._device_rows.batches(self.plan, number, start):
+            for index, batch in self._timed(self._device_rows.batches(self.plan, number, start)):
                 yield self._with_block(index, batch)
         else:
             yield from self._read(number, start)
@@ -170,7 +172,7 @@ class Feed:
                 index, batch = item.index, self._batch(item, excess, arrived, count == self.plan.n_batches)
                 if keeping is not None:
                     keeping.add(item)
-                if self._device_rows is not None:
+                if self._device_rows is not None and self._device_rows.is_filling:
                     self._device_rows.add(batch, self.extremes.each(item.block.X, self._weight(item)))
                 if self._batches is not None:
                     self._batches[index] = self._with_rows(batch, self._needed(item)) if self._on_host else batch
@@ -180,7 +182,7 @@ class Feed:
         finally:
             close(stream)
 
-    def _timed(self, stream: Iterator[RowBatch]) -> Iterator[RowBatch]:
+    def _timed(self, stream: Iterator[Item]) -> Iterator[Item]:
         """Yield from the stream; the time spent waiting for it counts as reading."""
         while True:
             with self._reading():

@@ -83,6 +83,11 @@ class DeviceRowCache:
         """Whether it has all rows."""
         return self._seen == self._n_rows
 
+    @property
+    def is_filling(self) -> bool:
+        """Whether the pass can fill it."""
+        return self._seen >= 0
+
     def begin(self, *, whole: bool) -> None:
         """Begin a pass that reads rows. Only a `whole` pass, from its first batch on, can fill the cache."""
         self._seen = 0 if whole else -1
@@ -92,8 +97,8 @@ class DeviceRowCache:
 
         See :mod:`daskkern.training.setup.row_sizes`.
         """
-        if self._seen < 0 or batch.X is None:
-            return
+        assert self.is_filling
+        assert batch.X is not None
         if self._X is None:
             self._X, self._y = self._like(batch.X), self._like(batch.y)
             self._weight = None if batch.weight is None else self._like(batch.weight)

@@ -174,15 +174,15 @@ def plan_memory(
 ) -> MemoryPlan:
     """Return the plan for one rank. `device_budget` counts with ``sizes.device`` "gpu" only.
 
-    Without `same_batches` rows are drawn for every epoch, so that nothing is kept; where they are reshuffled, blocks
-    are not, and rows for several `epochs`, sparse ones in host memory. Rows may then take more memory where kernel
-    blocks leave it.
+    Without `same_batches` rows are drawn for every epoch, so that nothing is kept. Where they are reshuffled, blocks
+    are not kept, and rows are for several `epochs`: dense ones of a single group on its device where they fit, others
+    in host memory. With several `epochs`, rows may take more memory where kernel blocks leave it.
     """
     items, device_items = items_of(sizes)
     pool, used = (device_budget, total(device_items)) if device_items else (budget, total(items))
     room = max(0, min(int(KEEP_SHARE * pool), pool - used))
     every_row = row_bytes(sizes)
-    gathers = sizes.reshuffle and bool(device_items) and not sizes.entries and epochs > 1
+    gathers = sizes.reshuffle and bool(device_items) and not sizes.entries and sizes.groups == 1 and epochs > 1
     keeps_rows = same_batches and (gathers or not sizes.reshuffle) and every_row <= room // 2
     if keeps_rows:  # the windows that were read ahead are what is kept
         kept_rows = ((ALL_ROWS, every_row),)

@@ -154,6 +154,8 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
             not settings.behind,
         )
         ended = epochs.run(saved)
+    if problem.extra.closing_remark:
+        context.emit(StageFinished("steps", 0.0, problem.extra.closing_remark))
     if ended.reason == REGROUPING:
         return Regroup()
     if reference is not None and isinstance(feed, Feed):
@@ -185,6 +187,8 @@ def _problem(
     part = prepared.basis.part(columns, to_device(points, xp))
     stored = task.features is not None
     inputs = inputs_of(prepared, settings, task.memory, task.threads, stored, rows, columns, part, points, comm, xp)
+    largest = int(np.max(prepared.plan.batch_sizes))
+    inputs = replace(inputs, n_groups=comm.across.size, largest_batch=largest)
     problem = Problem(
         part,
         prepared.targets.moved,

@@ -94,3 +94,14 @@ def test_rows_that_are_sent_to_workers_keep_their_digits(rows: pd.DataFrame, exp
 )
 def test_only_columns_far_from_zero_are_read_in_float64(scaling: Scaling, far: bool) -> None:
     assert scaling.is_far == far
+
+
+@pytest.mark.long
+def test_persisted_datasets_keep_their_digits(rows: pd.DataFrame, expected: Any) -> None:
+    settings: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(processes=False, **settings) as cluster, Client(cluster) as client:
+        ds = xr.Dataset({name: ("row", rows[name].to_numpy()) for name in rows}).chunk({"row": 64}).persist()
+        for chosen in (client, None):
+            model = regressor(client=chosen).fit(ds, target="y")
+            np.testing.assert_allclose(model.predict(rows[NAMES]), expected, atol=1e-3)
+            np.testing.assert_allclose(np.asarray(model.predict(ds[NAMES])).ravel(), expected, atol=1e-3)

@@ -56,7 +56,7 @@ SIGNATURES = {
 """Names in CuPy, and the parameters that the stand-in takes there."""
 
 
-_entered: list["Stream"] = []
+_streams = threading.local()
 
 
 class Stream:
@@ -69,11 +69,11 @@ class Stream:
         self._non_blocking = non_blocking
 
     def __enter__(self) -> "Stream":
-        _entered.append(self)
+        _streams.__dict__.setdefault("entered", []).append(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        assert _entered.pop() is self
+        assert _streams.entered.pop() is self
 
     def begin_capture(self) -> None:
         if not self._non_blocking:
@@ -270,7 +270,7 @@ def cuda_module() -> ModuleType:
     nccl.__dict__.update(available=True)  # ranks of one GPU take the host
     cuda.__dict__.update(
         runtime=runtime, Event=Event, Stream=Stream, nccl=nccl,
-        get_current_stream=lambda device_id=-1: _entered[-1] if _entered else default,
+        get_current_stream=lambda device_id=-1: (getattr(_streams, "entered", None) or [default])[-1],
         using_allocator=fake_graphs.from_pool,
         PinnedMemory=bytearray, PinnedMemoryPointer=lambda mem, offset: memoryview(mem)[offset:],
         get_allocator=lambda: getattr(here, "allocator", default.synchronize),

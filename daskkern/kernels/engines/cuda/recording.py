@@ -47,8 +47,9 @@ class GraphRecorder:
     def __init__(self, xp: ModuleType) -> None:
         self._xp = xp
         self._stream = xp.cuda.Stream(non_blocking=True)
-        self._pool = xp.cuda.MemoryPool(xp.cuda.get_allocator())
+        self._pool = xp.cuda.MemoryPool(_keeping(xp.cuda.get_allocator()))
         self._places: dict[str, Array] = {}
+        self._read_only: set[str] = set()
         self._numbers: dict[str, float] = {}
         self._graphs: dict[Hashable, Any] = {}
         self._held: list[Any] = []
@@ -59,11 +60,21 @@ class GraphRecorder:
         workspace = self._xp.empty(WORKSPACE_BYTES, np.uint8)
         return DirectCublas(self._xp, self._stream.ptr, workspace)
 
-    def place(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """Return the array of this name that recorded work may use: zeros when it is made."""
+    def place(self, name: str, shape: tuple[int, ...], dtype: DTypeLike, *, read_only: bool = False) -> Array:
+        """Return the array of this name that recorded work may use: zeros when it is made.
+
+        Raises
+        ------
+        ValueError
+            Where it has another shape or dtype.
+        """
         if name not in self._places:
             self._places[name] = self._xp.zeros(shape, dtype)
-        return self._places[name]
+            self._read_only |= {name} if read_only else set()
+        made = self._places[name]
+        if made.shape != shape or made.dtype != np.dtype(dtype):
+            raise ValueError(f"got shape {shape} and {np.dtype(dtype)} for {name!r}; it has {made.shape}, {made.dtype}")
+        return made
 
     def number(self, name: str, value: float, dtype: DTypeLike) -> Array:
         """Return the array () of this name, and set it to `value` where it is another."""
@@ -102,7 +113,7 @@ class GraphRecorder:
         Raises
         ------
         Exception
-            Whatever a call raises that cannot be recorded. The places are then as before.
+            Whatever a call raises that cannot be recorded. The places that were there are then as before.
         """
         graph = self._graphs.get(key)
         if graph is None:
@@ -113,7 +124,7 @@ class GraphRecorder:
         current, stream = self._xp.cuda.get_current_stream(), self._stream
         if not self._graphs:  # what was freed is of use on the stream alone that it was taken for
             self._xp.get_default_memory_pool().free_all_blocks()
-        before = [(place, place.copy()) for place in self._places.values()]
+        before = [(place, place.copy()) for name, place in self._places.items() if name not in self._read_only]
         stream.wait_event(current.record())
         token = _current.set(self)
         try:
@@ -140,3 +151,17 @@ class GraphRecorder:
                 self._stream.end_capture()
             raise
         return self._stream.end_capture()
+
+
+def _keeping(allocator: Callable[[int], Any]) -> Callable[[int], Any]:
+    """Return an allocator whose memory is not given back: a pool that is short of memory would do so with unused one,
+    and all of a recording's looks unused.
+    """
+    kept = []
+
+    def take(size: int) -> Any:
+        pointer = allocator(size)
+        kept.append(pointer)
+        return pointer
+
+    return take
