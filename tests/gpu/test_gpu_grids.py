@@ -42,7 +42,9 @@ def test_groups_of_a_gpu_make_the_model_of_one(xp: ModuleType, basis: BasisSpec,
 
         return run_threads(ranks, work)
 
-    scores = [Fit(source, settings, prepared).scores(run(ranks, groups)) for ranks, groups in ((1, 1), (4, 2))]
-    np.testing.assert_allclose(scores[1], scores[0], rtol=0, atol=1e-7 * np.abs(scores[0]).max())
-    losses = np.array([event.loss for event in seen if isinstance(event, EpochFinished)]).reshape(2, -1)
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-7)
+    grids = (1, 1), (4, 2), (2, 2)  # in the last one, the ranks of a group are one
+    scores = [Fit(source, settings, prepared).scores(run(ranks, groups)) for ranks, groups in grids]
+    losses = np.array([event.loss for event in seen if isinstance(event, EpochFinished)]).reshape(3, -1)
+    for others in (1, 2):
+        np.testing.assert_allclose(scores[others], scores[0], rtol=0, atol=1e-7 * np.abs(scores[0]).max())
+        np.testing.assert_allclose(losses[others], losses[0], rtol=1e-7)

@@ -1,6 +1,8 @@
 """Steps that a GPU is given as one graph, against the same steps launch by launch."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from daskkern.basis import Landmarks
 from daskkern.data.schema.schema import Scaling
-from daskkern.events import EpochFinished, Event
+from daskkern.events import EpochFinished, Event, StageFinished, silent
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.kernels.engines.cuda import cublas
 from daskkern.kernels.engines.cuda.device import device_of
@@ -17,6 +19,7 @@ from daskkern.kernels.engines.cuda.recording import GraphRecorder, current_recor
 from daskkern.losses import Absolute, Loss, Quantile, Squared, SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.solvers.eigenpro import setup
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.fit import FitResult, fit
@@ -53,7 +56,9 @@ def _fit(
     def listen(event: Event) -> None:
         if isinstance(event, EpochFinished):
             losses.append(event.loss)
+        others_listen(event)
 
+    others_listen, policy = others.pop("listener", silent), others.pop("policy", None)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, d)) + far
     y = np.sin(X[:, 0]) if loss.name in ("squared", "absolute", "quantile") else np.digitize(X[:, 0], [-0.5, 0.5])
@@ -64,7 +69,7 @@ def _fit(
         others.pop("kernel", Gaussian(3.0)), loss, Landmarks(P), solver, batch_size=M, device="gpu",
         **{"max_epochs": 5, "keep_blocks": "never", **others},
     )  # fmt: skip
-    return fit(ArraySource(X, y, weight, info), settings, listener=listen), losses
+    return fit(ArraySource(X, y, weight, info), settings, listener=listen, policy=policy), losses
 
 
 CASES: dict[str, tuple[Loss, EigenPro, dict[str, Any]]] = {
@@ -100,6 +105,41 @@ def test_recorded_steps_give_the_model_of_plain_ones(
     np.testing.assert_allclose(recorded.model.coef, plain.model.coef, atol=2e-4 * scale)
     assert len(first) == 5
     np.testing.assert_allclose(first, second, rtol=1e-4)
+
+
+def test_a_fit_that_is_resumed_goes_on_as_it_would_have(xp: ModuleType, runs: list[Any], tmp_path: Path) -> None:
+    solver, place = EigenPro(window=2), str(tmp_path / "checkpoint")
+    whole, _ = _fit(SquaredHinge(), solver, alpha=1e-3, max_epochs=6)
+    policy = CheckpointPolicy(checkpoint=place, checkpoint_s=0.0, commit_s=0.0)
+
+    class Stopped(Exception):  # noqa: N818
+        pass
+
+    def stop(event: Event) -> None:
+        if isinstance(event, EpochFinished) and event.epoch == 4:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        _fit(SquaredHinge(), solver, alpha=1e-3, max_epochs=6, policy=policy, listener=stop)
+    assert runs
+    resumed, losses = _fit(
+        SquaredHinge(), solver, alpha=1e-3, max_epochs=6, policy=replace(policy, resume=True)
+    )  # fmt: skip
+    assert 0 < len(losses) < 6
+    scale = np.abs(whole.model.coef).max()
+    np.testing.assert_allclose(resumed.model.coef, whole.model.coef, atol=2e-4 * scale)
+
+
+def test_what_is_refused_is_said_when_a_fit_ends(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cublas, "cublas_library", _refused)
+    notes: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StageFinished) and event.stage == "steps":
+            notes.append(event.detail)
+
+    _fit(SquaredHinge(), EigenPro(window=1), listener=listen)
+    assert notes == ["not recorded as CUDA graphs (OSError: libcublas.so.12: cannot open shared object file)"]
 
 
 def test_a_recorded_step_takes_few_calls_of_the_host(stand_in: FakeGpu) -> None:
