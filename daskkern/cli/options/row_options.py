@@ -121,7 +121,7 @@ def _store(place: str) -> StoreSource:
         name = place.lower()
         if name.endswith(TEXT_SUFFIXES):
             target = (
-                " --target COLUMN" if name.endswith((".csv", ".csv.gz")) else ""
+                " --target COLUMN" if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")) else ""
             )  # a line of SVMLight begins with it
             raise DataError(
                 f"{place} is a table of text and not a store; make one with 'daskkern ingest {place}{target} "

@@ -34,7 +34,7 @@ from daskkern.data.ingest.columns.kept import kept_types
 from daskkern.data.ingest.columns.long_integers import may_be_rounded, refuse_rounded
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of
-from daskkern.data.ingest.readers.csv_dialects import LONGEST_ROW, UNREADABLE, refuse_other_dialects
+from daskkern.data.ingest.readers.csv_dialects import LONGEST_ROW, UNREADABLE, refuse_other_dialects, separator_of
 from daskkern.data.ingest.readers.tables import (
     Parts,
     Piece,
@@ -62,7 +62,7 @@ _FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
 
 
 def open_csv(paths: Sequence[SourceFile], request: Request) -> Parts:
-    """Return the rows of ``.csv`` or ``.csv.gz`` files whose first line names the columns."""
+    """Return the rows of ``.csv`` and ``.tsv`` files, also ``.gz``, whose first line names the columns."""
     names = [_header(path) for path in paths]
     indexes = written_indexes(names[0], request)
     columns = choose_columns(names[0], request, str(paths[0]), indexes)
@@ -238,17 +238,16 @@ def _narrow(batch: pa.RecordBatch, n_features: int) -> Iterator[pa.RecordBatch]:
 
 
 def _open(path: SourceFile, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStreamingReader":
-    read = pa.csv.ReadOptions(use_threads=False, block_size=_block_bytes(path))  # with threads, errors lose their row
-    parse = pa.csv.ParseOptions(newlines_in_values=True)  # or a quoted line break could end a block
+    with open_source_file(path) as stream:
+        lines = [stream.readline(LONGEST_ROW) for _ in range(2)]  # the header and the first row
+    block = max(_BLOCK_BYTES, 4 * max(map(len, lines)))  # every row must fit, and Arrow reads some 32 blocks ahead
+    read = pa.csv.ReadOptions(use_threads=False, block_size=block)  # with threads, errors lose their row
+    separator = separator_of(path.name, lines[0])
+    parse = pa.csv.ParseOptions(
+        delimiter=separator, newlines_in_values=True
+    )  # or a quoted line break could end a block
     place = path if isinstance(path, Path) else open_source_file(path)
     return pa.csv.open_csv(place, read_options=read, parse_options=parse, convert_options=convert)
-
-
-def _block_bytes(path: SourceFile) -> int:
-    """Return the block size for Arrow: every row must fit, and Arrow reads some 32 blocks ahead."""
-    with open_source_file(path) as stream:
-        longest = max(len(stream.readline(LONGEST_ROW)) for _ in range(2))  # the header and the first row
-    return max(_BLOCK_BYTES, 4 * longest)
 
 
 def _header(path: SourceFile) -> list[str]:

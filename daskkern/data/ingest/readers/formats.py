@@ -39,7 +39,7 @@ class Format:
 FORMATS = (
     Format("npz", (".npz",), open_npz),
     Format("npy", (".npy",), open_npy),
-    Format("csv", (".csv", ".csv.gz"), open_csv, streams=True),
+    Format("csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz"), open_csv, streams=True),
     Format("hdf5", (".h5", ".hdf5", ".h5ad"), open_hdf5),
     Format("zarr", (".zarr",), open_zarr),
     Format("arrow", (".arrow", ".feather", ".arrows", ".ipc"), open_arrow, streams=True),

@@ -11,6 +11,8 @@ from daskkern import KernelClassifier
 from daskkern.cli.main import main
 from daskkern.data.ingest import ingest
 from daskkern.data.ingest.columns.written_values import written_as
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError
 
 DAYS = [f"2020-01-{day:02d}" for day in range(1, 13)]
@@ -66,11 +68,28 @@ def test_other_encodings_are_named(tmp_path: Path, encoding: str) -> None:
         ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y")
 
 
-@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")])
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("|", "vertical bars")])
 def test_other_separators_are_named(tmp_path: Path, mark: str, name: str) -> None:
     (tmp_path / "t.csv").write_text(f"a{mark}y\n1,5{mark}2\n3,5{mark}4\n")
-    with pytest.raises(DataError, match=f"has no comma, but {name}; separate values by commas"):
+    with pytest.raises(DataError, match=f"has no comma, but {name}; separate values by commas or tabs"):
         ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y")
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.tsv.gz", "named, t.tsv"])
+def test_tabs_separate_values(tmp_path: Path, name: str) -> None:
+    table = pd.DataFrame({"a": [1.5, 2.5, 3.5, 4.5], "b": ["u,v", "w", "w", "u,v"], "y": ["p", "q"] * 2})
+    if "," in name:
+        table = table.rename(columns={"a": "a,b"})
+    table.to_csv(tmp_path / name, sep="\t", index=False)
+    ingest(tmp_path / name, tmp_path / "s.zarr", target="y")
+    found = StoreRows(open_store(tmp_path / "s.zarr")).read(0, 4)
+    np.testing.assert_array_equal(found.X, [[1.5, 1, 0], [2.5, 0, 1], [3.5, 0, 1], [4.5, 1, 0]])
+
+
+def test_decimal_commas_are_no_categories(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("a\ty\n" + "".join(f"{k},5\tp\n{k},5\tq\n" for k in range(12)))
+    with pytest.raises(DataError, match="numbers with separators"):
+        ingest(tmp_path / "t.tsv", tmp_path / "s.zarr", target="y")
 
 
 def test_a_table_without_targets_is_not_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
