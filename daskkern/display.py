@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 _MOST = 100
+_MOST_COUNTS = 8
 _DIGITS = re.compile(r"(?<![\w./])\d+\.\d{4,}(?:e[-+]?\d+)?(?![\w/]|\.\w)")
 """A decimal number of many digits that is not part of a path or a version."""
 _NUMBER = re.compile(r"[-+]?[\d.]|[-\N{EN DASH}]?$|nan|inf")
@@ -57,3 +58,11 @@ def _framed(title: str, rows: str, note: str = "") -> str:
     below = f'<div style="font-size:85%;opacity:.75">{escape(note)}</div>' if note else ""
     table = f'<table style="{_TABLE}">{rows}</table>'
     return f'<div class="daskkern"><div style="font-weight:600">{escape(title)}</div>{table}{below}</div>'
+
+
+def counts_in_words(counts: Sequence[int]) -> str:
+    """Return two counts or more as "10 and 20"; of many their range."""
+    shown = [f"{count:,}" for count in counts]
+    if len(shown) > _MOST_COUNTS:
+        return f"from {min(counts):,} to {max(counts):,}"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from typing import get_args
 
 import click
 
@@ -11,6 +12,7 @@ from daskkern.cli.console import InterruptedJobError, aside, progress_bar, say, 
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.column_lists import column_list
 from daskkern.cli.options.json_option import json_option
+from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.errors import SpecError
 from daskkern.evaluation.cubes import predict_cube
 from daskkern.evaluation.metrics import Score
@@ -32,16 +34,32 @@ _on_threads = click.option(
 )
 
 
+_on_unknown = click.option(
+    "--unknown",
+    type=click.Choice(get_args(UnknownChoice)),
+    default="refuse",
+    help="Categories that the training data lack, in columns of one feature for each: an error, or 0 in all of these.",
+)
+
+
 @click.command("score")
 @click.argument("model")
 @click.argument("store")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all measures.")
 @click.option("--details", is_flag=True, help="Add the confusion matrix and the calibration of probabilities.")
+@_on_unknown
 @_on_device
 @_on_threads
 @cluster_options
 def score_command(
-    model: str, store: str, as_json: bool, details: bool, device: str, threads: int | None, where: ClusterRequest
+    model: str,
+    store: str,
+    as_json: bool,
+    details: bool,
+    unknown: UnknownChoice,
+    device: str,
+    threads: int | None,
+    where: ClusterRequest,
 ) -> None:
     """Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2.
 
@@ -52,7 +70,7 @@ def score_command(
     with quiet, _placed(fitted, where, device, threads) as (placed, place), progress_bar() as bar:
         line = bar.add_task("scoring", total=None)
         score, notes = score_rows(
-            placed, store, place, lambda done, total: bar.update(line, completed=done, total=total)
+            placed, store, place, lambda done, total: bar.update(line, completed=done, total=total), unknown
         )
     if as_json:
         say_json(score.as_dict())
@@ -79,6 +97,7 @@ def score_command(
     "--confidence", type=float, metavar="P",
     help="Add intervals, or sets of labels, that hold the true value with probability P, of a calibrated model.",
 )  # fmt: skip
+@_on_unknown
 @click.option("--overwrite", is_flag=True, help="Replace predictions that exist.")
 @_on_device
 @_on_threads
@@ -94,6 +113,7 @@ def predict_command(
     scores: bool,
     std: bool,
     confidence: float | None,
+    unknown: UnknownChoice,
     overwrite: bool,
     device: str,
     threads: int | None,
@@ -111,7 +131,7 @@ def predict_command(
     if rows is None:
         given = {
             "--keep": keep, "--partition-by": partition_by, "--rows-per-file": rows_per_file, "--scores": scores,
-            "--std": std, "--confidence": confidence,
+            "--std": std, "--confidence": confidence, "--unknown": unknown != "refuse",
         }  # fmt: skip
         return _predict_cells(
             fitted.on(device), store, out, known, [name for name, value in given.items() if value], overwrite
@@ -129,6 +149,7 @@ def predict_command(
                 scores=scores,
                 std=std,
                 confidence=confidence,
+                unknown=unknown,
                 overwrite=overwrite,
                 progress=lambda done, total: bar.update(line, completed=done, total=total),
                 client=place.client,

@@ -256,6 +256,7 @@ def _in_python(message: str) -> str:
     made = "" if name is None else f", or make it a column of categories with X.astype({{{name[1]!r}: 'category'}})"
     way = f"drop it{made}"
     message = re.sub(r"leave it out with --drop.*$", way, message)
+    message = message.replace(" predict with --unknown ignore, which sets the features of the column to 0,", "")
     if name is not None:
         message = message.replace("--categorical codes", f"X.astype({{{name[1]!r}: 'category'}})")
     return re.sub(r"; 'daskkern ingest.*$", "", message)

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from distributed import Client
 
+from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.data.storage.store import Store
 from daskkern.data.storage.unseen import notes_of
 from daskkern.errors import DataError, SpecError
@@ -32,6 +33,7 @@ def predict_table(
     scores: bool = False,
     std: bool = False,
     confidence: float | None = None,
+    unknown: UnknownChoice = "refuse",
     client: Client | None = None,
 ) -> pa.Table:
     """Return the predictions of `rows` as an Arrow table, in the order of the rows; it holds all of them in memory.
@@ -51,6 +53,9 @@ def predict_table(
         Add standard deviations, of a calibrated regression.
     confidence : float, optional
         Add intervals, or sets of labels, that hold the true value with this probability, of a calibrated model.
+    unknown : "refuse" or "ignore"
+        Whether a category that the training data lack, in a column of one feature for each, is an error, or is 0 in all
+        of them.
     client : distributed.Client, optional
         Workers that predict; None is this process.
 
@@ -62,7 +67,7 @@ def predict_table(
     wanted = Wanted(scores, std, confidence)
     wanted.check(model)
     where = ScoringPlace(client)
-    opened = open_rows(model, rows, keep=tuple(keep)).rows
+    opened = open_rows(model, rows, keep=tuple(keep), unknown=unknown).rows
     with model.threads(None, opened.n_rows or 1 << 30):
         jobs = scoring_jobs(opened, model, (BLOCK_ROWS,), client)
         blocks = (block for blocks in in_order(BlockTask(PredictBlock(wanted)), jobs, model, where) for block in blocks)
@@ -83,6 +88,7 @@ def write_predictions(
     scores: bool = False,
     std: bool = False,
     confidence: float | None = None,
+    unknown: UnknownChoice = "refuse",
     overwrite: bool = False,
     progress: RowProgress | None = None,
     client: Client | None = None,
@@ -112,6 +118,9 @@ def write_predictions(
         Add standard deviations, ``std``.
     confidence : float, optional
         Add intervals, ``lower`` and ``upper``, or whether labels may be the true one, ``in_set_<label>``.
+    unknown : "refuse" or "ignore"
+        Whether a category that the training data lack, in a column of one feature for each, is an error, or is 0 in all
+        of them and counted in the report.
     overwrite : bool
         Replace what is at `out`; in a folder, before anything is written.
     progress : callable, optional
@@ -132,7 +141,7 @@ def write_predictions(
     place = os.fspath(out)
     if same_file(place, rows):
         raise SpecError(f"got {place} both for the rows and for their predictions; give another name")
-    opened = open_rows(model, rows, keep=tuple(dict.fromkeys((*keep, *partition_by))))
+    opened = open_rows(model, rows, keep=tuple(dict.fromkeys((*keep, *partition_by))), unknown=unknown)
     job = PredictionJob(
         model,
         opened.rows,

@@ -13,6 +13,9 @@ from daskkern.errors import SpecError
 
 CategoricalChoice: TypeAlias = Literal["auto", "refuse", "onehot", "ordinal", "codes"]
 MissingChoice: TypeAlias = Literal["auto", "refuse", "mean", "most_frequent", "constant"]
+UnknownChoice: TypeAlias = Literal["refuse", "ignore"]
+"""What becomes of rows with a category that the training data lack, in a column of one feature for each: an error, or
+0 in all features of the column."""
 ColumnKind: TypeAlias = Literal["number", "onehot", "ordinal", "code"]
 
 CATEGORICAL_CHOICES: tuple[CategoricalChoice, ...] = ("auto", "refuse", "onehot", "ordinal", "codes")

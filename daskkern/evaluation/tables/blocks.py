@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.namespace import is_sparse
-from daskkern.data.schema.encoding import ColumnEncoding, feature_names_of
+from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.evaluation.tables.columns import PredictedArrays, Wanted, batch_of, predicted_arrays
 from daskkern.evaluation.tables.rows import InputBlock
 from daskkern.models import KernelModel
@@ -17,7 +17,7 @@ from daskkern.models import KernelModel
 
 @dataclass(frozen=True, eq=False)
 class BlockResult:
-    """Predictions of the rows from row `first` on; `unseen` counts cells of unknown categories by column of codes."""
+    """Predictions of the rows from row `first` on; `unseen` counts unknown categories, by column of categories."""
 
     first: int
     n_rows: int
@@ -37,7 +37,7 @@ class PredictBlock:
     def __call__(self, model: KernelModel, block: InputBlock) -> BlockResult:
         X = model.check(block.X)
         found = predicted_arrays(model, X, self.wanted)
-        unseen = unseen_codes(model.encoding, X)
+        unseen = unseen_categories(model.encoding, X)
         if self.as_arrays:
             return BlockResult(block.first, X.shape[0], unseen, arrays=found, kept=block.kept)
         return BlockResult(block.first, X.shape[0], unseen, batch_of(model, found, block.kept, self.wanted))
@@ -56,24 +56,32 @@ def score_block(model: KernelModel, block: InputBlock) -> ScoredBlock:
     """Return the scores and targets of a block."""
     assert block.y is not None
     X = model.check(block.X)
-    return ScoredBlock(model.scores(X), block.y, unseen_codes(model.encoding, X))
+    return ScoredBlock(model.scores(X), block.y, unseen_categories(model.encoding, X))
 
 
-def coded_columns(encoding: tuple[ColumnEncoding, ...] | None) -> dict[str, tuple[int, int]]:
-    """Return the feature and the number of categories of each column of codes."""
-    counts = {column.name: len(column.categories) for column in encoding or () if column.kind == "code"}
-    names = feature_names_of(encoding or ())
-    return {name: (at, counts[name]) for at, name in enumerate(names) if name in counts}
+def columns_of_categories(encoding: tuple[ColumnEncoding, ...] | None) -> dict[str, tuple[slice, ColumnEncoding]]:
+    """Return the features of each column of categories in which one may be unknown."""
+    found, at = {}, 0
+    for column in encoding or ():
+        if column.kind in ("code", "onehot"):
+            found[column.name] = slice(at, at + column.width), column
+        at += column.width
+    return found
 
 
-def unseen_codes(encoding: tuple[ColumnEncoding, ...] | None, X: HostArray) -> IntArray:
-    """Return how many rows of X (m, d) have a category that the training data lack, for each column of codes."""
-    columns = coded_columns(encoding)
+def unseen_categories(encoding: tuple[ColumnEncoding, ...] | None, X: HostArray) -> IntArray:
+    """Return how many rows of X (m, d) have a category that the training data lack, for each column of categories."""
+    columns = columns_of_categories(encoding)
     if not columns or is_sparse(X):
         return np.zeros(len(columns), np.int64)
-    places, counts = (np.array(part) for part in zip(*columns.values(), strict=True))
-    found: IntArray = (X[:, places] >= counts).sum(axis=0)
-    return found
+    return np.array([_unseen(X[:, features], column) for features, column in columns.values()], np.int64)
+
+
+def _unseen(features: HostArray, column: ColumnEncoding) -> int:
+    """Return how many rows have none of the categories of a column, of whose codes or features (m, width) these are."""
+    if column.kind == "code":
+        return int(np.count_nonzero(features[:, 0] >= len(column.categories)))
+    return int(np.count_nonzero(~features.any(axis=1)))
 
 
 def model_digest(model: KernelModel) -> str:

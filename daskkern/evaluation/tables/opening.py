@@ -17,6 +17,7 @@ from daskkern.data.ingest.pipeline.sources import open_source
 from daskkern.data.ingest.readers.frames import is_frame, open_table
 from daskkern.data.ingest.readers.tables import Request, Table
 from daskkern.data.rows.csr import FeatureRows
+from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.resumable import work_key
@@ -35,7 +36,14 @@ class OpenedRows:
     key: str | None
 
 
-def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targets: bool = False) -> OpenedRows:
+def open_rows(
+    model: KernelModel,
+    source: Any,
+    *,
+    keep: Sequence[str] = (),
+    targets: bool = False,
+    unknown: UnknownChoice = "refuse",
+) -> OpenedRows:
     """Return the rows of `source`, with its targets if `targets`.
 
     Parameters
@@ -46,6 +54,9 @@ def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targ
     keep : sequence of str
         Columns to carry through.
     targets : bool
+    unknown : "refuse" or "ignore"
+        What becomes of rows of files and frames with a category that the training data lack, in a column of one feature
+        for each.
 
     Raises
     ------
@@ -64,7 +75,9 @@ def open_rows(model: KernelModel, source: Any, *, keep: Sequence[str] = (), targ
         return OpenedRows(found, work_key([store.fingerprint(), list(keep)]))
     schema = trained_schema(model)
     scratch = Path(tempfile.gettempdir())
-    request = Request(None if targets else (), None, (), "auto", scratch, False, like=schema, keep=tuple(keep))
+    request = Request(
+        None if targets else (), None, (), "auto", scratch, False, like=schema, keep=tuple(keep), unknown=unknown
+    )
     table, key, shared = _table(source, request, schema)
     decision = decide_like(table, schema)
     if targets and decision.task is None:

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import zarr
 
+from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.data.storage.store import open_store
 from daskkern.data.storage.unseen import notes_of
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import MetricAccumulator, Score
 from daskkern.evaluation.score import score_store
-from daskkern.evaluation.tables.blocks import coded_columns, score_block
+from daskkern.evaluation.tables.blocks import columns_of_categories, score_block
 from daskkern.evaluation.tables.opening import open_rows
 from daskkern.evaluation.tables.rows import BLOCK_ROWS
 from daskkern.evaluation.tables.tasks import BlockTask, ScoringPlace, in_order, scoring_jobs
@@ -19,20 +20,25 @@ from daskkern.models import KernelModel
 
 
 def score_rows(
-    model: KernelModel, source: Any, where: ScoringPlace, progress: RowProgress | None = None
+    model: KernelModel,
+    source: Any,
+    where: ScoringPlace,
+    progress: RowProgress | None = None,
+    unknown: UnknownChoice = "refuse",
 ) -> tuple[Score, tuple[str, ...]]:
     """Score `model` on all rows of `source`, and return notes on columns with categories that the training data lack.
 
-    Workers compute scores; sums are made here, in the order of the rows, so that they are those of one process.
+    `unknown` as in :func:`daskkern.evaluation.tables.opening.open_rows`. Workers compute scores; sums are made here, in
+    the order of the rows, so that they are those of one process.
 
     Raises
     ------
     DaskkernError
         When the rows do not match the model, or have no targets.
     """
-    rows = open_rows(model, source, targets=True).rows
+    rows = open_rows(model, source, targets=True, unknown=unknown).rows
     accumulator, done = MetricAccumulator(model, rows.classes), 0
-    names = list(coded_columns(model.encoding))
+    names = list(columns_of_categories(model.encoding))
     unseen = np.zeros(len(names), np.int64)
     with model.threads(where.threads, rows.n_rows or 1 << 30):
         jobs = scoring_jobs(rows, model, (BLOCK_ROWS,), where.client)

@@ -16,7 +16,7 @@ from daskkern.data.transactions.output_files import check_new_file, output_folde
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DaskkernError, DataError, SpecError, StoreError
 from daskkern.evaluation.raw_tables import TablePlace
-from daskkern.evaluation.tables.blocks import BlockResult, PredictBlock, coded_columns, model_digest
+from daskkern.evaluation.tables.blocks import BlockResult, PredictBlock, columns_of_categories, model_digest
 from daskkern.evaluation.tables.columns import Wanted
 from daskkern.evaluation.tables.folder import KIND, MANIFEST, FolderLayout, PartWriter, check_partition
 from daskkern.evaluation.tables.formats import TableFormat, batch_writer, format_of
@@ -259,7 +259,7 @@ class _Watch:
     def __init__(self, job: PredictionJob, progress: RowProgress | None) -> None:
         self._job, self._progress = job, progress
         self.done = 0
-        self._names = list(coded_columns(job.model.encoding))
+        self._names = list(columns_of_categories(job.model.encoding))
         self._unseen = np.zeros(len(self._names), np.int64)
 
     def add(self, result: BlockResult) -> None:

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -21,6 +20,7 @@ from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.data.rows.csr import stack_rows
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.sweep import SweepPlan
+from daskkern.display import counts_in_words
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
 from daskkern.solvers import AnyProblem, Problem
 from daskkern.training.checkpoints.checkpointing import open_checkpointing
@@ -42,8 +42,6 @@ from daskkern.training.setup.prepared import Prepared, training_rows
 from daskkern.training.setup.projections import in_words
 from daskkern.training.setup.rank_columns import inputs_of, own_rows
 from daskkern.training.setup.spectrum import spectrum_of
-
-_MOST_COUNTS = 8  # ranks whose columns are listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +69,7 @@ def run_rank(comm: Communicator, task: RankTask, context: RankContext) -> FitRan
     """Run one rank to the end, or to where the gang is formed again. Every rank calls it with the same task."""
     xp, task = namespace_for(task.settings.device), task.of_rank(comm.rank)
     with gpu_collectives(comm, xp) as (exchange, note):
-        if note:
-            context.emit(StageFinished("collectives", 0.0, note))
+        _remark("collectives", note, context)
         if task.settings.virtual_shards is None:
             d = task.job.source.info.n_features
             groups = groups_that_divide(comm.size, task.groups)
@@ -127,17 +124,14 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     report()
     problem, points = _problem(task, prepared, rows, saved, comm, xp)
     context.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, task, comm)))
-    if problem.extra.remark:
-        context.emit(StageFinished("precision", 0.0, problem.extra.remark))
-    if task.memory.note and settings.basis.has_blocks:
-        context.emit(StageFinished("blocks", 0.0, task.memory.note))
+    _remark("precision", problem.extra.remark, context)
+    _remark("blocks", task.memory.note if settings.basis.has_blocks else "", context)
     validation = Validation.open(job.validation, job.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, context, xp)
     with (
         closing(feed),
         open_checkpointing(job.policy, context.commit_cache, comm.whole.rank, context.emit, task.gang) as checkpointing,
     ):
-        limit_s = _limit(settings, prepared)
         reference = reference_of(prepared.held, settings, problem, saved, comm, xp)
         epochs = Epochs(
             comm,
@@ -149,13 +143,12 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
             checkpointing,
             xp,
             report,
-            limit_s,
+            _limit(settings, prepared),
             started,
             not settings.behind,
         )
         ended = epochs.run(saved)
-    if problem.extra.closing_remark:
-        context.emit(StageFinished("steps", 0.0, problem.extra.closing_remark))
+    _remark("steps", problem.extra.closing_remark, context)
     if ended.reason == REGROUPING:
         return Regroup()
     if reference is not None and isinstance(feed, Feed):
@@ -177,6 +170,11 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     return FitRankResult(ids, points[own], coef, *end)
 
 
+def _remark(stage: str, said: str, context: RankContext) -> None:
+    if said:
+        context.emit(StageFinished(stage, 0.0, said))
+
+
 def _problem(
     task: RankTask, prepared: Prepared, rows: Rows, saved: Commit | None, comm: TimedCommunicator, xp: ModuleType
 ) -> tuple[AnyProblem, HostArray]:
@@ -186,9 +184,8 @@ def _problem(
     points = own_rows(rows, prepared, columns)
     part = prepared.basis.part(columns, to_device(points, xp))
     stored = task.features is not None
-    inputs = inputs_of(prepared, settings, task.memory, task.threads, stored, rows, columns, part, points, comm, xp)
-    largest = int(np.max(prepared.plan.batch_sizes))
-    inputs = replace(inputs, n_groups=comm.across.size, largest_batch=largest)
+    given = prepared, settings, task.memory, task.threads, stored, rows, columns, part, points
+    inputs = inputs_of(*given, comm, xp, comm.across.size)
     problem = Problem(
         part,
         prepared.targets.moved,
@@ -269,19 +266,12 @@ def _by_ability(prepared: Prepared, task: RankTask, size: int) -> str:
     if not task.shares:
         return ""
     if task.settings.virtual_shards is not None:
-        return f", {_counts(task.shares)} on each worker by memory and speed"
+        return f", {counts_in_words(task.shares)} on each worker by memory and speed"
     if isinstance(prepared.plan, SweepPlan):
         counts = prepared.plan.rows_of_ranks(size, task.row_shares)
     else:
         counts = [prepared.basis.split(rank, size).ids.size for rank in range(size)]
-    return f" by memory and speed, {_counts(counts)}"
-
-
-def _counts(counts: Sequence[int]) -> str:
-    shown = [f"{count:,}" for count in counts]
-    if len(shown) > _MOST_COUNTS:
-        return f"from {min(counts):,} to {max(counts):,}"
-    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f" by memory and speed, {counts_in_words(counts)}"
 
 
 def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: TimedCommunicator, context: RankContext) -> None:

@@ -2,6 +2,8 @@
 
 from types import ModuleType
 
+import numpy as np
+
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.basis import Columns, KernelPart
@@ -54,6 +56,7 @@ def inputs_of(
     points: HostArray,
     comm: Communicator,
     xp: ModuleType,
+    n_groups: int = 1,
 ) -> RankInputs:
     """Return what the solver makes its set-up on this rank from."""
     is_labelled = settings.multilabel or prepared.targets.n_classes > 0
@@ -82,4 +85,6 @@ def inputs_of(
         with_offset=settings.class_intercept if is_labelled else settings.fit_intercept,
         comm=comm,
         xp=xp,
+        n_groups=n_groups,
+        largest_batch=int(np.max(prepared.plan.batch_sizes)),
     )

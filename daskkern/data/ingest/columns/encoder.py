@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.dates import days_of_texts
 from daskkern.data.ingest.readers.arrow import is_text, refuse_missing, texts_of, to_numbers, to_numpy
-from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice, feature_names_of
+from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice, UnknownChoice, feature_names_of
 from daskkern.errors import DataError
 
 _COMPARED = 32  # categories up to which comparing all codes with each is faster than setting single entries
+_NOWHERE = -1  # the code of a category without a feature
 _LINE = 16  # float32 values of a cache line
 
 
@@ -34,11 +35,14 @@ class Encoder:
         Missing numbers become NaN, to be filled later, unless they are refused.
     absent : sequence of str
         Texts that stand for a missing value.
+    unknown : UnknownChoice
+        What becomes of categories that the encoding lacks.
     """
 
     encoding: Encoding
     missing: MissingChoice
     absent: tuple[str, ...]
+    unknown: UnknownChoice = "refuse"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -98,8 +102,10 @@ class Encoder:
         codes = pc.index_in(texts, value_set=pa.array(column.categories, pa.string()))
         if column.kind == "code":
             return to_numpy(pc.fill_null(codes, len(column.categories)))
+        if codes.null_count and column.kind == "onehot" and self.unknown == "ignore":
+            codes = pc.fill_null(codes, _NOWHERE)
         if codes.null_count:
-            raise _unknown_category(texts, codes, column.name, source, first)
+            raise _unknown_category(texts, codes, column, source, first)
         return to_numpy(codes)
 
     def _codes_of_dictionary(self, values: pa.DictionaryArray, column: ColumnEncoding) -> HostArray | None:
@@ -128,7 +134,7 @@ class Encoder:
         return np.array(codes, kind), absent
 
 
-def _unknown_category(texts: pa.Array, codes: pa.Array, name: str, source: str, first: int) -> DataError:
+def _unknown_category(texts: pa.Array, codes: pa.Array, column: ColumnEncoding, source: str, first: int) -> DataError:
     row = pc.index(pc.is_null(codes), True).as_py()
     several = ""
     if codes.null_count > 1:
@@ -136,10 +142,11 @@ def _unknown_category(texts: pa.Array, codes: pa.Array, name: str, source: str, 
         several = (
             f" ({codes.null_count:,} of the {len(codes):,} rows read from row {first} on have one, {kinds:,} in all)"
         )
+    ignored = " predict with --unknown ignore, which sets the features of the column to 0," * (column.kind == "onehot")
     return DataError(
-        f"row {first + row} of {source} (counted from 0) has {texts[row].as_py()!r:.60} in column {name!r}, a category "
-        f"that the training data do not have{several}; remove such rows, add them to the training data, or train with "
-        "--categorical codes, where such categories differ from all others"
+        f"row {first + row} of {source} (counted from 0) has {texts[row].as_py()!r:.60} in column {column.name!r}, a "
+        f"category that the training data do not have{several}; remove such rows, add them to the training data,"
+        f"{ignored} or train with --categorical codes, where such categories differ from all others"
     )
 
 
@@ -172,7 +179,8 @@ def _set_onehot(rows: HostArray, codes: HostArray) -> None:
             row[:] = codes == code
         return
     rows[:] = 0
-    rows[codes, np.arange(rows.shape[1])] = 1
+    known = np.flatnonzero(codes != _NOWHERE)
+    rows[codes[known], known] = 1
 
 
 def _numbers(values: pa.Array, fill: float | str | None) -> HostArray:

@@ -84,7 +84,7 @@ def _encoder(files: Sequence["_File"], columns: ColumnRoles, request: Request) -
     absent = tuple(_MISSING)
     if request.like is not None:
         encoding = request.like.encoding or plain_encoding(columns.features, {})
-        return Encoder(encoding, missing_like(encoding), absent), ()
+        return Encoder(encoding, missing_like(encoding), absent, request.unknown), ()
     if request.categorical == "refuse" and request.missing != "auto":
         return Encoder(plain_encoding(columns.features, {}), request.missing, absent), ()
     surveys = _feature_surveys(files, columns)

@@ -83,7 +83,7 @@ def _encoder(
     """Return the conversion of columns to features, with the replacements of missing values, and notes."""
     if request.like is not None:
         encoding = request.like.encoding or plain_encoding(columns.features, {})
-        return Encoder(encoding, missing_like(encoding), ABSENT_TEXTS), ()
+        return Encoder(encoding, missing_like(encoding), ABSENT_TEXTS, request.unknown), ()
     kinds = {name: lake.schema.field(name).type for name in columns.features}
     numbers = [name for name in kinds if not is_text(kinds[name])]
     texts = tuple(name for name in kinds if is_text(kinds[name]) and request.categorical != "refuse")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import FeatureRows
-from daskkern.data.schema.encoding import CategoricalChoice, Encoding, MissingChoice
+from daskkern.data.schema.encoding import CategoricalChoice, Encoding, MissingChoice, UnknownChoice
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.errors import DataError
 
@@ -30,7 +30,7 @@ class Request:
     key of the features in files of named arrays. `index_base` is the number of the first feature in SVMLight files,
     None to guess. `columns` names those that may be features, None all; `where` is a filter of rows. `like` is the
     schema of a store whose columns, encoding and classes the rows must have. `keep` names columns that pieces carry
-    unchanged in addition, features or not.
+    unchanged in addition, features or not. `unknown` says what becomes of categories that `like` lacks.
     """
 
     target: tuple[str, ...] | None
@@ -45,6 +45,7 @@ class Request:
     missing: MissingChoice = "auto"
     like: TableSchema | None = None
     keep: tuple[str, ...] = ()
+    unknown: UnknownChoice = "refuse"
     columns: tuple[str, ...] | None = None
     where: str | None = None
 

@@ -97,7 +97,7 @@ def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request)
     like = request.like
     if like is not None:
         encoding = like.encoding or plain_encoding(columns.features, {})
-        return Encoder(encoding, missing_like(encoding), ABSENT_TEXTS), ()
+        return Encoder(encoding, missing_like(encoding), ABSENT_TEXTS, request.unknown), ()
     kinds = {name: files[0].schema.field(name).type for name in columns.features}
     missing = request.missing
     if missing == "auto":
