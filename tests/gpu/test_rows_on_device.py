@@ -65,7 +65,8 @@ def test_a_pass_that_begins_later_does_not_fill_it(xp: ModuleType) -> None:
     plan, cache = _plan(rows), DeviceRowCache(N, xp)
     for start in (4, 0):
         cache.begin(whole=start == 0)
-        for item in iter_batches(rows, plan, 1, start=start):
+        assert cache.is_filling == (start == 0)
+        for item in iter_batches(rows, plan, 1, start=start) if cache.is_filling else ():
             cache.add(
                 Batch(xp.asarray(item.block.X), xp.asarray(item.block.y), None, item.positions, None, False), None
             )

@@ -12,7 +12,7 @@ from daskkern.cli.console import remark, show_notes
 from daskkern.cli.options.column_lists import column_list
 from daskkern.data.cubes.cube_stores import is_cube_store
 from daskkern.data.ingest.columns.targets import TASKS
-from daskkern.data.ingest.readers.formats import TEXT_SUFFIXES
+from daskkern.data.ingest.readers.formats import CSV_SUFFIXES, TEXT_SUFFIXES
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.encoding import CATEGORICAL_CHOICES, MISSING_CHOICES
 from daskkern.errors import DataError
@@ -120,9 +120,7 @@ def _store(place: str) -> StoreSource:
     if not is_url(place) and is_table(place) and os.path.exists(place):
         name = place.lower()
         if name.endswith(TEXT_SUFFIXES):
-            target = (
-                " --target COLUMN" if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")) else ""
-            )  # a line of SVMLight begins with it
+            target = " --target COLUMN" if name.endswith(CSV_SUFFIXES) else ""  # a line of SVMLight begins with it
             raise DataError(
                 f"{place} is a table of text and not a store; make one with 'daskkern ingest {place}{target} "
                 "--out STORE'"

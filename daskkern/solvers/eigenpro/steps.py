@@ -1,6 +1,4 @@
-"""The steps of EigenPro over kernel columns; see
-:mod:`daskkern.solvers.eigenpro.solver`.
-"""
+"""The steps of EigenPro over kernel columns; see :mod:`daskkern.solvers.eigenpro.solver`."""
 
 from collections.abc import Sequence
 from dataclasses import replace

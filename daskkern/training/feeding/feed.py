@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.batch_plan import BatchPlan
@@ -167,13 +167,15 @@ class Feed:
             stream = _renumbered(stream, sampling, drawn)
         count = start
         try:
-            for (item, excess), arrived in begun_ahead(map(self._encode, self._timed(stream)), self._uploads.ahead):
+            encoded = map(self._encode, self._timed(stream))
+            for (item, found), arrived in begun_ahead(encoded, self._uploads.ahead):
                 count += 1
+                excess = self.extremes.observe(item.index, found, item.positions if sampling is None else None)
                 index, batch = item.index, self._batch(item, excess, arrived, count == self.plan.n_batches)
                 if keeping is not None:
                     keeping.add(item)
                 if self._device_rows is not None and self._device_rows.is_filling:
-                    self._device_rows.add(batch, self.extremes.each(item.block.X, self._weight(item)))
+                    self._device_rows.add(batch, found)
                 if self._batches is not None:
                     self._batches[index] = self._with_rows(batch, self._needed(item)) if self._on_host else batch
                 del item, arrived  # frees its window before the next one is read
@@ -192,27 +194,23 @@ class Feed:
             yield item
             del item
 
-    def _encode(self, item: RowBatch) -> tuple[tuple[RowBatch, float], Arrived]:
-        """Return rows as read, their excess over the rows that step sizes were measured on, and their upload.
+    def _encode(self, item: RowBatch) -> tuple[tuple[RowBatch, FloatArray | None], Arrived]:
+        """Return rows as read, the excess of each over the rows that step sizes were measured on, and their upload.
 
         The upload brings X, targets and weights in the form of the solver.
         """
         block, targets = item.block, self._prepared.targets
         assert block.y is not None
-        sampling, weight = self._prepared.sampling, self._weight(item)
-        rows = None if self._stored else block.X
-        excess = self.extremes.observe(item.index, rows, weight, item.positions if sampling is None else None)
+        sampling = self._prepared.sampling
+        weight = targets.weight(block) if sampling is None else sampling.weight(block)
+        found = self.extremes.each(None if self._stored else block.X, weight)
         X, y = self._needed(item), block.y
         if X is not None and not self._stored and self._xp is not np:
             self._problem.part.kernel.check_rows(X)
         if self._group is not None:
             part = self._group.part(len(item.positions))
             y, weight = y[part], None if weight is None else weight[part]
-        return (item, excess), self._uploads.begin(X, targets.encode(y), weight)
-
-    def _weight(self, item: RowBatch) -> HostArray | None:
-        sampling = self._prepared.sampling
-        return self._prepared.targets.weight(item.block) if sampling is None else sampling.weight(item.block)
+        return (item, found), self._uploads.begin(X, targets.encode(y), weight)
 
     def _needed(self, item: RowBatch) -> HostArray | None:
         """Return those of the rows as read that this rank needs."""

@@ -104,9 +104,15 @@ class Extremes:
         """The numbers of the rows observed so far, ascending; at most 64."""
         return np.array(sorted(self._rows), np.int64)
 
-    def observe(self, index: int, X: FeatureRows | None, weight: HostArray | None, positions: IntArray | None) -> float:
-        """Return the excess of batch number `index`; `positions` is None where each epoch has other rows."""
-        found = None if self._sizes is None else self._sizes.excess(X, weight)
+    def each(self, X: FeatureRows | None, weight: HostArray | None) -> FloatArray | None:
+        """Return the excess of each of these rows, (m,), or empty where none has one; None where it is not known."""
+        return None if self._sizes is None else self._sizes.excess(X, weight)
+
+    def observe(self, index: int, found: FloatArray | None, positions: IntArray | None) -> float:
+        """Return the excess of batch number `index`, of whose rows `found` is that of each.
+
+        `positions` is None where each epoch has other rows.
+        """
         if found is None:  # the kernel block is kept, and the rows were here before
             return self._batches.get(index, 0.0)
         if positions is not None and found.any():
@@ -115,10 +121,6 @@ class Extremes:
             self._rows |= dict(zip(positions[beyond].tolist(), found[beyond].tolist(), strict=True))
             self._rows = dict(heapq.nlargest(_MOST, self._rows.items(), key=lambda row: row[1]))
         return float(found.sum())
-
-    def each(self, X: FeatureRows | None, weight: HostArray | None) -> FloatArray | None:
-        """Return the excess of each of these rows, (m,), or empty where none has one; None where it is not known."""
-        return None if self._sizes is None else self._sizes.excess(X, weight)
 
 
 def bent_by_many(weight: HostArray | None) -> HostArray | None:

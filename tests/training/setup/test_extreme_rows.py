@@ -188,10 +188,10 @@ def test_a_batch_whose_rows_are_not_read_again_keeps_its_excess() -> None:
     sizes, _ = RowSizes.measured(_settings(Polynomial(2, 1.0, 1.0)), X, None)
     assert sizes.excess(None, None) is None
     extremes, far = Extremes(sizes), X[:50] * np.where(np.arange(50) == 4, 40, 1)[:, None]
-    first = extremes.observe(3, far, None, np.arange(100, 150))
+    first = extremes.observe(3, extremes.each(far, None), np.arange(100, 150))
     assert first > 0
-    assert extremes.observe(3, None, None, np.arange(100, 150)) == first
-    assert extremes.observe(2, None, None, np.arange(50)) == 0
+    assert extremes.observe(3, extremes.each(None, None), np.arange(100, 150)) == first
+    assert extremes.observe(2, None, np.arange(50)) == 0
     assert extremes.rows.tolist() == [104]
 
 

@@ -36,7 +36,7 @@ class ColumnRoles:
 
 
 def choose_columns(names: Sequence[str], request: Request, source: str, left_out: Sequence[str] = ()) -> ColumnRoles:
-    """Assign the columns of `source` to their roles. Those `left_out` are no features.
+    """Assign the columns of `source` to their roles. Those `left_out` are not features.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def choose_columns(names: Sequence[str], request: Request, source: str, left_out
 
 
 def written_indexes(names: Sequence[str], request: Request) -> tuple[str, ...]:
-    """Return the columns of a text table that are its index, unless they were asked for: row numbers are no feature."""
+    """Return the columns of a text table that are its index, unless they were asked for: it tells rows apart only."""
     if request.like is not None or request.columns is not None:
         return ()
     wanted = (*(request.target or ()), request.weight, *request.drop)

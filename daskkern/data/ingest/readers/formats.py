@@ -62,6 +62,7 @@ TABLE_SUFFIXES = (
 """Endings of files of rows, other than Zarr."""
 
 
+CSV_SUFFIXES = next(known.suffixes for known in FORMATS if known.name == "csv")
 TEXT_SUFFIXES = tuple(s for known in FORMATS if known.name in ("csv", "svmlight") for s in known.suffixes)
 """Endings of files that are read line by line, and have no row groups to draw batches from."""
 

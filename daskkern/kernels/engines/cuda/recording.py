@@ -147,7 +147,7 @@ class GraphRecorder:
         try:
             work()
         except BaseException:
-            with suppress(Exception):  # the capture is no longer valid
+            with suppress(Exception):  # ending a capture that has failed raises, too
                 self._stream.end_capture()
             raise
         return self._stream.end_capture()
