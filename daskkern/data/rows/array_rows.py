@@ -33,6 +33,8 @@ class ArrayRows(Rows):
         Applied to blocks as they are read.
     """
 
+    in_memory = True
+
     def __init__(
         self,
         X: FeatureRows,

@@ -190,9 +190,9 @@ class BatchPlan:
     def slice_in_window(self, batch: int) -> slice:
         """Return the slice of :func:`window_positions` of its window that holds the rows of batch number `batch`."""
         window = self.window_of(batch)
-        cuts = self._cuts(window)
-        number = batch - int(self._first_batch[window])
-        return slice(int(cuts[number]), int(cuts[number + 1]))
+        first, end = int(self._first_batch[window]), int(self._first_batch[window + 1])
+        size, number = int(self._window_sizes[window]), batch - first
+        return slice(number * size // (end - first), (number + 1) * size // (end - first))
 
     def rows_of(self, parts: IntArray) -> IntArray:
         """Return the global positions of the rows of parts (k,), int64, part after part."""

@@ -71,6 +71,8 @@ class Rows(ABC):
         Whether a whole chunk is decoded for any of its rows, as those are that are compressed.
     chunk_edges : ChunkEdges or None
         Where chunks begin and end that differ in size, at most `chunk_rows`; None where all but the last are equal.
+    in_memory : bool
+        Whether the rows are in the memory of this process.
     """
 
     n_rows: int
@@ -85,6 +87,7 @@ class Rows(ABC):
     reads_pieces: bool = False
     decodes_chunks: bool = False
     chunk_edges: ChunkEdges | None = None
+    in_memory: bool = False
 
     @property
     def is_sparse(self) -> bool:

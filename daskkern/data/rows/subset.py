@@ -22,7 +22,7 @@ class RowsWithout(Rows):
         self.n_features, self.n_targets = rows.n_features, rows.n_targets
         self.chunk_rows, self.task, self.classes = min(rows.chunk_rows, self.n_rows), rows.task, rows.classes
         self.has_weight, self.dtype, self.reads_pieces = rows.has_weight, rows.dtype, rows.reads_pieces
-        self.decodes_chunks = rows.decodes_chunks
+        self.decodes_chunks, self.in_memory = rows.decodes_chunks, rows.in_memory
         self.chunk_edges = None if rows.chunk_edges is None else rows.chunk_edges.without(excluded)
         if rows.n_stored is not None:
             self.n_stored = rows.n_stored * self.n_rows // rows.n_rows

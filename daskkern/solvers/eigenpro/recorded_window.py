@@ -1,7 +1,7 @@
 """Steps of EigenPro over landmarks on one GPU as CUDA graphs: one call of the host for a step instead of forty.
 
 What a step does is decided by the place of its batch in the window, so that each place has a graph. Batches of fewer
-rows than the largest are filled up with their first row, of weight 0.
+rows than the largest are filled up with rows of weight 0: those of an earlier batch, at first its own first row.
 
 Within a window, the run's arrays are those that the next step overwrites; at its end they are its own. The first window
 is not recorded: there it would take the time of three.
@@ -88,6 +88,7 @@ class RecordedWindow:
         self._temporary: dict[int, Temporary] = {0: Temporary()}
         self._given: tuple[Array, ...] = ()
         self._weighted = 0  # rows whose weights of 1 are in their place, where rows have none of their own
+        self._covered: dict[str, int] = {}  # the rows of a place that are those of some batch
 
     @property
     def refusal(self) -> str:
@@ -129,9 +130,9 @@ class RecordedWindow:
         else:
             a, working, in_window = state.a, places.working, at + 1
             at_S = places.at_S if problem.alpha else at_S
-        after = replace(
-            state, a=a, scale=scale, working=working, pending=pending, at_S=at_S,
-            temporary=self._temporary[in_window], in_window=in_window, step=state.step + 1,
+        after = EigenProRun(
+            a, scale, working, pending, at_S, self._temporary[in_window], in_window, state.step + 1, state.average,
+            state.slow, state.projected,
         )  # fmt: skip
         self._given = _arrays(after)
         return after, loss
@@ -163,10 +164,11 @@ class RecordedWindow:
         if values is None:
             return None
         place = self._recorder.place(name, (self._rows, *values.shape[1:]), values.dtype, read_only=True)
-        m = len(values)
+        m, covered = len(values), self._covered.get(name, 0)
         self._recorder.copy(values, place[:m])
-        if m < self._rows:
+        if max(m, covered) < self._rows:
             place[m:] = values[:1]
+        self._covered[name] = self._rows
         return place
 
     def _numbers(self, numbers: StepNumbers, scale: float, dtype: str) -> tuple[StepNumbers, Array]:

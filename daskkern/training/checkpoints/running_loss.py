@@ -4,6 +4,7 @@ Where ranks are in groups that divide the batches, each group knows the losses o
 loss is read, by all ranks together.
 """
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.errors import DivergenceError
 from daskkern.training.checkpoints.commits import Position
+
+_INTERVAL_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,26 @@ class LossOfGroup:
 
     def __radd__(self, known: float) -> "LossOfGroup":
         return LossOfGroup(self.own, known + self.known)
+
+
+class LossReads:
+    """Decides after which batches to wait for a loss that a GPU computes.
+
+    That is every `batches` of them, but not more often than 50 times a second. Groups add their losses when they read
+    them, and thus go by the number of batches alone.
+    """
+
+    def __init__(self, batches: int, across: Communicator) -> None:
+        self._batches, self._by_time = batches, across.size == 1
+        self._next = 0.0
+
+    def due(self, batch: int) -> bool:
+        """Return whether to read the loss after this number of batches of an epoch."""
+        now = time.perf_counter()
+        if batch % self._batches or (self._by_time and now < self._next):
+            return False
+        self._next = now + _INTERVAL_S
+        return True
 
 
 def of_group(loss: Any, across: Communicator) -> Any:

@@ -15,6 +15,7 @@ from daskkern.data.rows.batches import RowBatch, iter_batches
 from daskkern.data.rows.drawn import DrawnRows
 from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.events import Listener, StageFinished
+from daskkern.linalg import even_slices
 from daskkern.solvers import AnyProblem, Batch
 from daskkern.training.feeding.block_cache import keep_blocks
 from daskkern.training.feeding.group_rows import GroupRows
@@ -30,6 +31,7 @@ from daskkern.training.setup.row_sizes import Extremes
 
 Item = TypeVar("Item")
 
+_FILLED_BYTES = 8 << 20  # of features that are sent to a GPU at once, unless a batch has more
 _SWEEPS = 32  # low bits of the number of an order that are the epoch; the high bits are the pass within it
 
 
@@ -115,6 +117,8 @@ class Feed:
         if self._blocks.failed and not self._failure_reported:
             self._failure_reported = True
             self._emit(StageFinished("kept blocks", 0.0, "the disk is full: the other blocks are computed again"))
+        if self._device_rows is not None and not self._device_rows.is_full and self._rows.in_memory:
+            self._fill(self._device_rows)
         kept = self._batches
         if kept is not None and all(index in kept for index in order):
             for index, arrived in begun_ahead(((index, self._begin(kept[index])) for index in order), self._ahead):
@@ -126,6 +130,19 @@ class Feed:
                 yield self._with_block(index, batch)
         else:
             yield from self._read(number, start)
+
+    def _fill(self, cache: DeviceRowCache) -> None:
+        """Put all rows on the GPU before the first batch: those in memory need no reading that steps could hide."""
+        rows, fields = self._rows, row_fields(self._rows)
+        pieces = even_slices(rows.n_rows, max(self.plan.batch_size, _FILLED_BYTES // rows.row_bytes))
+        items = (
+            RowBatch(-number, np.arange(piece.start, piece.stop), rows.read(piece.start, piece.stop, fields))
+            for number, piece in enumerate(pieces, 1)
+        )
+        cache.begin(whole=True)
+        for (item, found), arrived in begun_ahead(map(self._encode, self._timed(items)), self._uploads.ahead):
+            excess = self.extremes.observe(item.index, found, item.positions)
+            cache.add(self._batch(item, excess, arrived, last=False), found)
 
     @property
     def _ahead(self) -> int:

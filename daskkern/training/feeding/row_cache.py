@@ -5,6 +5,7 @@ In host memory the cache takes the place of the source; on a GPU, batches are ga
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from types import ModuleType
 
 import numpy as np
@@ -14,7 +15,11 @@ from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batch_plan import BatchPlan, window_positions
 from daskkern.data.rows.batches import RowBatch, Visit, visits_of
 from daskkern.data.rows.rows import Fields, Gathering, Rows, row_fields
+from daskkern.linalg import even_slices
 from daskkern.solvers import Batch
+
+_GATHERED_BYTES = 8 << 20
+"""Most bytes of the features that are gathered at once, unless a batch has more."""
 
 
 class RowCache:
@@ -61,7 +66,7 @@ class RowCache:
 
 
 class DeviceRowCache:
-    """All rows on a GPU, in the order of their source, after a pass has read them.
+    """All rows on a GPU, in the order of their source, after a pass has read them, or before the first.
 
     Parameters
     ----------
@@ -131,17 +136,22 @@ class DeviceRowCache:
                 yield from self._of_window(plan, visit, positions, number == len(visits))
 
     def _of_window(self, plan: BatchPlan, visit: Visit, positions: IntArray, ends: bool) -> Iterator[tuple[int, Batch]]:
-        places = self._xp.asarray(positions)
-        for index in visit.batches:
-            part = plan.slice_in_window(index)
-            here, chosen = positions[part], places[part]
-            X, y, weight = (
+        assert self._X is not None
+        each = max(1, _GATHERED_BYTES // (plan.batch_size * max(1, int(self._X[:1].nbytes))))
+        for some in even_slices(len(visit.batches), each):
+            indices = visit.batches[some]
+            parts = [positions[plan.slice_in_window(index)] for index in indices]
+            edges = np.cumsum([0, *map(len, parts)]).tolist()
+            chosen = self._xp.asarray(np.concatenate(parts))
+            gathered = [
                 None if kept is None else self._xp.take(kept, chosen, axis=0)
                 for kept in (self._X, self._y, self._weight)
-            )
-            excess = 0.0 if self._excess is None else float(self._excess[here].sum())
-            last = ends and index == visit.batches[-1]
-            yield index, Batch(X=X, y=y, weight=weight, positions=here, phi=None, last=last, excess=excess)
+            ]
+            for index, here, (start, stop) in zip(indices, parts, pairwise(edges), strict=True):
+                X, y, weight = (None if rows is None else rows[start:stop] for rows in gathered)
+                excess = 0.0 if self._excess is None else float(self._excess[here].sum())
+                last = ends and index == visit.batches[-1]
+                yield index, Batch(X=X, y=y, weight=weight, positions=here, phi=None, last=last, excess=excess)
 
     def _like(self, values: Array) -> Array:
         return self._xp.empty((self._n_rows, *values.shape[1:]), values.dtype)

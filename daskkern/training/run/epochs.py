@@ -15,7 +15,7 @@ from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed
 from daskkern.solvers import AnyProblem, Shard, Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Checkpointing
 from daskkern.training.checkpoints.commits import Commit, Position, holders_in_group
-from daskkern.training.checkpoints.running_loss import check_loss, is_known, of_group, with_known_loss
+from daskkern.training.checkpoints.running_loss import LossReads, check_loss, is_known, of_group, with_known_loss
 from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Patience, Validation, ValidationResult
@@ -79,6 +79,7 @@ class Epochs:
     _taken_before: float = 0.0
     _epoch_at: float = 0.0
     """Seconds that the run had taken when this epoch began, as agreed by the ranks."""
+    _reads: LossReads = field(init=False)
     _whole: tuple[Any, Position] = field(init=False)
     """The last state between windows, and its position."""
 
@@ -96,6 +97,7 @@ class Epochs:
         elif self.keeps_best:
             self._best = LeastLoss()
         self._whole = state, position = self._begin(saved)
+        self._reads = LossReads(self.checkpointing.signal_batches, self.comm.across)
         self.comm.begin()
         while not position.reason:
             state, position = self._epoch(state, position)
@@ -213,7 +215,6 @@ class Epochs:
         try:
             for batch in stream:
                 if position.batch % self.checkpointing.signal_batches == 0:
-                    position = self._known(position)
                     self.checkpointing.tell()
                     everyone = self.comm.whole
                     self._signals = agree(everyone, self.context, self.checkpointing, self._taken(), self.limit_s)
@@ -232,8 +233,7 @@ class Epochs:
                 if is_known(loss):
                     check_loss(loss, position)
                 del batch  # frees its block before the next one is made
-                due = position.batch % self.checkpointing.signal_batches == 0 or position.batch == n_batches
-                if is_known(loss) or due:
+                if is_known(loss) or position.batch == n_batches or self._reads.due(position.batch):
                     position = self._known(position)
                     rate = (position.seen - earlier) / (time.perf_counter() - begun)
                     mean = position.loss / position.seen
