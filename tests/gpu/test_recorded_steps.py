@@ -184,7 +184,7 @@ def test_work_is_recorded_once_and_reads_its_places(xp: ModuleType) -> None:
         place.fill(value)
         recorder.run("product", work)
         assert out.tolist() == [[-(value**3)] * 2] * 2
-    assert len(calls) == 3  # compiled, given memory, and recorded
+    assert len(calls) == 4  # compiled, given memory, tried with that, and recorded
 
 
 def test_what_lasts_is_not_where_recordings_have_their_own(xp: ModuleType) -> None:
@@ -205,3 +205,22 @@ def test_what_lasts_is_not_where_recordings_have_their_own(xp: ModuleType) -> No
         assert out.tolist() == [2 * value + 2] * 64
         recorder.run("second", second)
         assert out.tolist() == [3 * value] * 64
+
+
+def test_memory_is_never_that_of_the_stream_that_is_recorded(stand_in: FakeGpu) -> None:
+    with stand_in.installed() as xp:
+        taken = []
+
+        def spy(size: int) -> None:
+            taken.append((size, xp.cuda.get_current_stream()))
+
+        xp.cuda.set_allocator(spy)
+        launching = xp.cuda.Stream()
+        with launching:
+            recorder = GraphRecorder(xp)
+            place, out = (recorder.place(name, (300,), np.float32) for name in ("x", "out"))
+            recorder.run("work", lambda: out.__setitem__(..., (place + 1) * 2))
+            assert out.tolist() == [2.0] * 300
+        assert [size for size, _ in taken][:2] == [1200, 1200]  # where it makes what lasts
+        assert len(taken) >= 4
+        assert all(stream is launching for _, stream in taken)

@@ -23,6 +23,7 @@ from daskkern.kernels.engines.cuda.device import device_of
 from tests.support.gpu import fake_cublas, fake_graphs
 from tests.support.gpu.cuda_on_host import HostDevice
 from tests.support.gpu.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, launched, on_device, waited
+from tests.support.gpu.fake_pool import FakePool
 
 MEMORY = 8 << 30
 SIGNATURES = {
@@ -215,17 +216,9 @@ class FakeGpu:
                     sys.modules[name] = module
 
 
-class _Pool:
-    """A pool of CuPy's: only what is asked of one."""
-
-    def __init__(self, allocator: Any = None) -> None:
-        self.limit: int | None = None
-
-    def set_limit(self, size: int) -> None:
-        self.limit = size
-
-    def malloc(self, size: int) -> None:
-        raise AssertionError(size)
+def _take(size: int) -> None:
+    """Give memory of the device."""
+    del size
 
 
 def _cupyx() -> ModuleType:
@@ -271,11 +264,11 @@ def cuda_module() -> ModuleType:
     cuda.__dict__.update(
         runtime=runtime, Event=Event, Stream=Stream, nccl=nccl,
         get_current_stream=lambda device_id=-1: (getattr(_streams, "entered", None) or [default])[-1],
-        using_allocator=fake_graphs.from_pool,
+        using_allocator=fake_graphs.using_allocator,
         PinnedMemory=bytearray, PinnedMemoryPointer=lambda mem, offset: memoryview(mem)[offset:],
-        get_allocator=lambda: getattr(here, "allocator", default.synchronize),
+        get_allocator=lambda: getattr(here, "allocator", _take),
         set_allocator=lambda allocator: setattr(here, "allocator", allocator),
-        MemoryPool=_Pool,
+        MemoryPool=FakePool,
         cublas=fake_cublas.module(),
         device=SimpleNamespace(get_cublas_handle=lambda: 5),
     )  # fmt: skip

@@ -9,27 +9,37 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+
+from tests.support.gpu.fake_pool import FakePool
 
 _here = threading.local()
 
 
 @contextmanager
-def from_pool(allocator: object) -> Iterator[None]:
-    """Within the context, this thread's arrays lie in the memory of a pool."""
-    del allocator
-    _here.pooled = True
+def using_allocator(allocator: Callable[[int], Any]) -> Iterator[None]:
+    """Within the context, this thread's arrays lie in the memory of a pool, of whose `malloc`; or of an allocator."""
+    before = getattr(_here, "allocator", None)
+    _here.allocator = allocator
     try:
         yield
     finally:
-        _here.pooled = False
+        _here.allocator = before
 
 
 def noted(array: np.ndarray) -> None:
     """Take note of an array that was made."""
-    if getattr(_here, "pooled", False) and array.flags.owndata:
+    allocator = getattr(_here, "allocator", None)
+    if allocator is None or not array.flags.owndata:
+        return
+    pool = getattr(allocator, "__self__", None)
+    if isinstance(pool, FakePool):
+        pool.hold(array)
         _here.__dict__.setdefault("arrays", []).append(weakref.ref(array))
+    else:
+        allocator(array.nbytes)
 
 
 def _overwrite(kept: list[weakref.ref[np.ndarray]]) -> None:

@@ -8,8 +8,8 @@ Recorded work reads and writes at fixed places. Those that the caller fills are 
 uses from its beginning: nothing that lasts may lie there.
 """
 
-from collections.abc import Callable, Hashable
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property
 from types import ModuleType
@@ -24,6 +24,7 @@ from daskkern.kernels.engines.cuda.cublas import DirectCublas
 WORKSPACE_BYTES = 32 << 20
 """Bytes that a recorder holds for cuBLAS, which takes as many by itself on an H100."""
 _TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
+_MOST_REHEARSALS = 6
 
 _current: ContextVar["GraphRecorder | None"] = ContextVar("recorder", default=None)
 
@@ -47,7 +48,8 @@ class GraphRecorder:
     def __init__(self, xp: ModuleType) -> None:
         self._xp = xp
         self._stream = xp.cuda.Stream(non_blocking=True)
-        self._pool = xp.cuda.MemoryPool(_keeping(xp.cuda.get_allocator()))
+        self._memory = _Memory(xp, self._stream)
+        self._pool = xp.cuda.MemoryPool(self._memory.keep)
         self._places: dict[str, Array] = {}
         self._read_only: set[str] = set()
         self._numbers: dict[str, float] = {}
@@ -107,8 +109,8 @@ class GraphRecorder:
         """Run `work` on the current stream: record it under its key first, where that has not been done.
 
         The work must give a GPU the same at every call: what differs, it reads at places. It must not wait for the
-        GPU. Before it is recorded, it runs twice: there it compiles, and makes what lasts. What the places held is
-        then put back.
+        GPU. Before it is recorded, it runs three times or more: there it compiles, makes what lasts, and takes memory.
+        What the places held is then put back.
 
         Raises
         ------
@@ -121,26 +123,33 @@ class GraphRecorder:
         graph.launch(self._xp.cuda.get_current_stream())
 
     def _recorded(self, work: Callable[[], None]) -> Any:
-        current, stream = self._xp.cuda.get_current_stream(), self._stream
-        if not self._graphs:  # what was freed is of use on the stream alone that it was taken for
-            self._xp.get_default_memory_pool().free_all_blocks()
+        current, stream, cuda = self._xp.cuda.get_current_stream(), self._stream, self._xp.cuda
         before = [(place, place.copy()) for name, place in self._places.items() if name not in self._read_only]
         stream.wait_event(current.record())
         token = _current.set(self)
         try:
             with stream:
                 try:
-                    work()  # makes what lasts, outside the pool
-                    with self._xp.cuda.using_allocator(self._pool.malloc):
-                        work()  # the pool asks for memory: pools beneath it may wait, which cannot be recorded
+                    with self._memory.of(current), cuda.using_allocator(self._memory.take):
+                        work()  # makes what lasts, outside the pool
+                    with self._memory.of(current), cuda.using_allocator(self._pool.malloc):
+                        self._rehearse(work)
                 finally:
                     stream.synchronize()
-                with self._xp.cuda.using_allocator(self._pool.malloc):
+                with self._memory.of(current, waits=False), cuda.using_allocator(self._pool.malloc):
                     return self._captured(work)
         finally:
             _current.reset(token)
             for place, content in before:
                 place[...] = content
+
+    def _rehearse(self, work: Callable[[], None]) -> None:
+        """Run the work until the pool has all memory that it needs."""
+        for _ in range(_MOST_REHEARSALS):
+            before = self._memory.count
+            work()
+            if self._memory.count == before:
+                return
 
     def _captured(self, work: Callable[[], None]) -> Any:
         self._stream.begin_capture()
@@ -153,15 +162,54 @@ class GraphRecorder:
         return self._stream.end_capture()
 
 
-def _keeping(allocator: Callable[[int], Any]) -> Callable[[int], Any]:
-    """Return an allocator whose memory is not given back: a pool that is short of memory would do so with unused one,
-    and all of a recording's looks unused.
-    """
-    kept = []
+class _Memory:
+    """Memory of the current allocator for work on a stream that is recorded.
 
-    def take(size: int) -> Any:
-        pointer = allocator(size)
-        kept.append(pointer)
+    Pools such as RMM's and CuPy's own keep account of streams, and make one wait for another whose memory it is given.
+    A stream that is recorded cannot, so that they never see it: memory is taken, and given back, as that of the stream
+    which has the work done.
+
+    Parameters
+    ----------
+    xp : module
+        CuPy.
+    stream
+        The one that is recorded.
+    """
+
+    def __init__(self, xp: ModuleType, stream: Any) -> None:
+        self._cuda, self._stream = xp.cuda, stream
+        self._allocator = xp.cuda.get_allocator()
+        self._owner: Any = None
+        self._waits = True
+        self._kept: list[Any] = []
+
+    @property
+    def count(self) -> int:
+        """How often memory was taken that is kept."""
+        return len(self._kept)
+
+    @contextmanager
+    def of(self, owner: Any, *, waits: bool = True) -> Iterator[None]:
+        """Within the context, memory is that of the stream `owner`, for whose earlier work on it the other `waits`.
+
+        What is only recorded comes after that anyway.
+        """
+        self._owner, self._waits = owner, waits
+        yield
+
+    def take(self, size: int) -> Any:
+        """Return memory until it is deleted."""
+        with self._owner:
+            pointer = self._allocator(size)
+            if self._waits:
+                self._stream.wait_event(self._owner.record())
         return pointer
 
-    return take
+    def keep(self, size: int) -> Any:
+        """Return memory that is not given back: a pool that is short of memory would do so with what is unused, and
+        all of a recording's looks unused.
+        """
+        pointer = self.take(size)
+        self._kept.append(pointer)
+        return pointer
