@@ -1,5 +1,6 @@
 """Steps that a GPU is given as one graph, against the same steps launch by launch."""
 
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from daskkern.basis import Landmarks
 from daskkern.data.schema.schema import Scaling
-from daskkern.events import EpochFinished, Event, StageFinished, silent
+from daskkern.events import CheckpointWritten, EpochFinished, Event, StageFinished, silent
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.kernels.engines.cuda import cublas
 from daskkern.kernels.engines.cuda.device import device_of
@@ -110,14 +111,19 @@ def test_recorded_steps_give_the_model_of_plain_ones(
 def test_a_fit_that_is_resumed_goes_on_as_it_would_have(xp: ModuleType, runs: list[Any], tmp_path: Path) -> None:
     solver, place = EigenPro(window=2), str(tmp_path / "checkpoint")
     whole, _ = _fit(SquaredHinge(), solver, alpha=1e-3, max_epochs=6)
-    policy = CheckpointPolicy(checkpoint=place, checkpoint_s=0.0, commit_s=0.0)
+    policy = CheckpointPolicy(checkpoint=place, checkpoint_s=0.0, commit_s=0.0, commit_share=1.0)
+    written: list[Event] = []
 
     class Stopped(Exception):  # noqa: N818
         pass
 
     def stop(event: Event) -> None:
-        if isinstance(event, EpochFinished) and event.epoch == 4:
-            raise Stopped
+        if isinstance(event, CheckpointWritten):
+            written.append(event)
+        elif isinstance(event, EpochFinished):
+            if event.epoch >= 3 and written:
+                raise Stopped
+            time.sleep(0.1)  # for the thread that writes: epochs take a millisecond
 
     with pytest.raises(Stopped):
         _fit(SquaredHinge(), solver, alpha=1e-3, max_epochs=6, policy=policy, listener=stop)

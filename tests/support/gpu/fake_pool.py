@@ -17,7 +17,7 @@ _UNIT = 512
 class FakePool:
     """A pool above `allocator`, which takes a size in bytes."""
 
-    def __init__(self, allocator: Callable[[int], Any]) -> None:
+    def __init__(self, allocator: Callable[[int], Any] = lambda size: None) -> None:
         self.limit: int | None = None
         self._allocator = allocator
         self._pieces = 0
