@@ -12,7 +12,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import as_csr, is_sparse
 from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
 from daskkern.data.rows.finite import check_finite
-from daskkern.data.schema.encoding import Encoding
+from daskkern.data.schema.encoding import Encoding, UnknownChoice
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
@@ -135,17 +135,19 @@ def _checked(
     return X, y, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
-def labelled_rows(X: Any, y: Any, classes: HostArray, encoding: Encoding | None = None) -> ArraySource:
+def labelled_rows(
+    X: Any, y: Any, classes: HostArray, encoding: Encoding | None = None, unknown: UnknownChoice = "refuse"
+) -> ArraySource:
     """Return validation rows as a source, with features and labels encoded as those of the training rows."""
-    rows = array_source(table(X, encoding), codes_of(y, classes, "y of the validation rows"), None, classes)
+    rows = array_source(table(X, encoding, unknown), codes_of(y, classes, "y of the validation rows"), None, classes)
     return _as_encoded(rows, encoding if needs_encoding(X, encoding) else None)
 
 
-def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None) -> ArraySource:
+def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "refuse") -> ArraySource:
     """Return validation rows with numbers as targets as a source, with features encoded as the training rows."""
     found = np.asarray(plain_targets(y))
     check_quantities(found)
-    rows, y = table(X, encoding), found.astype(np.float64)
+    rows, y = table(X, encoding, unknown), found.astype(np.float64)
     check_finite(y, name="the validation targets")
     return _as_encoded(array_source(rows, y, None, None), encoding if needs_encoding(X, encoding) else None)
 
@@ -169,10 +171,10 @@ def array_source(X: Any, y: HostArray, weight: HostArray | None, classes: HostAr
     return ArraySource(as_csr(X) if is_sparse(X) else X, y, weight, info)
 
 
-def table(X: Any, encoding: Encoding | None = None) -> HostArray:
+def table(X: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "refuse") -> HostArray:
     """Return validation rows as a 2-d array of numbers, frames encoded by `encoding`, or raise DataError."""
     if encoding is not None and needs_encoding(X, encoding):
-        return encoded(X, encoding)
+        return encoded(X, encoding, unknown)
     array = as_csr(X) if is_sparse(X) else np.asarray(X)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise DataError(f"got validation rows of shape {array.shape} and {array.dtype}; expected a table of numbers")

@@ -51,6 +51,8 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         Whether to show the progress of search and fit.
     class_weight : dict, "balanced" or None
         Weights of the classes, by label.
+    handle_unknown : "error" or "ignore"
+        Whether a category of a data frame or table that the training rows lack is refused, or its features are 0.
 
     Attributes
     ----------
@@ -75,10 +77,11 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         memory_budget: int | None = None,
         verbose: bool = False,
         class_weight: Any = None,
+        handle_unknown: str = "error",
     ) -> None:
         self.max_seconds, self.scoring, self.random_state, self.client = max_seconds, scoring, random_state, client
         self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
-        self.class_weight = class_weight
+        self.class_weight, self.handle_unknown = class_weight, handle_unknown
 
     def fit(
         self,
@@ -114,6 +117,7 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
             memory_budget=self.memory_budget,
             verbose=self.verbose,
             class_weight=self.class_weight,
+            handle_unknown=self.handle_unknown,
         )
         roles = named_roles(target, sample_dims, coords, drop)
         source, classes = class_source(plain, X, y, sample_weight, roles=roles)
@@ -165,6 +169,8 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
         As in :class:`daskkern.AutoKernelClassifier`.
     verbose
         As in :class:`daskkern.AutoKernelClassifier`.
+    handle_unknown
+        As in :class:`daskkern.AutoKernelClassifier`.
 
     Attributes
     ----------
@@ -182,9 +188,11 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
         device: str = "auto",
         memory_budget: int | None = None,
         verbose: bool = False,
+        handle_unknown: str = "error",
     ) -> None:
         self.max_seconds, self.scoring, self.random_state, self.client = max_seconds, scoring, random_state, client
         self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
+        self.handle_unknown = handle_unknown
 
     def fit(
         self,
@@ -204,6 +212,7 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
             device=self.device,
             memory_budget=self.memory_budget,
             verbose=self.verbose,
+            handle_unknown=self.handle_unknown,
         )
         roles = named_roles(target, sample_dims, coords, drop)
         self._search(plain, plain._source(X, y, sample_weight, roles=roles))

@@ -9,6 +9,7 @@ from sklearn.utils.validation import validate_data
 
 from daskkern.data.schema.encoding import Encoding
 from daskkern.estimators.frame_codes import check_columns, encoded, needs_encoding
+from daskkern.estimators.parameters import unknown_choice
 
 _NONE = "no_validation"
 
@@ -44,7 +45,7 @@ def checked_rows(
         estimator.n_features_in_ = len(names)
     elif hasattr(estimator, "feature_names_in_"):
         check_columns(names, X)
-    features = encoded(X, encoding)
+    features = encoded(X, encoding, unknown_choice(estimator))
     if isinstance(y, str) and y == _NONE:
         return check_array(features, estimator=estimator, input_name="X", **settings)
     return check_X_y(features, y, estimator=estimator, **settings)

@@ -13,6 +13,7 @@ from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, mul
 from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
+from daskkern.estimators.parameters import unknown_choice
 from daskkern.losses import Loss, parse_loss
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource
@@ -78,11 +79,12 @@ def takes_several_labels(loss: str | Loss) -> bool:
         return False
 
 
-def validation_rows(X: Any, y: Any, source: RowSource, classes: HostArray) -> RowSource:
-    """Return validation rows as a source for a fit to `source`."""
+def validation_rows(estimator: BaseEstimator, source: RowSource, classes: HostArray, X: Any, y: Any) -> RowSource:
+    """Return validation rows as a source for a fit of the estimator to `source`."""
+    unknown = unknown_choice(estimator)
     if source.info.task != "regression":
-        return labelled_rows(X, y, classes, source.info.encoding)
-    return numeric_rows(X, y.toarray() if is_sparse(y) else y, source.info.encoding)
+        return labelled_rows(X, y, classes, source.info.encoding, unknown)
+    return numeric_rows(X, y.toarray() if is_sparse(y) else y, source.info.encoding, unknown)
 
 
 def _store(X: Any, y: Any, sample_weight: Any, known: HostArray | None) -> tuple[RowSource, HostArray]:

@@ -1,9 +1,9 @@
 """The kernel classifier: a scikit-learn estimator that fits on a cluster."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -17,6 +17,7 @@ from daskkern.estimators.class_inputs import class_source, known_classes, takes_
 from daskkern.estimators.direct_inputs import cell_score, named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels
+from daskkern.estimators.parameters import unknown_choice
 from daskkern.estimators.uncertainty import ClassUncertainty
 from daskkern.evaluation.lazy_scores import lazy_accuracy
 from daskkern.evaluation.tables.scoring import score_place
@@ -105,6 +106,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         Whether each rank reads all rows, or every window is read once and sent on; see ``docs/clusters.md``.
     groups : int or "auto"
         The most groups of workers that each hold the whole model and divide every batch; see ``docs/scaling.md``.
+    handle_unknown : "error" or "ignore"
+        Whether a category of a data frame or table that the training rows lack is refused, or its features are 0.
 
     Attributes
     ----------
@@ -121,8 +124,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     model_ : KernelModel
     n_iter_, n_features_in_ : int
     best_epoch_ : int
-        The epoch whose model this is, from 1: the best one with early stopping, otherwise the last, unless an earlier
-        one has a lower training objective by more than chance.
+        The epoch of this model, from 1: the best with early stopping, else the last, or one of clearly lower objective.
     feature_importances_ : (d,) array
         With `learn_features`: the share of each feature in the metric.
     stop_reason_ : str
@@ -164,6 +166,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         calibrate: bool | float = True,
         reading: str = "auto",
         groups: int | str = "auto",
+        handle_unknown: str = "error",
     ) -> None:
         self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
         self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
@@ -173,7 +176,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         self.scale, self.fit_intercept, self.dtype, self.precision = scale, fit_intercept, dtype, precision
         self.client, self.device, self.virtual_shards = client, device, virtual_shards
         self.memory_budget, self.keep_blocks, self.reading = memory_budget, keep_blocks, reading
-        self.warm_start, self.checkpoint = warm_start, checkpoint
+        self.warm_start, self.checkpoint, self.handle_unknown = warm_start, checkpoint, handle_unknown
         self.verbose, self.callbacks = verbose, callbacks
         self.learn_features, self.calibrate, self.groups = learn_features, calibrate, groups
 
@@ -225,7 +228,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         """
         roles = named_roles(target, sample_dims, coords, drop)
         source, known = class_source(self, X, y, sample_weight, roles=roles)
-        watched = validation_source(validation, lambda X, y: validation_rows(X, y, source, known), self, roles, source)
+        rows = partial(validation_rows, self, source, known)
+        watched = validation_source(validation, rows, self, roles, source)
         if detach:
             return self._submit(source, watched, out)
         self._fit_source(source, watched, out)
@@ -269,8 +273,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     def predict(self, X: Any) -> Any:
         """Return class labels (n,), or several of 0 and 1 (n, c): NumPy in, NumPy out; dask in, lazy dask out.
 
-        A store is streamed, and so are table files, local or behind a URL, which are encoded as the training rows
-        were. Labels follow the sign, or the largest, of the scores.
+        Stores and table files, local or behind a URL, are streamed. Labels are those of the largest scores.
         """
         check_is_fitted(self, "model_")
         if self._has_several:
@@ -285,15 +288,12 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)
-            return float(score_place(self.model_, X).accuracy or 0.0)
+            return float(score_place(self.model_, X, unknown_choice(self)).accuracy or 0.0)
         if is_cube(X):
             return cell_score(self.predict(X), self.model_, X, y, sample_weight)
         if not is_lazy(X):
             return float(super().score(X, y, sample_weight))
-        if not self._has_several:
-            return lazy_accuracy(self.predict(X), y, sample_weight)
-        right = (self.predict(X) == y).all(axis=1)
-        return lazy_accuracy(right, da.ones_like(right), sample_weight)
+        return lazy_accuracy(self.predict(X), y, sample_weight)
 
     @property
     def _has_several(self) -> bool:

@@ -12,9 +12,10 @@ from dask.delayed import delayed
 from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
-from daskkern.data.schema.encoding import ColumnEncoding, Encoding, feature_names_of
+from daskkern.data.schema.encoding import ColumnEncoding, Encoding, UnknownChoice, feature_names_of
 from daskkern.errors import DataError
 from daskkern.estimators.frame_codes import encoded, frame_encoding
+from daskkern.estimators.parameters import unknown_choice
 from daskkern.training.feeding.cluster_blocks import BlockSource
 
 
@@ -27,7 +28,7 @@ def fit_blocks(estimator: BaseEstimator, X: Any, *, reset: bool) -> tuple[da.Arr
     encoding = frame_encoding(X) if model is None else model.encoding
     assert encoding is not None
     estimator.feature_names_in_ = np.array([column.name for column in encoding], dtype=object)
-    return lazy_features(X, encoding), encoding
+    return lazy_features(X, encoding, unknown_choice(estimator)), encoding
 
 
 def labelled_blocks(
@@ -43,10 +44,11 @@ def labelled_blocks(
     return features, lazy_column(y), lazy_column(sample_weight), encoding
 
 
-def lazy_features(X: Any, encoding: Encoding | None) -> da.Array:
+def lazy_features(X: Any, encoding: Encoding | None, unknown: UnknownChoice = "refuse") -> da.Array:
     """Return the features (n, d) float64 of a dask dataframe; partitions are computed once for their lengths."""
     known = encoding or tuple(ColumnEncoding(name) for name in X.columns)
-    return _blocks(X, partial(encoded, encoding=known), (len(feature_names_of(known)),), np.dtype(np.float64))
+    features = partial(encoded, encoding=known, unknown=unknown)
+    return _blocks(X, features, (len(feature_names_of(known)),), np.dtype(np.float64))
 
 
 def lazy_column(y: Any) -> Any:

@@ -26,7 +26,7 @@ from daskkern.data.ingest.columns.dates import days_of_texts
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, texts_of, to_numbers, to_numpy
 from daskkern.data.ingest.readers.frames import arrow_table, is_frame
-from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, feature_names_of
+from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, UnknownChoice, feature_names_of
 from daskkern.errors import DataError
 from daskkern.models import KernelModel
 
@@ -90,14 +90,15 @@ def needs_encoding(X: Any, encoding: Encoding | None) -> bool:
     return not any(name in names for name in made) or any(c.name in names for c in encoding if c.kind == "onehot")
 
 
-def encoded(X: Any, encoding: Encoding) -> HostArray:
+def encoded(X: Any, encoding: Encoding, unknown: UnknownChoice = "refuse") -> HostArray:
     """Return the features (n, d) float64 of a frame, columns by name; columns of codes may hold codes already.
 
     Raises
     ------
     DataError
         For a missing column, a missing value where the training rows had none, and a text that they did not have in a
-        column of one feature for each category. In a column of codes such texts differ from all others.
+        column of one feature for each category, unless `unknown` ignores it: all features of the column are then 0. In
+        a column of codes such texts differ from all others.
     """
     table = _table(X)
     features = np.empty((table.num_rows, len(feature_names_of(encoding))))
@@ -107,7 +108,7 @@ def encoded(X: Any, encoding: Encoding) -> HostArray:
             raise DataError(f"X has no column {column.name!r}, which the model was trained with; add it")
         width = len(column.feature_names)
         try:
-            features[:, at : at + width] = _features(table.column(column.name), column)
+            features[:, at : at + width] = _features(table.column(column.name), column, unknown)
         except DataError as error:
             raise DataError(_in_python(str(error))) from None
         at += width
@@ -213,7 +214,7 @@ def _batches(chunks: Chunks, names: list[str]) -> Iterator[pa.RecordBatch]:
         yield from pa.table(columns, names=names).to_batches(max_chunksize=_BATCH_ROWS)
 
 
-def _features(column: pa.ChunkedArray, known: ColumnEncoding) -> HostArray:
+def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownChoice) -> HostArray:
     """Return the features (n, width) of one column."""
     values = column.combine_chunks()
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
@@ -235,7 +236,7 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding) -> HostArray:
     if not is_text(values.type) and not pa.types.is_boolean(values.type):
         values = values.cast(pa.string())
     batch = pa.RecordBatch.from_arrays([values], [known.name])
-    return Encoder((known,), missing_like((known,)), _NO_TEXT).features(batch, np.dtype(np.float64), "X", 0)
+    return Encoder((known,), missing_like((known,)), _NO_TEXT, unknown).features(batch, np.dtype(np.float64), "X", 0)
 
 
 def _written_numbers(values: pa.Array, name: str) -> pa.Array:
@@ -256,7 +257,7 @@ def _in_python(message: str) -> str:
     made = "" if name is None else f", or make it a column of categories with X.astype({{{name[1]!r}: 'category'}})"
     way = f"drop it{made}"
     message = re.sub(r"leave it out with --drop.*$", way, message)
-    message = message.replace(" predict with --unknown ignore, which sets the features of the column to 0,", "")
+    message = message.replace("predict with --unknown ignore", "set handle_unknown='ignore'")
     if name is not None:
         message = message.replace("--categorical codes", f"X.astype({{{name[1]!r}: 'category'}})")
     return re.sub(r"; 'daskkern ingest.*$", "", message)

@@ -27,7 +27,7 @@ from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import encoding_of, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import NestedEstimator
+from daskkern.estimators.parameters import NestedEstimator, unknown_choice
 from daskkern.evaluation.tables.opening import feature_blocks
 from daskkern.models import KernelModel, save_model
 
@@ -76,11 +76,11 @@ class ModelEstimator(NestedEstimator):
         if is_cube(X):
             return applied_to_cube(self.model_, X, function, like)
         if is_dask_frame(X):
-            X = lazy_features(X, self.model_.encoding)
+            X = lazy_features(X, self.model_.encoding, unknown_choice(self))
         if is_lazy(X):
             return self._apply_lazily(X, function, like)
         if is_store(X):
-            blocks, n_rows = feature_blocks(self.model_, X)
+            blocks, n_rows = feature_blocks(self.model_, X, unknown_choice(self))
             with self.model_.threads(None, n_rows or _MANY_ROWS):
                 parts = [function(self.model_, self.model_.check(block), None) for block in blocks]
             return np.concatenate(parts) if parts else like

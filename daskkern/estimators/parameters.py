@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 
 from daskkern.backend.nested_parameters import NestedParameters, split_names
 from daskkern.basis import BasisSpec, Landmarks
+from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.errors import SpecError
 from daskkern.kernels import CallableKernel, Kernel, parse_kernel
 from daskkern.losses import parse_loss
@@ -76,6 +77,15 @@ def as_seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def unknown_choice(estimator: BaseEstimator) -> UnknownChoice:
+    """Return what becomes of categories that the training rows lack: what an estimator's `handle_unknown` means."""
+    choices: dict[str, UnknownChoice] = {"error": "refuse", "ignore": "ignore"}
+    given = getattr(estimator, "handle_unknown", "error")
+    if not isinstance(given, str) or given not in choices:
+        raise SpecError(f"got handle_unknown={given!r}; expected 'error' or 'ignore'")
+    return choices[given]
 
 
 def active_client(client: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.direct_inputs import cell_score, direct_source, is_direct, named_roles
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
+from daskkern.estimators.parameters import unknown_choice
 from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.lazy_scores import lazy_r2
 from daskkern.evaluation.tables.scoring import score_place
@@ -112,6 +114,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         Learn the metric of the kernel; as in :class:`daskkern.KernelClassifier`.
     calibrate : bool or float
         Calibrate the model for `predict_interval`; as in :class:`daskkern.KernelClassifier`.
+    handle_unknown
+        As in :class:`daskkern.KernelClassifier`.
 
     Attributes
     ----------
@@ -155,6 +159,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         calibrate: bool | float = True,
         reading: str = "auto",
         groups: int | str = "auto",
+        handle_unknown: str = "error",
     ) -> None:
         self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
         self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
@@ -164,7 +169,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         self.scale, self.fit_intercept, self.dtype, self.precision = scale, fit_intercept, dtype, precision
         self.client, self.device, self.virtual_shards = client, device, virtual_shards
         self.memory_budget, self.keep_blocks, self.reading = memory_budget, keep_blocks, reading
-        self.warm_start, self.checkpoint = warm_start, checkpoint
+        self.warm_start, self.checkpoint, self.handle_unknown = warm_start, checkpoint, handle_unknown
         self.verbose, self.callbacks = verbose, callbacks
         self.learn_features, self.calibrate, self.groups = learn_features, calibrate, groups
 
@@ -205,9 +210,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         """
         roles = named_roles(target, sample_dims, coords, drop)
         source = self._source(X, y, sample_weight, roles=roles)
-        watched = validation_source(
-            validation, lambda X, y: numeric_rows(X, y, source.info.encoding), self, roles, source
-        )
+        rows = partial(numeric_rows, encoding=source.info.encoding, unknown=unknown_choice(self))
+        watched = validation_source(validation, rows, self, roles, source)
         if detach:
             return self._submit(source, watched, out)
         self._fit_source(source, watched, out)
@@ -258,7 +262,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)
-            r2 = float(score_place(self.model_, X).r2 or 0.0)
+            r2 = float(score_place(self.model_, X, unknown_choice(self)).r2 or 0.0)
             if np.isnan(r2):
                 warnings.warn(_UNDEFINED, UndefinedMetricWarning, stacklevel=2)
             return r2

@@ -12,7 +12,7 @@ from daskkern.errors import DataError
 
 
 def lazy_accuracy(predicted: da.Array, y: Any, sample_weight: Any = None) -> float:
-    """Return the weighted share of rows (n,) whose predicted label is that of `y`.
+    """Return the weighted share of rows (n,) whose predicted label is that of `y`, or of rows (n, c) all of whose are.
 
     Raises
     ------
@@ -25,7 +25,9 @@ def lazy_accuracy(predicted: da.Array, y: Any, sample_weight: Any = None) -> flo
         raise DataError(f"y holds {of}; expected labels that are {expected}, as the classes of the model are")
     weight = _weight(sample_weight, predicted)
     missing = da.isnan(y).any() if y.dtype.kind == "f" else np.False_
-    right, total, unknown = compute((weight * (predicted == y)).sum(), weight.sum(), missing)
+    same = predicted == y
+    same = same.all(axis=1) if same.ndim == 2 else same
+    right, total, unknown = compute((weight * same).sum(), weight.sum(), missing)
     if unknown:
         raise DataError("y holds NaN; remove such rows first")
     return float(right / total)

@@ -88,13 +88,17 @@ def open_rows(
     return OpenedRows(TableInput(table, decision, model.classes, shared), key)
 
 
-def feature_blocks(model: KernelModel, source: Any) -> tuple[Iterator[FeatureRows], int | None]:
+def feature_blocks(
+    model: KernelModel, source: Any, unknown: UnknownChoice = "refuse"
+) -> tuple[Iterator[FeatureRows], int | None]:
     """Return the features of a store or of table files in blocks, encoded and not scaled, and the number of rows.
 
     Parameters
     ----------
     model : KernelModel
     source : path, URL or zarr.Group
+    unknown : UnknownChoice
+        What becomes of categories of a table that the training rows lack.
 
     Raises
     ------
@@ -105,7 +109,7 @@ def feature_blocks(model: KernelModel, source: Any) -> tuple[Iterator[FeatureRow
     if store is not None:
         check_store(model, store, targets=False)
         return raw_blocks(store), store.info.n_rows
-    rows = open_rows(model, TablePlace(os.fspath(source))).rows
+    rows = open_rows(model, TablePlace(os.fspath(source)), unknown=unknown).rows
     return (block.X for block in rows.blocks((BLOCK_ROWS,))), rows.n_rows
 
 

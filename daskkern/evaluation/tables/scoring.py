@@ -55,14 +55,16 @@ def score_rows(
     return accumulator.result(), notes_of(found)
 
 
-def score_place(model: KernelModel, source: Any) -> Score:
+def score_place(model: KernelModel, source: Any, unknown: UnknownChoice = "refuse") -> Score:
     """Score `model` on a store or on table files, in this process. Raises DaskkernError, as :func:`score_rows`.
 
     Parameters
     ----------
     model : KernelModel
     source : path, URL or zarr.Group
+    unknown : UnknownChoice
+        As for :func:`score_rows`.
     """
     if isinstance(source, zarr.Group):
         return score_store(model, open_store(source))
-    return score_rows(model, source, ScoringPlace())[0]
+    return score_rows(model, source, ScoringPlace(), unknown=unknown)[0]
