@@ -1,13 +1,19 @@
-"""Data frames with columns of categories: codes that the model records, for later frames too."""
+"""Data frames with columns of categories: codes that the model records, for later frames too; and unknown ones."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from sklearn.model_selection import cross_val_score
+from sklearn.preprocessing import OneHotEncoder
 
 import daskkern
-from daskkern import AllRows, KernelClassifier, KernelRegressor
+from daskkern import AllRows, AutoKernelClassifier, KernelClassifier, KernelRegressor
 from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import L1Laplacian
@@ -78,3 +84,78 @@ def test_numbers_of_the_dtype_category_are_numbers() -> None:
         _regressor("gaussian:1").fit(FRAME, Y)
     with pytest.raises(DataError, match="names of columns that are not text"):
         _regressor().fit(FRAME.rename(columns={"x": 3}), Y)
+
+
+TEXTS = pd.DataFrame({"x": np.linspace(-1.0, 1.0, 60), "town": np.array(["Bonn", "Lyon", "Ulm"])[np.arange(60) % 3]})
+IS_LYON = np.where(TEXTS["town"] == "Lyon", 1, 0)
+OTHERS = pd.DataFrame({"x": [0.5, -0.5], "town": ["Rome", "Lyon"]})
+FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "pandas": lambda frame: frame,
+    "Arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "dask": lambda frame: dd.from_pandas(frame, npartitions=2),
+}
+
+
+def _of_texts(handle_unknown: str = "error", X: Any = TEXTS) -> KernelRegressor:
+    model = KernelRegressor(
+        "gaussian:1", basis=AllRows(), solver="direct", alpha=1e-3, handle_unknown=handle_unknown, device="cpu"
+    )
+    return model.fit(X, IS_LYON.astype(float))
+
+
+def _encoded_by_hand() -> np.ndarray:
+    """Predictions where scikit-learn encodes, whose encoder ignores what it does not know."""
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(TEXTS[["town"]])
+    features, later = (np.column_stack([f["x"], encoder.transform(f[["town"]])]) for f in (TEXTS, OTHERS))
+    names = ["x", "a", "b", "c"]
+    return _of_texts("error", pd.DataFrame(features, columns=names)).predict(pd.DataFrame(later, columns=names))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ignored_categories_have_features_of_zero(form: str) -> None:
+    found = _of_texts("ignore").predict(FORMS[form](OTHERS))
+    np.testing.assert_allclose(np.asarray(found), _encoded_by_hand(), rtol=0, atol=1e-6)
+
+
+def test_tables_in_files_are_read_alike(tmp_path: Path) -> None:
+    OTHERS.assign(y=[0.0, 1.0]).to_csv(tmp_path / "later.csv", index=False)
+    model = _of_texts("ignore")
+    np.testing.assert_allclose(model.predict(tmp_path / "later.csv"), model.predict(OTHERS), rtol=0, atol=1e-6)
+    with pytest.raises(DataError, match="Rome"):
+        _of_texts().predict(tmp_path / "later.csv")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_others_are_refused_with_what_to_do(form: str) -> None:
+    with pytest.raises(
+        DataError, match=r"'Rome'.*set handle_unknown='ignore', which sets the features of the column to 0"
+    ):
+        np.asarray(_of_texts().predict(FORMS[form](OTHERS)))
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(SpecError, match="got handle_unknown='zero'; expected 'error' or 'ignore'"):
+        _of_texts("zero")
+
+
+def test_validation_rows_are_encoded_alike() -> None:
+    model = KernelClassifier(basis=AllRows(), handle_unknown="ignore", early_stopping=True, device="cpu")
+    later = pd.concat([TEXTS.iloc[:20], OTHERS])
+    model.fit(TEXTS, IS_LYON, validation=(later, np.concatenate([IS_LYON[:20], [0, 1]])))
+    assert model.score(later, np.concatenate([IS_LYON[:20], [0, 1]])) > 0.9
+    with pytest.raises(DataError, match="Rome"):
+        model.set_params(handle_unknown="error").fit(
+            TEXTS, IS_LYON, validation=(later, np.concatenate([IS_LYON[:20], [0, 1]]))
+        )
+
+
+def test_rare_categories_do_not_end_cross_validation() -> None:
+    rare = TEXTS.assign(town=np.where(np.arange(60) == 7, "Rome", TEXTS["town"]))
+    model = KernelClassifier(basis=AllRows(), handle_unknown="ignore", device="cpu")
+    assert cross_val_score(model, rare, IS_LYON, cv=3, error_score="raise").mean() > 0.9
+
+
+def test_searches_pass_it_on() -> None:
+    model = AutoKernelClassifier(max_seconds=5, handle_unknown="ignore", device="cpu").fit(TEXTS, IS_LYON)
+    assert model.best_estimator_.handle_unknown == "ignore"
+    assert model.predict(OTHERS)[1] == 1
