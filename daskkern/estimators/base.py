@@ -15,7 +15,7 @@ from daskkern.cluster.connect.clients import client_of
 from daskkern.errors import SpecError
 from daskkern.estimators.frames import named
 from daskkern.estimators.model_estimator import ModelEstimator
-from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed
+from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed, unknown_choice
 from daskkern.events import Listener, silent
 from daskkern.feature_learning import parse_feature_learning
 from daskkern.losses import parse_loss
@@ -49,6 +49,7 @@ class KernelEstimator(ModelEstimator):
         if self.early_stopping:
             early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
         basis = self._columns(n_rows)
+        unknown_choice(self)  # refuses other words, also where no table is encoded
         return FitSettings(
             kernel=as_kernel(self.kernel),
             loss=parse_loss(self.loss),

@@ -273,7 +273,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     def predict(self, X: Any) -> Any:
         """Return class labels (n,), or several of 0 and 1 (n, c): NumPy in, NumPy out; dask in, lazy dask out.
 
-        Stores and table files, local or behind a URL, are streamed. Labels are those of the largest scores.
+        Stores and table files, local or behind URLs, are streamed. Labels follow the sign, or the largest, of scores.
         """
         check_is_fitted(self, "model_")
         if self._has_several:

@@ -136,6 +136,8 @@ def test_others_are_refused_with_what_to_do(form: str) -> None:
 def test_another_word_is_refused() -> None:
     with pytest.raises(SpecError, match="got handle_unknown='zero'; expected 'error' or 'ignore'"):
         _of_texts("zero")
+    with pytest.raises(SpecError, match="got handle_unknown=0; expected"):
+        KernelClassifier(handle_unknown=0, device="cpu").fit(CODES, CODES[:, 1] > 1)
 
 
 def test_validation_rows_are_encoded_alike() -> None:

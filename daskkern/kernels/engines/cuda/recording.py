@@ -178,7 +178,7 @@ class _Memory:
     """
 
     def __init__(self, xp: ModuleType, stream: Any) -> None:
-        self._cuda, self._stream = xp.cuda, stream
+        self._stream = stream
         self._allocator = xp.cuda.get_allocator()
         self._owner: Any = None
         self._waits = True
@@ -191,16 +191,20 @@ class _Memory:
 
     @contextmanager
     def of(self, owner: Any, *, waits: bool = True) -> Iterator[None]:
-        """Within the context, memory is that of the stream `owner`, for whose earlier work on it the other `waits`.
-
-        What is only recorded comes after that anyway.
+        """Within the context, memory is that of the stream `owner`. With `waits`, each stream waits for what the other
+        did with it; what is only recorded comes after that anyway.
         """
         self._owner, self._waits = owner, waits
-        yield
+        try:
+            yield
+        finally:
+            self._owner = None
 
     def take(self, size: int) -> Any:
         """Return memory until it is deleted."""
         with self._owner:
+            if self._waits:
+                self._owner.wait_event(self._stream.record())
             pointer = self._allocator(size)
             if self._waits:
                 self._stream.wait_event(self._owner.record())
