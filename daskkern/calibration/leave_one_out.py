@@ -31,7 +31,7 @@ LEAST_ALPHA = 1e-9
 _JITTER = 1e-10
 _LIGHTEST = 1e-6
 _LEAST_ROWS = 50
-_MOST_LEVERAGE = 0.95
+_MOST_LEVERAGE = 1 - 1e-5  # beyond it, what is left of residuals is rounding
 _LEAST_CURVATURE = 0.2
 
 

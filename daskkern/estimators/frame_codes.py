@@ -220,12 +220,17 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownCh
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     if known.is_date and is_text(values.type):
         values = days_of_texts(texts_of(values, _NO_TEXT), known.name, "X", 0)
-    if known.kind == "number" or (known.kind in ("code", "ordinal") and is_number(values.type)):
+    if known.kind in ("code", "ordinal") and is_number(values.type):
+        texts = _texts_of_numbers(values, known)
+        if texts is None:
+            return _checked_codes(values, known)
+        values = texts
+    if known.kind == "number":
         values = _written_numbers(values, known.name)
         numbers = to_numpy(values).astype(np.float64)
         gaps = np.isnan(numbers)
         if gaps.any():
-            if known.kind != "number" or known.fill is None:
+            if known.fill is None:
                 row = int(np.argmax(gaps))
                 raise DataError(
                     f"X has no value in row {row}, column {known.name!r}, where no training row missed one; remove or "
@@ -237,6 +242,33 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownCh
         values = values.cast(pa.string())
     batch = pa.RecordBatch.from_arrays([values], [known.name])
     return Encoder((known,), missing_like((known,)), _NO_TEXT, unknown).features(batch, np.dtype(np.float64), "X", 0)
+
+
+def _texts_of_numbers(values: pa.Array, known: ColumnEncoding) -> pa.Array | None:
+    """Return the categories of a column of numbers as texts, where categories are numbers; else None."""
+    texts = {}
+    for text in known.categories:
+        if text == ABSENT:
+            continue
+        try:
+            texts[float(text)] = text
+        except ValueError:
+            return None
+    numbers = to_numpy(values.cast(pa.float64())).tolist()
+    return pa.array([None if x != x else texts.get(x, repr(x)) for x in numbers], pa.string())
+
+
+def _checked_codes(values: pa.Array, known: ColumnEncoding) -> HostArray:
+    """Return codes (n, 1) as they are. DataError for numbers that are none."""
+    codes, most = to_numpy(values.cast(pa.float64())), len(known.categories)
+    wrong = ~((codes >= 0) & (codes <= most) & (codes == np.round(codes)))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"X has {codes[row]:g} in row {row}, column {known.name!r}, where the training rows had categories such as "
+            f"{known.categories[0]!r}; give a category, or its code from 0 to {most - 1}, or {most} for an unknown one"
+        )
+    return codes[:, None]
 
 
 def _written_numbers(values: pa.Array, name: str) -> pa.Array:

@@ -161,3 +161,22 @@ def test_searches_pass_it_on() -> None:
     model = AutoKernelClassifier(max_seconds=5, handle_unknown="ignore", device="cpu").fit(TEXTS, IS_LYON)
     assert model.best_estimator_.handle_unknown == "ignore"
     assert model.predict(OTHERS)[1] == 1
+
+
+@pytest.mark.parametrize("later", ["int64", "Int64", "float64", "category", "str"])
+def test_digits_are_categories_whatever_later_columns_hold(later: str) -> None:
+    zones = np.arange(N) % 5 + 1
+    frame = pd.DataFrame({"x": FRAME["x"], "zone": pd.Categorical(zones.astype(str))})
+    y = np.array([0.0, 5.0, -3.0, 8.0, 1.0, -7.0])[zones] + FRAME["x"]
+    model = _regressor().fit(frame, y)
+    expected = model.predict(frame)
+    assert np.corrcoef(expected, y)[0, 1] > 0.99
+    np.testing.assert_array_equal(model.predict(frame.assign(zone=pd.Series(zones).astype(later))), expected)
+
+
+@pytest.mark.parametrize("number", [7.0, 0.5, -1.0, np.nan])
+def test_numbers_that_are_no_codes_are_refused(number: float) -> None:
+    model = _regressor().fit(FRAME.assign(size=FRAME["size"].cat.add_categories("none").fillna("none")), Y)
+    later = pd.DataFrame({"x": [0.0], "town": [number], "size": [0]})
+    with pytest.raises(DataError, match="column 'town', where the training rows had categories such as 'Bonn'; give a"):
+        model.predict(later)

@@ -244,3 +244,18 @@ def test_calibration_is_the_same_on_workers(client2: Client) -> None:
         assert (before.method, before.n_rows) == (after.method, after.n_rows)
         np.testing.assert_allclose(before.scores, after.scores, atol=1e-4)
         np.testing.assert_allclose(together.predict_proba(data[1]), alone.predict_proba(data[1]), atol=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"alpha": 1e-6, "noise": 0.3}], ids=["little noise", "hardly a penalty"])
+def test_intervals_of_models_that_interpolate_cover(settings: dict[str, Any]) -> None:
+    noise = settings.get("noise", 0.01)
+    alpha = settings.get("alpha", "auto")
+    shares = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(700, 2))
+        y = np.sin(2 * X[:, 0]) + X[:, 1] + noise * rng.normal(size=700)
+        model = KernelRegressor(solver="falkon", alpha=alpha, device="cpu").fit(X[:200], y[:200])
+        low, high = model.predict_interval(X[200:], confidence=0.9).T
+        shares.append(((y[200:] >= low) & (y[200:] <= high)).mean())
+    assert np.mean(shares) > 0.8
