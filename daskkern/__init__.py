@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     )
     from daskkern.evaluation.predict import predict_table, write_predictions
     from daskkern.feature_learning import FeatureLearning
-    from daskkern.inspection import gradient_importance, interactions, permutation_importance, score_gradients
+    from daskkern.inspection import gradient_importance, permutation_importance, score_gradients
+    from daskkern.inspection.interactions import interactions
     from daskkern.models import KernelModel
     from daskkern.models import load_model as load
     from daskkern.training.jobs.handle import FitHandle, attach, list_fits

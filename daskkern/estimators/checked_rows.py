@@ -45,7 +45,7 @@ def checked_rows(
         estimator.n_features_in_ = len(names)
     elif hasattr(estimator, "feature_names_in_"):
         check_columns(names, X)
-    features = encoded(X, encoding, unknown_choice(estimator))
+    features = encoded(X, encoding, unknown_choice(estimator) if hasattr(estimator, "handle_unknown") else None)
     if isinstance(y, str) and y == _NONE:
         return check_array(features, estimator=estimator, input_name="X", **settings)
     return check_X_y(features, y, estimator=estimator, **settings)

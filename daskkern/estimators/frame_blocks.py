@@ -44,7 +44,7 @@ def labelled_blocks(
     return features, lazy_column(y), lazy_column(sample_weight), encoding
 
 
-def lazy_features(X: Any, encoding: Encoding | None, unknown: UnknownChoice = "refuse") -> da.Array:
+def lazy_features(X: Any, encoding: Encoding | None, unknown: UnknownChoice | None = None) -> da.Array:
     """Return the features (n, d) float64 of a dask dataframe; partitions are computed once for their lengths."""
     known = encoding or tuple(ColumnEncoding(name) for name in X.columns)
     features = partial(encoded, encoding=known, unknown=unknown)

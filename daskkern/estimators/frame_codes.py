@@ -90,7 +90,7 @@ def needs_encoding(X: Any, encoding: Encoding | None) -> bool:
     return not any(name in names for name in made) or any(c.name in names for c in encoding if c.kind == "onehot")
 
 
-def encoded(X: Any, encoding: Encoding, unknown: UnknownChoice = "refuse") -> HostArray:
+def encoded(X: Any, encoding: Encoding, unknown: UnknownChoice | None = None) -> HostArray:
     """Return the features (n, d) float64 of a frame, columns by name; columns of codes may hold codes already.
 
     Raises
@@ -98,7 +98,7 @@ def encoded(X: Any, encoding: Encoding, unknown: UnknownChoice = "refuse") -> Ho
     DataError
         For a missing column, a missing value where the training rows had none, and a text that they did not have in a
         column of one feature for each category, unless `unknown` ignores it: all features of the column are then 0. In
-        a column of codes such texts differ from all others.
+        a column of codes such texts differ from all others. None refuses them, for estimators without the choice.
     """
     table = _table(X)
     features = np.empty((table.num_rows, len(feature_names_of(encoding))))
@@ -108,9 +108,9 @@ def encoded(X: Any, encoding: Encoding, unknown: UnknownChoice = "refuse") -> Ho
             raise DataError(f"X has no column {column.name!r}, which the model was trained with; add it")
         width = len(column.feature_names)
         try:
-            features[:, at : at + width] = _features(table.column(column.name), column, unknown)
+            features[:, at : at + width] = _features(table.column(column.name), column, unknown or "refuse")
         except DataError as error:
-            raise DataError(_in_python(str(error))) from None
+            raise DataError(_in_python(str(error), chooses=unknown is not None)) from None
         at += width
     return features
 
@@ -283,13 +283,15 @@ def _written_numbers(values: pa.Array, name: str) -> pa.Array:
         ) from error
 
 
-def _in_python(message: str) -> str:
+def _in_python(message: str, *, chooses: bool = False) -> str:
     """Return a message about a table with what to do here, in place of options of the command line."""
     name = re.search(r"column '([^']*)'", message)
     made = "" if name is None else f", or make it a column of categories with X.astype({{{name[1]!r}: 'category'}})"
     way = f"drop it{made}"
     message = re.sub(r"leave it out with --drop.*$", way, message)
-    message = message.replace("predict with --unknown ignore", "set handle_unknown='ignore'")
+    if chooses:
+        message = message.replace("predict with --unknown ignore", "set handle_unknown='ignore'")
+    message = message.replace(" predict with --unknown ignore, which sets the features of the column to 0,", "")
     if name is not None:
         message = message.replace("--categorical codes", f"X.astype({{{name[1]!r}: 'category'}})")
     return re.sub(r"; 'daskkern ingest.*$", "", message)

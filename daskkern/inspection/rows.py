@@ -21,6 +21,7 @@ from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError
 from daskkern.evaluation.score import check_store, raw_blocks
+from daskkern.evaluation.tables.opening import frame_features, needs_features
 from daskkern.models import KernelModel
 
 BLOCK_ROWS = 4096
@@ -61,7 +62,9 @@ class Inspected:
     def of(
         cls, model: KernelModel, X: Any, y: Any = None, sample_weight: Any = None, *, targets: bool = False
     ) -> "Inspected":
-        """Return the rows of arrays, dask arrays, or a store, which brings its own targets and weights.
+        """Return the rows of arrays, data frames, dask arrays, or a store, which brings its own targets and weights.
+
+        Frames are encoded as the training rows were.
 
         Raises
         ------
@@ -85,7 +88,7 @@ class Inspected:
                 )
             X = X.rechunk({1: -1})
         else:
-            X = model.check(X)
+            X = model.check(frame_features(model, X) if needs_features(model, X) else X)
         others = {"y": y, "sample_weight": sample_weight}
         for name, other in others.items():
             if other is None:

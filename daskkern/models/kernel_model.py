@@ -269,9 +269,10 @@ class KernelModel(ShownModel, CalibratedScores):
         """Raise DataError for a data frame whose columns have other names than the model's features."""
         other = other_name(self.feature_names, column_names(X))
         if other is not None:
+            tables = ", or a table to daskkern.predict_table, which encodes it" if self.encoding is not None else ""
             raise DataError(
                 f"the model was trained on feature {other[0]!r} where X has {other[1]!r}; give the same columns in the "
-                "same order"
+                f"same order{tables}"
             )
 
     def check(self, X: Any) -> Any:

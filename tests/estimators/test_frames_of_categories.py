@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import OneHotEncoder
 
 import daskkern
-from daskkern import AllRows, AutoKernelClassifier, KernelClassifier, KernelRegressor
+from daskkern import AllRows, AutoKernelClassifier, KernelClassifier, KernelFeatures, KernelRegressor
 from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import L1Laplacian
@@ -131,6 +131,12 @@ def test_others_are_refused_with_what_to_do(form: str) -> None:
         DataError, match=r"'Rome'.*set handle_unknown='ignore', which sets the features of the column to 0"
     ):
         np.asarray(_of_texts().predict(FORMS[form](OTHERS)))
+
+
+def test_transformers_refuse_them_and_name_no_setting_that_they_lack() -> None:
+    with pytest.raises(DataError, match="'Rome'") as raised:
+        KernelFeatures("gaussian:1", 20).fit(TEXTS).transform(OTHERS)
+    assert "unknown" not in str(raised.value)
 
 
 def test_another_word_is_refused() -> None:

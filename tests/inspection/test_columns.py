@@ -1,13 +1,16 @@
 """Features are gathered under the columns of the table that they were made of."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskkern import AllRows, KernelRegressor
 from daskkern.data.schema.encoding import ColumnEncoding
-from daskkern.errors import SpecError
-from daskkern.inspection import TableColumns, columns_of
+from daskkern.errors import DataError, SpecError
+from daskkern.estimators.frame_codes import encoded
+from daskkern.inspection import TableColumns, columns_of, permutation_importance, score_gradients
 
 ENCODING = (
     ColumnEncoding("age"),
@@ -58,3 +61,22 @@ def test_sums_over_columns_keep_the_total(owner: list[int], seed: int) -> None:
         expected[owner[i], owner[j]] += values[i, j]
     np.testing.assert_allclose(columns.sum(values), expected, atol=1e-12)
     np.testing.assert_allclose(columns.sum(values[0]), np.bincount(owner, values[0], minlength=5), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["object", "category"])
+def test_frames_are_encoded_as_the_training_rows_were(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "k": rng.choice(["x", "y"], 200)}).astype({"k": kind})
+    frame.loc[::9, "a"] = np.nan
+    y = frame["a"].fillna(frame["a"].mean()) + (frame["k"] == "x")
+    kernel = "gaussian:1" if kind == "object" else "laplacian_l1:2"  # whose kink rounding moves rows across
+    model = KernelRegressor(kernel, basis=AllRows(), solver="direct", device="cpu").fit(frame, y)
+    features = encoded(frame, model.model_.encoding)
+    found, expected = (permutation_importance(model, X, y, n_repeats=2) for X in (frame, features))
+    assert found["columns"] == ("a", "k")
+    np.testing.assert_allclose(found["importances"], expected["importances"], rtol=1e-5, atol=1e-6)
+    if kind == "object":
+        slopes = score_gradients(model, features)
+        np.testing.assert_allclose(score_gradients(model, frame), slopes, rtol=1e-4, atol=1e-4)
+    with pytest.raises(DataError, match=r"predict_table, which encodes it|expected a table"):
+        model.model_.predict(frame)

@@ -11,6 +11,7 @@ import numpy as np
 import zarr
 from dask.base import is_dask_collection
 
+from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.imputing import filled_as
 from daskkern.data.ingest.columns.match_schema import decide_like
 from daskkern.data.ingest.pipeline.sources import open_source
@@ -18,6 +19,7 @@ from daskkern.data.ingest.readers.frames import is_frame, open_table
 from daskkern.data.ingest.readers.tables import Request, Table
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.encoding import UnknownChoice
+from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.resumable import work_key
@@ -111,6 +113,30 @@ def feature_blocks(
         return raw_blocks(store), store.info.n_rows
     rows = open_rows(model, TablePlace(os.fspath(source)), unknown=unknown).rows
     return (block.X for block in rows.blocks((BLOCK_ROWS,))), rows.n_rows
+
+
+def frame_features(model: KernelModel, frame: Any) -> HostArray:
+    """Return the features (n, d) of a data frame, encoded as the training rows were and not scaled.
+
+    Raises
+    ------
+    DataError
+        When the columns do not match the model.
+    """
+    rows = open_rows(model, frame).rows
+    parts = [np.asarray(block.X) for block in rows.blocks((BLOCK_ROWS,))]
+    return np.concatenate(parts) if parts else np.zeros((0, model.n_features))
+
+
+def needs_features(model: KernelModel, X: Any) -> bool:
+    """Return whether `X` is a data frame with columns as the training rows had them, rather than features of them."""
+    if model.encoding is None or not is_frame(X) or is_dask_collection(X):
+        return False
+    names = column_names(X)
+    if names is None or not {column.name for column in model.encoding} <= set(names):
+        return False
+    values = np.asarray(X)
+    return tuple(names) != model.feature_names or values.dtype.kind not in "fiub" or bool(np.isnan(values).any())
 
 
 def _table(source: Any, request: Request, schema: TableSchema) -> tuple[Table, str | None, bool]:

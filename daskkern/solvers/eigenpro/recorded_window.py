@@ -88,7 +88,7 @@ class RecordedWindow:
         self._temporary: dict[int, Temporary] = {0: Temporary()}
         self._given: tuple[Array, ...] = ()
         self._weighted = 0  # rows whose weights of 1 are in their place, where rows have none of their own
-        self._covered: dict[str, int] = {}  # the rows of a place that are those of some batch
+        self._filled_up: set[str] = set()  # names of places all of whose rows are those of some batch
 
     @property
     def refusal(self) -> str:
@@ -164,11 +164,11 @@ class RecordedWindow:
         if values is None:
             return None
         place = self._recorder.place(name, (self._rows, *values.shape[1:]), values.dtype, read_only=True)
-        m, covered = len(values), self._covered.get(name, 0)
+        m = len(values)
         self._recorder.copy(values, place[:m])
-        if max(m, covered) < self._rows:
+        if m < self._rows and name not in self._filled_up:
             place[m:] = values[:1]
-        self._covered[name] = self._rows
+        self._filled_up.add(name)
         return place
 
     def _numbers(self, numbers: StepNumbers, scale: float, dtype: str) -> tuple[StepNumbers, Array]:

@@ -70,7 +70,7 @@ def choose_columns(names: Sequence[str], request: Request, source: str, left_out
 
 
 def written_indexes(names: Sequence[str], request: Request) -> tuple[str, ...]:
-    """Return the columns of a text table that are its index, unless they were asked for: it tells rows apart only."""
+    """Return the index columns of a text table, such as the row numbers that pandas writes, except requested ones."""
     if request.like is not None or request.columns is not None:
         return ()
     wanted = (*(request.target or ()), request.weight, *request.drop)

@@ -1,7 +1,7 @@
 """The calls of cuBLAS that CuPy refuses while the work of a stream is recorded, with the signatures that CuPy has.
 
-CuPy 14 raises NotImplementedError. cuBLAS itself can be recorded, in a workspace that the caller gives it: its
-own could be given to work outside the recording.
+CuPy 14 raises NotImplementedError for them. cuBLAS can be recorded in a workspace that the caller gives it: its own may
+serve work outside the recording at the same time.
 """
 
 import ctypes
