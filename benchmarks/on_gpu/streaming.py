@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from daskkern.backend.concurrency import reading_threads
 from daskkern.backend.uploads import Uploads, begun_ahead
 from daskkern.data.rows.batches import BatchPlan, iter_batches
 from daskkern.data.rows.rows import Fields
@@ -39,7 +40,7 @@ def streaming(
         plan, uploads = BatchPlan.for_rows(rows, batch), Uploads(xp)
         for epoch in (0, 1):
             begun, total = time.perf_counter(), 0
-            stream = iter_batches(rows, plan, epoch, fields=Fields.X)
+            stream = iter_batches(rows, plan, epoch, fields=Fields.X, readers=reading_threads(xp))
             for arrived in begun_ahead((uploads.begin(item.block.X) for item in stream), uploads.ahead):
                 total += int(arrived()[0].nbytes)
             wait(xp)

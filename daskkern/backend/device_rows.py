@@ -6,13 +6,13 @@ starts are also in host memory, where they come from: the size of any part is th
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.backend.devices import compiled_once
 
 _THREADS = 128
 _MOST_ACROSS = 1 << 20  # blocks of threads along a grid
@@ -194,7 +194,7 @@ def _starts(lengths: IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-@cache
+@compiled_once
 def _function(xp: ModuleType, name: str, itemsize: int) -> Any:
     text = _TEXT % ("float" if itemsize == 4 else "double", *[_THREADS] * 4)
     return xp.RawModule(code=text).get_function(name)

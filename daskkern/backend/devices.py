@@ -3,12 +3,17 @@
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, wraps
+from threading import RLock
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 _QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,memory.free,driver_version", "--format=csv,noheader,nounits")
 _QUERY_S = 20.0
 _MIB = 1 << 20
+
+Asked = TypeVarTuple("Asked")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,21 @@ class CupyDevices:
     driver_cuda: str
     nccl: str
     problem: str
+
+
+def compiled_once(compiles: Callable[[*Asked], Made]) -> Callable[[*Asked], Made]:
+    """Cache what a function compiles; threads that need one at the same time wait until the first has made it.
+
+    Otherwise all of Dask's threads compile the first kernel that they launch, one after the other.
+    """
+    cached, lock = cache(compiles), RLock()
+
+    @wraps(compiles)
+    def made(*asked: *Asked) -> Made:
+        with lock:
+            return cached(*asked)
+
+    return made
 
 
 def gpus(query: tuple[str, ...] = _QUERY) -> tuple[Gpu, ...]:

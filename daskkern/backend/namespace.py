@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,8 @@ from daskkern.errors import ClusterError, SpecError
 _ROOM = 0.8
 """Share of the free memory of a device that a computation may plan with: libraries allocate outside the pool."""
 
+
+_TURN = RLock()
 
 _DIRECT_BYTES = 16 << 20
 """Bytes from which a host array is copied to a GPU without page-locked memory between. Not measured on a GPU."""
@@ -118,6 +121,20 @@ def namespace_with(device: str, n_bytes: float) -> ModuleType:
     if xp is np:
         return np
     return xp if n_bytes <= _ROOM * free_on_device(xp) else np
+
+
+@contextmanager
+def gpu_turn(xp: ModuleType) -> Iterator[None]:
+    """Within the context, no other task of this process works on the GPU of `xp`; nothing is waited for with NumPy.
+
+    A GPU does the work of several threads no faster than that of one, their memory adds up, and CuPy compiles a
+    kernel once for each thread that needs it first.
+    """
+    if xp is np:
+        yield
+        return
+    with _TURN:
+        yield
 
 
 def free_on_device(xp: ModuleType) -> int:

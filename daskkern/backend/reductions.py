@@ -4,7 +4,6 @@ On an H200, `sum` of CuPy 14.2 took 53 us of the host, and a launch of our own 1
 what the host does for it.
 """
 
-from functools import cache
 from importlib.resources import files
 from types import ModuleType
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from daskkern.arrays import Array
+from daskkern.backend.devices import compiled_once
 from daskkern.backend.namespace import is_sparse, namespace_of
 
 _THREADS = 256
@@ -60,7 +60,7 @@ def row_squares(X: Array, most: float = np.inf, factor: float = 1.0) -> Array:
     return out
 
 
-@cache
+@compiled_once
 def _function(xp: ModuleType, name: str, given: str, made: str) -> Any:
     types = f"#define DASKKERN_GENERATED 1\ntypedef {_NAMES[given]} given;\ntypedef {_NAMES[made]} made;\n"
     return xp.RawModule(code=types + files(__package__).joinpath("reductions.cu").read_text()).get_function(name)

@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from daskkern.arrays import IntArray
-from daskkern.backend.random import generator
+from daskkern.backend.random import generator, permutation
 from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.rows import Rows
 from daskkern.errors import SpecError
@@ -166,11 +166,12 @@ class BatchPlan:
 
     def windows(self, epoch: int) -> IntArray:
         """Return the numbers of the windows (n_windows,) in the order in which epoch `epoch` visits them."""
-        return _permutation(self.n_windows, self.seed, _WINDOWS, 0 if self.same_order else epoch)
+        return permutation(self.n_windows, self.seed, _WINDOWS, 0 if self.same_order else epoch)
 
     def window_of(self, batch: int) -> int:
         """Return the window that batch number `batch` belongs to."""
-        self._check_batch(batch)
+        if not 0 <= batch < self.n_batches:
+            raise SpecError(f"got batch {batch}, but there are {self.n_batches} batches")
         return int(np.searchsorted(self._first_batch, batch, side="right")) - 1
 
     def batches_of(self, window: int) -> range:
@@ -241,23 +242,27 @@ class BatchPlan:
         size = int(self._window_sizes[window])
         return np.arange(n_batches + 1, dtype=np.int64) * size // n_batches
 
-    def _check_batch(self, batch: int) -> None:
-        if not 0 <= batch < self.n_batches:
-            raise SpecError(f"got batch {batch}, but there are {self.n_batches} batches")
-
 
 def window_positions(plan: BatchPlan, window: int, epoch: int = 0) -> IntArray:
     """Return the global positions of the rows of a window, batch after batch. Read-only."""
-    return _positions(plan, window, *plan._draw(epoch))
+    return _positions(plan, window, *plan._draw(epoch))[0]
+
+
+def places_in_window(plan: BatchPlan, window: int, epoch: int = 0) -> IntArray:
+    """Return the places of a window's rows, in storage order, in :func:`window_positions`. Read-only."""
+    return _positions(plan, window, *plan._draw(epoch))[1]
 
 
 @lru_cache(maxsize=4)
-def _positions(plan: BatchPlan, window: int, *draw: int) -> IntArray:
+def _positions(plan: BatchPlan, window: int, *draw: int) -> tuple[IntArray, IntArray]:
     parts = _window_parts(plan, *plan._part_draw(*draw))[window, : plan._counts[window]]
-    rows = plan.rows_of(parts)
-    positions = rows[_permutation(len(rows), plan.seed, _ROWS, window, *draw)]
+    rows = plan.rows_of(parts)  # ascending, as the parts are
+    drawn = permutation(rows.size, plan.seed, _ROWS, window, *draw)
+    positions, places = rows[drawn], np.empty_like(drawn)
+    places[drawn] = np.arange(drawn.size)
     positions.setflags(write=False)
-    return positions
+    places.setflags(write=False)
+    return positions, places
 
 
 @lru_cache(maxsize=4)
@@ -291,8 +296,3 @@ def _divided(chunk_rows: int, most: int) -> int:
         if chunk_rows % count == 0:
             return chunk_rows // count
     return most
-
-
-def _permutation(n: int, seed: int, *stream: int) -> IntArray:
-    keys = generator(seed, *stream).bit_generator.random_raw(n)
-    return np.argsort(keys, kind="stable").astype(np.int64)

@@ -1,4 +1,4 @@
-"""Batches of rows, prefetched by at most two threads."""
+"""Batches of rows, read ahead by threads: two windows at a time, and each by any number of them."""
 
 import threading
 from collections import deque
@@ -11,7 +11,8 @@ from itertools import groupby
 import numpy as np
 
 from daskkern.arrays import IntArray
-from daskkern.data.rows.batch_plan import BatchPlan, window_positions
+from daskkern.backend.tiles import slices
+from daskkern.data.rows.batch_plan import BatchPlan, places_in_window, window_positions
 from daskkern.data.rows.rows import ALL, Fields, Gathering, RowBlock, Rows
 from daskkern.errors import SpecError
 
@@ -70,6 +71,7 @@ def iter_batches(
     prefetch: int = 2,
     start: int = 0,
     wanted_X: Callable[[int], bool] | None = None,
+    readers: int = 1,
 ) -> Iterator[RowBatch]:
     """Yield the batches of one epoch, in the order of ``plan.order(epoch)``.
 
@@ -86,6 +88,8 @@ def iter_batches(
     wanted_X : callable or None
         Called with each batch number, in this thread, before its window is read: returns whether the batch needs X.
         For other batches ``block.X`` is None, and X of a window without such a batch is not read. None means all.
+    readers : int
+        Threads that read parts of one window at the same time, where windows are read ahead.
 
     Notes
     -----
@@ -97,7 +101,9 @@ def iter_batches(
     if prefetch < 0 or not 0 <= start <= plan.n_batches:
         raise SpecError(f"got prefetch {prefetch} and start {start} of {plan.n_batches} batches; expected 0 or more")
     visits = visits_of(plan, epoch, fields, start, wanted_X)
-    return _serial(rows, plan, visits, fields) if prefetch == 0 else _ahead(rows, plan, visits, fields, prefetch)
+    if prefetch == 0:
+        return _serial(rows, plan, visits, fields)
+    return _ahead(rows, plan, visits, fields, prefetch, readers)
 
 
 def _serial(rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields) -> Iterator[RowBatch]:
@@ -106,15 +112,18 @@ def _serial(rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields
         yield from cut_window(plan, visit, read_window(rows, plan, visit, fields, running))
 
 
-def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields, prefetch: int) -> Iterator[RowBatch]:
+def _ahead(
+    rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields, prefetch: int, readers: int
+) -> Iterator[RowBatch]:
     stop = threading.Event()
     pending: deque[tuple[Visit, Future[RowBlock]]] = deque()
+    helpers = ThreadPoolExecutor(readers, thread_name_prefix="daskkern-read-part") if readers > 1 else None
     pool = ThreadPoolExecutor(min(prefetch, _THREADS), thread_name_prefix="daskkern-read")
 
     def fill(limit: int) -> None:
         while len(pending) < limit and (visit := next(visits, None)) is not None:
             # Rows may belong to a worker, which its threads identify by their context.
-            reading = pool.submit(copy_context().run, read_window, rows, plan, visit, fields, stop)
+            reading = pool.submit(copy_context().run, read_window, rows, plan, visit, fields, stop, helpers, readers)
             pending.append((visit, reading))
 
     try:
@@ -129,30 +138,79 @@ def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields,
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
+        if helpers is not None:
+            helpers.shutdown(wait=True, cancel_futures=True)
 
 
-def read_window(rows: Rows, plan: BatchPlan, visit: Visit, fields: Fields, stop: threading.Event) -> RowBlock:
+def read_window(
+    rows: Rows,
+    plan: BatchPlan,
+    visit: Visit,
+    fields: Fields,
+    stop: threading.Event,
+    helpers: ThreadPoolExecutor | None = None,
+    readers: int = 1,
+) -> RowBlock:
     """Read a window part by part, each row straight to its place in the permuted window.
 
-    The block is incomplete when `stop` was set meanwhile.
+    The block is incomplete when `stop` was set meanwhile. With `helpers`, their threads read `readers` shares of it.
     """
     if not visit.with_features:
         fields &= ~Fields.X
-    positions = window_positions(plan, visit.window, visit.epoch)
-    slots = np.argsort(positions)  # rows in storage order -> places in the window
-    gathering = Gathering(rows, len(positions), fields)
-    parts = rows.parts_at(positions[slots], fields) if plan.piece_rows else _chunks(rows, plan, visit, fields)
-    for places, part in parts:
-        gathering.put(slots[places], part)
-        if stop.is_set():
-            break  # the block will not be used
+    slots = places_in_window(plan, visit.window, visit.epoch)
+    gathering = Gathering(rows, len(slots), fields)
+
+    def read(share: Share) -> None:
+        places = slots[share.first : share.first + share.n_rows]
+        for found, part in _parts(rows, plan, visit, fields, share):
+            gathering.put(places[found], part)
+            if stop.is_set():
+                break  # the block will not be used
+
+    shares = _shares(plan, visit, readers)
+    if helpers is None or len(shares) == 1:
+        for share in shares:
+            read(share)
+    else:
+        for done in [helpers.submit(copy_context().run, read, share) for share in shares]:
+            done.result()
     return gathering.block()
 
 
-def _chunks(rows: Rows, plan: BatchPlan, visit: Visit, fields: Fields) -> Iterator[tuple[slice, RowBlock]]:
-    """Yield places in storage order and the rows there, chunk by chunk."""
+@dataclass(frozen=True)
+class Share:
+    """Parts of a window that one thread reads.
+
+    Attributes
+    ----------
+    parts : (k,) int64
+        Their numbers in the plan, ascending.
+    first, n_rows : int
+        The place of their first row in the window's storage order, and how many they have.
+    """
+
+    parts: IntArray
+    first: int
+    n_rows: int
+
+
+def _shares(plan: BatchPlan, visit: Visit, count: int) -> list[Share]:
+    """Return the parts of a window in at most `count` shares of about equal size."""
+    parts = plan.parts_of(visit.window, visit.epoch)
+    edges = np.cumsum([0, *(last - first for first, last in map(plan.bounds_of, parts.tolist()))]).tolist()
+    return [
+        Share(parts[part], edges[part.start], edges[part.stop] - edges[part.start])
+        for part in slices(parts.size, -(-parts.size // count))
+    ]
+
+
+def _parts(rows: Rows, plan: BatchPlan, visit: Visit, fields: Fields, share: Share) -> Iterator[tuple[slice, RowBlock]]:
+    """Yield places of a share, in storage order, and the rows there."""
+    if plan.piece_rows:
+        yield from rows.parts_at(plan.rows_of(share.parts), fields)
+        return
     done = 0
-    for chunk in plan.parts_of(visit.window, visit.epoch).tolist():
+    for chunk in share.parts.tolist():
         first, last = plan.bounds_of(chunk)
         yield slice(done, done + last - first), rows.read(first, last, fields)
         done += last - first

@@ -184,25 +184,28 @@ class Gathering:
         self._y, self._weight = _targets_like(rows, m, fields), None
         if Fields.weight in fields and rows.has_weight:
             self._weight = np.empty(m, np.float64)
-        self._parts: list[CsrRows] = []
-        self._slots: list[IntArray] = []
+        self._parts: list[tuple[CsrRows, IntArray]] = []
 
     def put(self, slots: IntArray, part: RowBlock, places: IntArray | slice = slice(None)) -> None:
-        """Copy the rows of `part` at `places` to the rows `slots` of the block, in every field that both have."""
+        """Copy the rows of `part` at `places` to the rows `slots` of the block, in every field that both have.
+
+        From any number of threads at once.
+        """
         for into, values in ((self._X, part.X), (self._y, part.y), (self._weight, part.weight)):
             if into is not None and values is not None:
                 into[slots] = values[places]
         if self._wants_X and self._X is None:
             assert part.X is not None
-            self._parts.append(part.X if isinstance(places, slice) and places == slice(None) else part.X[places])
-            self._slots.append(slots)
+            X = part.X if isinstance(places, slice) and places == slice(None) else part.X[places]
+            self._parts.append((X, slots))
 
     def block(self) -> RowBlock:
         """Return the block, after every row was put."""
         X: FeatureRows | None = self._X
         if self._wants_X and X is None:
-            slots = np.concatenate([*self._slots, np.empty(0, np.int64)])
-            X = gather_rows(self._parts, np.argsort(slots), self._rows.n_features, self._rows.dtype)
+            slots = np.concatenate([*(slots for _, slots in self._parts), np.empty(0, np.int64)])
+            parts = [part for part, _ in self._parts]
+            X = gather_rows(parts, np.argsort(slots), self._rows.n_features, self._rows.dtype)
             self._parts.clear()
         return RowBlock(X, self._y, self._weight)
 

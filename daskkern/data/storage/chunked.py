@@ -9,7 +9,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.storage.checksums import Checksum, combine
 from daskkern.data.storage.csr_store import State, reopened
 from daskkern.data.storage.sizes import ZarrArray
-from daskkern.data.storage.unwritten import unwritten
+from daskkern.data.storage.whole_arrays import unwritten
 from daskkern.errors import DataError
 
 

@@ -16,7 +16,7 @@ import zarr
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import CsrRows, csr_rows
 from daskkern.data.storage.checksums import Checksum
-from daskkern.data.storage.unwritten import unwritten
+from daskkern.data.storage.whole_arrays import unwritten
 from daskkern.errors import DataError, StoreError
 
 ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}

@@ -18,6 +18,7 @@ from zarr.storage import ZipStore
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.remote.stores import for_each
+from daskkern.data.storage.local_chunks import LocalChunks
 from daskkern.errors import StoreError
 
 GAP = 1 << 17
@@ -34,6 +35,11 @@ class _Range:
     first: int
     last: int
     slots: slice
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that are read."""
+        return self.last - self.first + 1
 
 
 def has_plain_chunks(array: "zarr.Array[Any]") -> bool:
@@ -90,17 +96,18 @@ def parts_at(
     Memory: `part_bytes` as read, or one chunk if that is more, and the requested rows of it, twice.
     """
     row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:]))
+    local = LocalChunks.of(array, array.dtype.newbyteorder(_byte_order(array)))
     part: list[_Range] = []
     filled = 0
     for span in _ranges(positions, array.chunks[0], row_bytes, gap):
-        size = (span.last - span.first + 1) * row_bytes
+        size = span.n_rows * row_bytes
         if part and filled + size > part_bytes:
-            yield _read(array, positions, part)
+            yield _read(array, positions, part, local)
             part, filled = [], 0
         part.append(span)
         filled += size
     if part:
-        yield _read(array, positions, part)
+        yield _read(array, positions, part, local)
 
 
 def rows_at(array: "zarr.Array[Any]", positions: IntArray) -> HostArray:
@@ -122,24 +129,44 @@ def _ranges(positions: IntArray, chunk_rows: int, row_bytes: int, gap: int) -> I
         yield _Range(int(positions[begin]), int(positions[end - 1]), slice(begin, end))
 
 
-def _read(array: "zarr.Array[Any]", positions: IntArray, part: list[_Range]) -> tuple[slice, HostArray]:
+def _read(
+    array: "zarr.Array[Any]", positions: IntArray, part: list[_Range], local: LocalChunks | None
+) -> tuple[slice, HostArray]:
     places = slice(part[0].slots.start, part[-1].slots.stop)
     rows = np.empty((places.stop - places.start, *array.shape[1:]), array.dtype.newbyteorder("="))
 
+    def place(span: _Range) -> HostArray:
+        return rows[span.slots.start - places.start : span.slots.stop - places.start]
+
     async def one(span: _Range) -> None:
         block = await _rows(array, span)
-        slots = slice(span.slots.start - places.start, span.slots.stop - places.start)
-        wanted = positions[span.slots]
-        is_whole = wanted.size == len(block) and bool((np.diff(wanted) == 1).all())
-        rows[slots] = block if is_whole else block[wanted - span.first]
+        place(span)[...] = block if _is_whole(span, positions) else block[positions[span.slots] - span.first]
 
-    sync(for_each(one, part, _AT_ONCE))
+    if local is None:
+        sync(for_each(one, part, _AT_ONCE))
+        return places, rows
+    for span in part:
+        try:
+            if _is_whole(span, positions):
+                local.read(span.first, place(span))
+            else:
+                block = np.empty((span.n_rows, *array.shape[1:]), rows.dtype)
+                local.read(span.first, block)
+                place(span)[...] = block[positions[span.slots] - span.first]
+        except OSError as error:
+            raise _damaged(array, span, str(error)) from error
     return places, rows
+
+
+def _is_whole(span: _Range, positions: IntArray) -> bool:
+    """Return whether every row of a range is needed, once."""
+    wanted = positions[span.slots]
+    return wanted.size == span.n_rows and bool((np.diff(wanted) == 1).all())
 
 
 async def _rows(array: "zarr.Array[Any]", span: _Range) -> HostArray:
     """Return the rows of a range as stored in their chunk."""
-    chunk_rows, shape = array.chunks[0], (span.last - span.first + 1, *array.shape[1:])
+    chunk_rows, shape = array.chunks[0], (span.n_rows, *array.shape[1:])
     stored = array.dtype.newbyteorder(_byte_order(array))
     number = span.first // chunk_rows
     key = array.metadata.encode_chunk_key((number, *(0 for _ in shape[1:])))

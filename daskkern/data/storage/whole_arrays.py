@@ -1,8 +1,14 @@
-"""Zarr arrays of which every chunk is stored: a missing one means damage."""
+"""Zarr arrays of which every chunk is stored: a missing one means damage. And what is said where writing fails."""
+
+import errno
+import os
 
 import zarr
 
 from daskkern.arrays import HostArray
+from daskkern.errors import StoreError, whole_name
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_whole(
@@ -17,3 +23,11 @@ def write_whole(
         overwrite=overwrite,
         config={"write_empty_chunks": True},
     )
+
+
+def unwritten(group: zarr.Group, error: OSError) -> StoreError:
+    """Return the error for a group that could not be written to."""
+    place = whole_name(str(group.store_path).removeprefix("file://"))
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    remedy = "make room, or choose another place" if error.errno in _FULL else "choose another place"
+    return StoreError(f"{place} cannot be written: {reason}; {remedy}")

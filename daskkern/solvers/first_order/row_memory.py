@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskkern.arrays import Array, FloatArray, HostArray, IntArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.random import generator
 from daskkern.losses import Loss
 from daskkern.solvers.first_order.column_products import partial_gram, partial_scores
 from daskkern.solvers.problem import Batch, ColumnProblem
@@ -77,11 +76,6 @@ def weight_of(batch: Batch) -> FloatArray:
 def weighted_loss(loss: Loss, f: FloatArray, y: FloatArray, weight: FloatArray) -> float:
     """Return ``sum_i w_i loss(f_i, y_i)``."""
     return float(weight[:, 0] @ loss.value(f, y))
-
-
-def shuffled(m: int, seed: int, stream: int, step: int) -> IntArray:
-    """Return the numbers below `m` in a random order of step number `step`."""
-    return np.argsort(generator(seed, stream, step).bit_generator.random_raw(m), kind="stable").astype(np.int64)
 
 
 def like(change: HostArray, problem: ColumnProblem) -> Array:

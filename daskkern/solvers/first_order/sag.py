@@ -33,7 +33,7 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.random import generator
+from daskkern.backend.random import generator, permutation
 from daskkern.errors import SpecError
 from daskkern.losses import Smooth
 from daskkern.solvers.base import Solver, smoothness_of
@@ -43,7 +43,6 @@ from daskkern.solvers.first_order.row_memory import (
     like,
     no_rows,
     restored,
-    shuffled,
     squared_norm,
     weighted_loss,
     zeros,
@@ -193,7 +192,7 @@ class SAG(Solver[SAGRun]):
         if self.order == "independent":
             return first, kappa
         if self.order == "shuffled" or state.seen < setup.n_rows:
-            return shuffled(m, setup.seed, _STREAM, state.step), kappa
+            return permutation(m, setup.seed, _STREAM, state.step), kappa
         share = np.full(m, 1 / m)
         if self._by_size(state.largest, setup) and squares.sum() > 0:
             share = (share + squares / squares.sum()) / 2

@@ -26,6 +26,7 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import to_host
+from daskkern.backend.random import permutation
 from daskkern.errors import SpecError
 from daskkern.losses import Dual, Loss, Smooth
 from daskkern.solvers.base import Solver, is_whole
@@ -35,7 +36,6 @@ from daskkern.solvers.first_order.row_memory import (
     batch_numbers,
     like,
     no_rows,
-    shuffled,
     targets_of,
     weight_of,
     weighted_loss,
@@ -147,7 +147,7 @@ class SDCA(Solver[SDCARun]):
         scale = weight / (problem.alpha * n)
         Q = np.maximum(scale * numbers.gram.diagonal()[:, None], _LEAST_Q)
         rise = np.zeros_like(z)
-        for i in shuffled(batch.size, setup.seed, _STREAM, state.v.step):
+        for i in permutation(batch.size, setup.seed, _STREAM, state.v.step):
             row = slice(i, i + 1)
             rise[row] = self.risen(loss, z[row], u[row], y[row], Q[row]) - u[row]
             z += numbers.gram[i][:, None] * (rise[row] * scale[row])

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray, HostArray
+from daskkern.backend.concurrency import reading_threads
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.batch_plan import BatchPlan
@@ -71,7 +72,8 @@ class Feed:
         self.plan = prepared.plan
         self._prepared, self._problem, self._emit, self._xp = prepared, problem, emit, xp
         self._reading = comm.reading
-        self._shared = SharedReading(comm, settings, bool(memory.kept or memory.disk), emit)
+        self._readers = reading_threads(xp)
+        self._shared = SharedReading(comm, settings, bool(memory.kept or memory.disk), emit, self._readers)
         self._stored = features is not None
         self._rows = rows
         if features is not None and problem.extra.stored_columns is not None:
@@ -177,7 +179,9 @@ class Feed:
         if self._device_rows is not None:
             self._device_rows.begin(whole=start == 0)
         if self._stored or (keeping is not None and keeping.is_full):  # a rank's own columns, or memory
-            stream = iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
+            stream = iter_batches(
+                rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted, readers=self._readers
+            )
         else:
             stream = self._shared.batches(rows, self.plan, sweep, fields, start, wanted)
         if sampling is not None and drawn is not None:

@@ -52,10 +52,14 @@ class SharedReading:
         Whether ranks may need X of different batches, because they cache kernel blocks.
     emit : callable
         Takes the event that reports the choice.
+    readers : int
+        Threads that read a window, where every rank reads for itself.
     """
 
-    def __init__(self, comm: TimedCommunicator, settings: FitSettings, blocks_differ: bool, emit: Listener) -> None:
-        comm = comm.whole
+    def __init__(
+        self, comm: TimedCommunicator, settings: FitSettings, blocks_differ: bool, emit: Listener, readers: int = 1
+    ) -> None:
+        comm, self._readers = comm.whole, readers
         self._comm, self._way, self._blocks_differ, self._emit = comm, settings.reading, blocks_differ, emit
         self._once: bool | None = False if comm.size == 1 or settings.reading == "each" else None
 
@@ -70,7 +74,7 @@ class SharedReading:
             self._once = self._choose(rows, plan, epoch, fields)
         channel = self._comm.channel() if self._once else None
         if channel is None:
-            return iter_batches(rows, plan, epoch, fields=fields, start=start, wanted_X=wanted_X)
+            return iter_batches(rows, plan, epoch, fields=fields, start=start, wanted_X=wanted_X, readers=self._readers)
         someone = self._wanted_by_any(plan, wanted_X)
         shared = shared_batches(channel, rows, plan, epoch, fields=fields, start=start, wanted_X=someone)
         return shared if someone is None else _without_features(shared, wanted_X)

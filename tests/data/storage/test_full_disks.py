@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import zarr
 
-from daskkern.data.storage.unwritten import unwritten
+from daskkern.data.storage.whole_arrays import unwritten
 
 
 @pytest.mark.parametrize("folder", ["s.zarr", ".s.zarr.partial-host-1-ab", "..s.zarr.staged.partial-host-1-ab"])

@@ -11,6 +11,7 @@ import scipy.sparse
 from sklearn.svm import LinearSVC, LinearSVR
 
 from daskkern.arrays import HostArray
+from daskkern.backend.random import permutation
 from daskkern.basis import AllRows, BasisSpec, Linear, RandomFeatures
 from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier
@@ -19,7 +20,6 @@ from daskkern.kernels import Laplacian
 from daskkern.losses import Dual, EpsilonInsensitive, Hinge, Huber, Logistic, Loss, MulticlassHinge, Squared
 from daskkern.monitor.event_text import line_of
 from daskkern.solvers import MISO, SDCA
-from daskkern.solvers.first_order.row_memory import shuffled
 from daskkern.solvers.first_order.sdca import _STREAM
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
@@ -55,7 +55,7 @@ def _path(fit: Fit, epochs: int) -> Iterator[tuple[HostArray, HostArray]]:
     for epoch in range(1, epochs + 1):
         for batch in plan.order(epoch):
             positions = plan.positions(batch)
-            for i in positions[shuffled(len(positions), 0, _STREAM, step)]:
+            for i in positions[permutation(len(positions), 0, _STREAM, step)]:
                 z = K[[i]] @ (weight[:, None] * u) / (ALPHA * n)
                 u[[i]] = loss.dual_step(z, u[[i]], y[[i]], np.array([[weight[i] * K[i, i] / (ALPHA * n)]]))
             step += 1

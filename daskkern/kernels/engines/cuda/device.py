@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.backend.devices import compiled_once
 from daskkern.kernels.engines.cuda.recording import current_recorder
 from daskkern.kernels.precision import Precision
 
@@ -167,7 +168,7 @@ def device_of(xp: ModuleType) -> Device:
     return Cupy(xp)
 
 
-@cache
+@compiled_once
 def _function(xp: ModuleType, text: str, name: str) -> Any:
     return xp.RawModule(code=text).get_function(name)
 
