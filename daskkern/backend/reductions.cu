@@ -7,6 +7,7 @@ typedef double made;
 
 #define ADD_THREADS 256
 #define ROW_WARPS 8
+#define SUM_THREADS 256
 
 // out[i] is the sum of parts[k][i] over the n_parts parts, in double and in their order.
 extern "C" __global__ void __launch_bounds__(ADD_THREADS) add_parts(
@@ -45,4 +46,49 @@ extern "C" __global__ void __launch_bounds__(32 * ROW_WARPS) row_squares(
         const given whole = (given)total;
         out[row] = whole <= most ? whole * factor : (given)(whole - whole) / (given)0;
     }
+}
+
+// Write the sum of `mine` over the threads of this block to its place of `parts`, always in the same order.
+__device__ static void write_block_sum(double mine, double* __restrict__ parts)
+{
+    __shared__ double sums[SUM_THREADS];
+    sums[threadIdx.x] = mine;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        double sum = 0.0;
+#pragma unroll
+        for (int k = 0; k < SUM_THREADS; k += 32) sum += sums[k + threadIdx.x];
+        sums[threadIdx.x] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double sum = 0.0;
+#pragma unroll
+        for (int k = 0; k < 32; ++k) sum += sums[k];
+        parts[blockIdx.x] = sum;
+    }
+}
+
+// parts[b] is the sum of the values that block b has of `size`, in double.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_values(
+    const given* __restrict__ values, long long size, double* __restrict__ parts)
+{
+    const long long step = (long long)gridDim.x * SUM_THREADS;
+    double sum = 0.0;
+    for (long long i = (long long)blockIdx.x * SUM_THREADS + threadIdx.x; i < size; i += step)
+        sum += (double)values[i];
+    write_block_sum(sum, parts);
+}
+
+// parts[b] is the number of those that are greater than `most` in size, or not numbers.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) count_beyond(
+    const given* __restrict__ values, long long size, given most, double* __restrict__ parts)
+{
+    const long long step = (long long)gridDim.x * SUM_THREADS;
+    double count = 0.0;
+    for (long long i = (long long)blockIdx.x * SUM_THREADS + threadIdx.x; i < size; i += step) {
+        const given value = values[i];
+        if (!(value <= most && value >= -most)) count += 1.0;
+    }
+    write_block_sum(count, parts);
 }

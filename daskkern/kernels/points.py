@@ -9,7 +9,7 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import is_sparse, namespace_of, to_host
-from daskkern.backend.reductions import row_squares, takes_rows
+from daskkern.backend.reductions import all_within, row_squares, takes_rows
 from daskkern.backend.tiles import slices, within
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.engines.native import CSRParts, Packed, join_packed
@@ -232,9 +232,9 @@ def _in_range(squared: Array, left: bool) -> Array:
         return squared
     if xp is not np and left:
         return xp.where(squared <= most, squared, xp.nan).astype(squared.dtype, copy=False)
-    bad = ~(squared <= most)
-    if not bool(bad.any()):
+    if all_within(squared, most):
         return squared
+    bad = ~(squared <= most)
     if left:
         return xp.where(bad, xp.nan, squared).astype(squared.dtype)
     raise DataError(

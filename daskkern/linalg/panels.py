@@ -10,6 +10,7 @@ import scipy.linalg
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
+from daskkern.backend.reductions import all_finite
 from daskkern.backend.tiles import for_each, slices, within
 from daskkern.errors import DaskkernError
 from daskkern.linalg.blas import ROWS, subtract_product
@@ -50,7 +51,7 @@ class FactoredPanels:
         """Return panel k. Every rank takes all panels, in order, and updates its own with each."""
         panel, self._ahead = self._share(k) if self._ahead is None else self._ahead, None
         block = self._layout.blocks[k]
-        if not bool(self._xp.isfinite(panel[: block.stop - block.start]).all()):
+        if not all_finite(panel[: block.stop - block.start]):
             raise NotPositiveDefiniteError(
                 f"the matrix with a jitter of {self._jitter:.1e} is not positive definite at column {block.start}"
             )

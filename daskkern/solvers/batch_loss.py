@@ -4,6 +4,7 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
+from daskkern.backend.reductions import sum_all
 from daskkern.solvers.problem import AnyProblem, Batch
 
 
@@ -19,5 +20,5 @@ def pending_loss_and_gradient(problem: AnyProblem, scores: Array, batch: Batch) 
     if batch.weight is not None:
         value = value * batch.weight[:, 0]
         gradient = gradient * batch.weight
-    total = value.sum(dtype="float64")
+    total = sum_all(value)
     return float(total) if namespace_of(total) is np else total, gradient

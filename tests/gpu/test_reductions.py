@@ -1,4 +1,4 @@
-"""Sums of parts and squares of rows on a GPU, in one launch each."""
+"""Sums, checks, and squares of rows on a GPU, in one or two launches each."""
 
 from types import ModuleType
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from daskkern.backend.namespace import to_host
-from daskkern.backend.reductions import add_parts, row_squares, takes_rows
+from daskkern.backend.reductions import add_parts, all_finite, all_within, row_squares, sum_all, takes_rows
 from daskkern.kernels import Laplacian
 from daskkern.kernels.norms import squared_norms
 from tests.support.gpu.fake_arrays import launches_counted
@@ -66,3 +66,29 @@ def test_other_rows_are_left_to_the_library(xp: ModuleType) -> None:
     table = xp.asarray(np.ones((4, 6), np.float32))
     assert not takes_rows(table[:, ::2])
     assert not takes_rows(np.ones((3, 2)))
+
+
+@each_dtype
+@pytest.mark.parametrize("shape", [(1,), (255,), (300, 7), (40_000,), (3, 0)])
+def test_all_values_are_added_in_float64(xp: ModuleType, shape: tuple[int, ...], dtype: str) -> None:
+    values = (1e4 + np.random.default_rng(0).standard_normal(shape)).astype(dtype)
+    found = sum_all(xp.asarray(values))
+    assert (found.shape, found.dtype) == ((), np.float64)
+    np.testing.assert_allclose(float(found), values.sum(dtype=np.float64), rtol=1e-14)
+    np.testing.assert_allclose(float(sum_all(xp.asarray(values)[::2])), values[::2].sum(dtype=np.float64), rtol=1e-14)
+    assert float(sum_all(values)) == values.sum(dtype=np.float64)
+
+
+@each_dtype
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3.5, -3.5])
+@pytest.mark.parametrize("place", [0, 20_000, 39_999])
+def test_one_value_out_of_range_is_found(xp: ModuleType, dtype: str, bad: float, place: int) -> None:
+    values = np.full(40_000, 3.25, dtype)
+    values[1::2] *= -1
+    for given in (values, xp.asarray(values), xp.asarray(values)[::3]):
+        assert all_within(given, 3.25)
+        assert all_finite(given)
+    values[place] = bad
+    for given in (values, xp.asarray(values), xp.asarray(values[place::3])[::2]):
+        assert not all_within(given, 3.25)
+        assert all_finite(given) == bool(np.isfinite(bad))

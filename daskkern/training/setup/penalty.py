@@ -23,6 +23,7 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.namespace import namespace_of, namespace_with, to_device
 from daskkern.backend.random import generator
+from daskkern.backend.reductions import all_finite
 from daskkern.data.rows.rows import Fields, take
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
@@ -168,7 +169,7 @@ def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings
     chosen, block, weight = choice.drawn(s, _SAMPLE)
     assert block.y is not None
     gram = _gram(prepared, features_at(rows, chosen), settings)
-    if not bool(namespace_of(gram).isfinite(gram).all()):
+    if not all_finite(gram):
         raise DataError(
             "kernel values of sampled rows are not finite; scale the features, or take another length scale"
         )

@@ -99,12 +99,14 @@ class FakeArray:
         record(partial(self.held.fill, stripped(value)))
 
     def __getitem__(self, key: Any) -> "FakeArray":
-        parts = [part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, FakeArray)]
+        keys = key if isinstance(key, tuple) else (key,)
+        parts = [part for part in keys if isinstance(part, FakeArray)]
         if parts:
             launched("take")
         if any(part.dtype.kind == "b" for part in parts):
             waited("size of a mask")
-        made = on_device(self.held[stripped(key)])
+        single = all(isinstance(part, int) for part in keys) and len(keys) == self.ndim
+        made = on_device(self.held[(*keys, ...) if single else stripped(key)])  # one entry is a view, too
         if parts:
             noted(made.held)
             record(lambda: np.copyto(made.held, self.held[stripped(key)]))
