@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import Array, FloatArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.backend.reductions import all_within, row_squares, takes_rows
 from daskkern.backend.tiles import slices, within
@@ -263,25 +263,25 @@ def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:
     if is_sparse(Z):
         return None
     xp = namespace_of(Z)
-    sample = Z[:: max(1, Z.shape[0] // _SHIFT_SAMPLE)][:_SHIFT_SAMPLE].astype(xp.float64)
+    sample = to_host(Z[:: max(1, Z.shape[0] // _SHIFT_SAMPLE)][:_SHIFT_SAMPLE]).astype(np.float64)
     if sample.shape[0] < 2:
         return None
-    near = _SHIFT_RATIO * float(xp.median(squared_norms(transform(sample - xp.roll(sample, 1, axis=0)))))
+    near = _SHIFT_RATIO * float(np.median(squared_norms(transform(sample - np.roll(sample, 1, axis=0)))))
 
-    def is_far(point: Array) -> bool:
+    def is_far(point: HostArray) -> bool:
         return float(squared_norms(transform(point[None]))[0]) > near
 
     shift = sample.mean(axis=0)
     if not is_far(shift):
         return None
-    median = xp.median(sample, axis=0)
+    median = np.median(sample, axis=0)
     if is_far(shift - median):
         shift = median
     if not is_far(shift):
         return None
-    if bool(xp.all(sample == xp.rint(sample))):
-        shift = xp.rint(shift)
-    return shift.astype(Z.dtype)
+    if (sample == np.rint(sample)).all():
+        shift = np.rint(shift)
+    return xp.asarray(shift.astype(Z.dtype))
 
 
 def product_size(X: Array | Left, Z: Array | Points, factor: Array) -> float:

@@ -126,7 +126,8 @@ def nystrom_state(
     with library_threads(decomposition_threads(Z.shape[0])):
         K_ZZ = xp.asarray(np.asarray(lazy_kernel_matrix(kernel, Z, Z, device=device).compute(), np.float64))
         sigma, V = symmetric_eigen(0.5 * (K_ZZ + K_ZZ.T))
-    dropped = int((sigma <= _TOLERANCE * sigma[-1]).sum())
+    values = to_host(sigma)
+    dropped = int((values <= _TOLERANCE * values[-1]).sum())
     T64 = V[:, dropped:] / xp.sqrt(sigma[dropped:])
     del K_ZZ, V  # twice p^2 numbers
     T = np.ascontiguousarray(to_host(T64), Z.dtype)

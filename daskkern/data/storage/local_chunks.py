@@ -24,10 +24,12 @@ class LocalChunks:
     array : zarr.Array
     folder : str
         The folder of the array.
+    chunk_rows : int
     """
 
     array: "zarr.Array[Any]"
     folder: str
+    chunk_rows: int
 
     @classmethod
     def of(cls, array: "zarr.Array[Any]", stored: np.dtype[Any]) -> "LocalChunks | None":
@@ -38,7 +40,7 @@ class LocalChunks:
         store = array.store_path.store
         if type(store) is not LocalStore or not stored.isnative or not hasattr(os, "preadv"):
             return None
-        return cls(array, os.path.join(store.root, array.store_path.path))
+        return cls(array, os.path.join(store.root, array.store_path.path), array.chunks[0])
 
     def read(self, first: int, rows: HostArray) -> None:
         """Fill contiguous `rows` (m, ...) with the rows from `first` on, which lie in one chunk.
@@ -50,7 +52,7 @@ class LocalChunks:
         """
         if not rows.size:
             return
-        number, within = divmod(first, self.array.chunks[0])
+        number, within = divmod(first, self.chunk_rows)
         key = self.array.metadata.encode_chunk_key((number, *(0 for _ in rows.shape[1:])))
         left, at = rows.data.cast("B"), within * rows[0].nbytes
         try:

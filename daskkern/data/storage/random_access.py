@@ -5,7 +5,6 @@ Landmarks and other samples are few rows of every chunk: ten thousand rows of a 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,11 +29,15 @@ _AT_ONCE = 32
 
 @dataclass(frozen=True)
 class _Range:
-    """Rows from `first` to `last` (included) of one chunk, of which those at ``slots`` of the positions are needed."""
+    """Rows from `first` to `last` (included) of one chunk, of which those at ``slots`` of the positions are needed.
+
+    `whole` says that these are all of them, each once.
+    """
 
     first: int
     last: int
     slots: slice
+    whole: bool
 
     @property
     def n_rows(self) -> int:
@@ -122,11 +125,15 @@ def _ranges(positions: IntArray, chunk_rows: int, row_bytes: int, gap: int) -> I
     """Yield the ranges of rows to read, split where chunks end, and where a gap is not worth reading."""
     if not positions.size:
         return
-    apart = (np.diff(positions) - 1) * row_bytes > gap
+    steps = np.diff(positions)
+    apart = (steps - 1) * row_bytes > gap
     cuts = np.flatnonzero(apart | (np.diff(positions // chunk_rows) > 0)) + 1
-    edges = [0, *cuts.tolist(), positions.size]
-    for begin, end in pairwise(edges):
-        yield _Range(int(positions[begin]), int(positions[end - 1]), slice(begin, end))
+    starts = np.concatenate([[0], cuts])
+    ends = np.concatenate([cuts, [positions.size]])
+    first, last = positions[starts], positions[ends - 1]
+    whole = (last - first + 1 == ends - starts) & bool((steps > 0).all())
+    for span in zip(*(part.tolist() for part in (first, last, starts, ends, whole)), strict=True):
+        yield _Range(span[0], span[1], slice(span[2], span[3]), span[4])
 
 
 def _read(
@@ -140,14 +147,14 @@ def _read(
 
     async def one(span: _Range) -> None:
         block = await _rows(array, span)
-        place(span)[...] = block if _is_whole(span, positions) else block[positions[span.slots] - span.first]
+        place(span)[...] = block if span.whole else block[positions[span.slots] - span.first]
 
     if local is None:
         sync(for_each(one, part, _AT_ONCE))
         return places, rows
     for span in part:
         try:
-            if _is_whole(span, positions):
+            if span.whole:
                 local.read(span.first, place(span))
             else:
                 block = np.empty((span.n_rows, *array.shape[1:]), rows.dtype)
@@ -156,12 +163,6 @@ def _read(
         except OSError as error:
             raise _damaged(array, span, str(error)) from error
     return places, rows
-
-
-def _is_whole(span: _Range, positions: IntArray) -> bool:
-    """Return whether every row of a range is needed, once."""
-    wanted = positions[span.slots]
-    return wanted.size == span.n_rows and bool((np.diff(wanted) == 1).all())
 
 
 async def _rows(array: "zarr.Array[Any]", span: _Range) -> HostArray:

@@ -124,7 +124,7 @@ def nystrom_map(K: Array, tolerance: float) -> HostArray:
     xp = namespace_of(K)
     with failures_raised(xp):
         values, vectors = xp.linalg.eigh(K)
-    dropped = int((values <= tolerance * values[-1]).sum())
+    dropped = int((to_host(values) <= tolerance * float(values[-1])).sum())
     rows = to_host(vectors[:, dropped:] / xp.sqrt(values[dropped:])).T[::-1]
     largest = np.abs(rows).argmax(axis=1)[:, None]
     signed: HostArray = rows * np.sign(np.take_along_axis(rows, largest, axis=1))

@@ -118,7 +118,7 @@ def _left_out(lower: LowerFactor, alpha: float, dtype: str, kernel: str) -> str:
     ``K_ZZ / p`` is below jitter / p: a penalty above that would hide it, too.
     """
     p = lower.blocks[-1].stop
-    apart = int((lower.diagonal() ** 2 > 2 * lower.jitter).sum())
+    apart = int((to_host(lower.diagonal()) ** 2 > 2 * lower.jitter).sum())
     least = lower.jitter / p
     if apart == p or 2 * alpha >= least:
         return ""
