@@ -38,7 +38,7 @@ PARTS = (
     Part("eigenpro_10k", 40.0),
     Part("eigenpro_262k", 75.0),
     Part("falkon", 35.0),
-    Part("nystrom_sgd", 45.0),
+    Part("nystrom_sgd", 60.0),
     Part("susy", 45.0),
     Part("cifar5m", 60.0),
     Part("streaming", 35.0),

@@ -167,14 +167,16 @@ def test_batches_are_nearly_equal_and_windows_are_visited_whole(plan: BatchPlan)
         assert all(len(plan.positions(b)) == sizes[b] for b in plan.batches_of(window))
 
 
-@given(plan=plans | pieces, prefetch=st.integers(0, 4), epoch=st.integers(0, 5), data=st.data())
+@given(
+    plan=plans | pieces, prefetch=st.integers(0, 4), readers=st.integers(1, 5), epoch=st.integers(0, 5), data=st.data()
+)
 @settings(max_examples=30, deadline=None)
-def test_batches_do_not_depend_on_prefetch_and_hold_their_rows(
-    plan: BatchPlan, prefetch: int, epoch: int, data: st.DataObject
+def test_batches_do_not_depend_on_who_reads_them_and_hold_their_rows(
+    plan: BatchPlan, prefetch: int, readers: int, epoch: int, data: st.DataObject
 ) -> None:
     rows = _rows(plan.n_rows, plan.chunk_rows)
     start = data.draw(st.integers(0, plan.n_batches))
-    seen = list(iter_batches(rows, plan, epoch, prefetch=prefetch, start=start))
+    seen = list(iter_batches(rows, plan, epoch, prefetch=prefetch, start=start, readers=readers))
     assert [batch.index for batch in seen] == plan.order(epoch)[start:].tolist()
     for batch in seen:
         np.testing.assert_array_equal(batch.positions, plan.positions(batch.index))
@@ -255,18 +257,20 @@ def test_reading_runs_at_most_the_promised_windows_ahead() -> None:
     gc.collect()
 
 
-def test_a_reading_error_surfaces_and_threads_end() -> None:
+@pytest.mark.parametrize("readers", [1, 3])
+def test_a_reading_error_surfaces_and_threads_end(readers: int) -> None:
     rows = _Counting(_rows(100, 10), fail_at=4)
-    plan = BatchPlan(100, 10, 10, seed=3, window_rows=10)
+    plan = BatchPlan(100, 10, 10, seed=3, window_rows=30)
     with pytest.raises(StoreError, match="the disk is gone"):
-        list(iter_batches(rows, plan, 0))
+        list(iter_batches(rows, plan, 0, readers=readers))
     assert _readers() == 0
 
 
 @pytest.mark.one_in(3)
+@pytest.mark.parametrize("readers", [1, 2])
 @pytest.mark.parametrize("how", ["close", "drop", "raise", "exhaust"])
-def test_threads_end_with_the_iterator(how: str) -> None:
-    batches = iter_batches(_rows(100, 10), BatchPlan(100, 10, 10, seed=3, window_rows=10), 0)
+def test_threads_end_with_the_iterator(how: str, readers: int) -> None:
+    batches = iter_batches(_rows(100, 10), BatchPlan(100, 10, 10, seed=3, window_rows=20), 0, readers=readers)
     next(batches)
     assert _readers() > 0
     if how == "close":

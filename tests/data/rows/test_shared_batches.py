@@ -25,6 +25,7 @@ from daskkern.data.storage.store import open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import CommunicatorClosedError, SpecError, StoreError
+from daskkern.training.feeding.feed import close
 from tests.support.threads import reading_threads, run_threads
 
 N, D = 230, 7
@@ -84,9 +85,12 @@ def _all_ranks(size: int, rows: Rows, plan: BatchPlan, epoch: int, **how: object
 
 
 def _in_step(comm: Communicator, stream: Iterator[RowBatch]) -> Iterator[RowBatch]:
-    for batch in stream:
-        yield batch
-        comm.barrier()
+    try:
+        for batch in stream:
+            yield batch
+            comm.barrier()
+    finally:  # the error of a barrier would hold the stream, and its threads
+        close(stream)
 
 
 @pytest.mark.one_in(2)

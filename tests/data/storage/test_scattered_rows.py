@@ -42,11 +42,12 @@ class _Counting(WrapperStore[LocalStore]):
         return await self._store.get(key, prototype, byte_range)
 
 
-@pytest.fixture(scope="module")
-def array() -> "zarr.Array[zarr.core.metadata.ArrayV3Metadata]":
-    made = zarr.create_array(
-        zarr.storage.MemoryStore(), shape=(203, 6), chunks=(10, 6), dtype="float32", compressors=None
-    )
+@pytest.fixture(scope="module", params=["in memory", "in files"])
+def array(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> "zarr.Array[zarr.core.metadata.ArrayV3Metadata]":
+    store = zarr.storage.MemoryStore() if request.param == "in memory" else tmp_path_factory.mktemp("array")
+    made = zarr.create_array(store, shape=(203, 6), chunks=(10, 6), dtype="float32", compressors=None)
     made[:] = np.arange(203 * 6, dtype=np.float32).reshape(203, 6)
     return made
 
