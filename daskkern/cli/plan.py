@@ -76,7 +76,7 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
     """Show how much memory one rank of a fit would need, how long the fit would take, and its cost in worker-hours."""
     request.check()
     source: RowSource = open_rows(store, roles)
-    settings = with_categories(request.settings(source.info.task, source.info.n_rows), source.info)
+    settings = with_categories(request.settings(source.info.task, source.info.n_rows), source.info.categories)
     source = with_scaling(source, learn_scaling(source, settings))
     wide, notes = expected_arithmetic(source, settings)
     if where.named or where.gpus is not None:

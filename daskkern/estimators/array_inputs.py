@@ -30,7 +30,7 @@ def labelled_arrays(
 
     The estimator's ``n_features_in_`` is set, or, without `reset`, compared.
     """
-    encoding = _encoding(estimator, X, reset)
+    encoding, names = _encoding(estimator, X, reset), _target_names(y)
     X, y, weight = _checked(estimator, X, encoding, plain_targets(y), sample_weight, reset)
     assert_all_finite(y, input_name="y")
     check_label_floats(y)
@@ -38,12 +38,12 @@ def labelled_arrays(
     classes, codes = np.unique(y, return_inverse=True) if known is None else (known, codes_of(y, known))
     if classes.size < 2:
         raise DataError(f"a classifier needs at least 2 classes, but y holds only one class: {classes.tolist()}")
-    return _as_encoded(array_source(X, codes.astype(np.int64), weight, classes), encoding), classes
+    return _described(array_source(X, codes.astype(np.int64), weight, classes), encoding, names), classes
 
 
 def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> ArraySource:
     """Return rows with numbers as targets as a source; see :func:`labelled_arrays`."""
-    encoding = _encoding(estimator, X, reset)
+    encoding, names = _encoding(estimator, X, reset), _target_names(y)
     y = plain_targets(y)
     if y is not None and not is_sparse(y):
         check_quantities(np.asarray(y))
@@ -56,7 +56,7 @@ def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any,
         _refuse_text(y)
         raise
     check_finite(np.asarray(targets), name="y")
-    return _as_encoded(array_source(X, numbers, weight, None), encoding)
+    return _described(array_source(X, numbers, weight, None), encoding, names)
 
 
 def _refuse_text(y: Any) -> None:
@@ -85,8 +85,8 @@ def multilabel_arrays(
     estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool = True
 ) -> ArraySource:
     """Return rows with several labels, a dense or sparse table of 0 and 1, as a source; see :func:`labelled_arrays`."""
+    encoding, names = _encoding(estimator, X, reset), _target_names(y)
     y = y.toarray() if is_sparse(y) else y
-    encoding = _encoding(estimator, X, reset)
     X, y, weight = _checked(estimator, X, encoding, y, sample_weight, reset, multi_output=True)
     labels = np.asarray(y)
     if labels.dtype.kind not in "fiub" or not np.isin(labels, (0, 1)).all():
@@ -94,7 +94,7 @@ def multilabel_arrays(
             f"got y of shape {labels.shape} with other values than 0 and 1; give one class a row, or a table of labels "
             "that are 0 or 1"
         )
-    return _as_encoded(array_source(X, labels.astype(np.float64), weight, None), encoding)
+    return _described(array_source(X, labels.astype(np.float64), weight, None), encoding, names)
 
 
 def _encoding(estimator: BaseEstimator, X: Any, reset: bool) -> Encoding | None:
@@ -103,8 +103,19 @@ def _encoding(estimator: BaseEstimator, X: Any, reset: bool) -> Encoding | None:
     return frame_encoding(X) if model is None else model.encoding
 
 
-def _as_encoded(source: ArraySource, encoding: Encoding | None) -> ArraySource:
-    return source if encoding is None else replace(source, info=replace(source.info, encoding=encoding))
+def _described(source: ArraySource, encoding: Encoding | None, names: tuple[str, ...] | None = None) -> ArraySource:
+    """Return the source with the encoding of its features and the names of its targets, where there are any."""
+    if encoding is None and names is None:
+        return source
+    return replace(source, info=replace(source.info, encoding=encoding, target_names=names))
+
+
+def _target_names(y: Any) -> tuple[str, ...] | None:
+    """Return the name of a series, or those of the columns of a frame; None where they are no texts, or not unique."""
+    columns = getattr(y, "columns", None)
+    names = [getattr(y, "name", None)] if columns is None else list(columns)
+    known = all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names) > 0
+    return tuple(map(str, names)) if known else None
 
 
 def _checked(
@@ -140,7 +151,7 @@ def labelled_rows(
 ) -> ArraySource:
     """Return validation rows as a source, with features and labels encoded as those of the training rows."""
     rows = array_source(table(X, encoding, unknown), codes_of(y, classes, "y of the validation rows"), None, classes)
-    return _as_encoded(rows, encoding if needs_encoding(X, encoding) else None)
+    return _described(rows, encoding if needs_encoding(X, encoding) else None)
 
 
 def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "refuse") -> ArraySource:
@@ -149,7 +160,7 @@ def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None, unknown: Unkn
     check_quantities(found)
     rows, y = table(X, encoding, unknown), found.astype(np.float64)
     check_finite(y, name="the validation targets")
-    return _as_encoded(array_source(rows, y, None, None), encoding if needs_encoding(X, encoding) else None)
+    return _described(array_source(rows, y, None, None), encoding if needs_encoding(X, encoding) else None)
 
 
 def array_source(X: Any, y: HostArray, weight: HostArray | None, classes: HostArray | None) -> ArraySource:

@@ -32,6 +32,7 @@ from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.explicit_columns import column_functions
+from daskkern.training.setup.kernel_choice import with_categories
 from daskkern.training.setup.shared import some_rows
 
 _BLOCK = 2048
@@ -98,7 +99,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
             settings = replace(settings, dtype="float64")
         self._working = np.dtype(settings.dtype)
         rows, self._scaling, categories = self._rows(X)
-        self.kernel_ = settings.kernel.with_categories(categories).resolve(some_rows(rows, settings))
+        self.kernel_ = with_categories(settings, categories).kernel.resolve(some_rows(rows, settings))
         self._function, weights = column_functions(rows, replace(settings, kernel=self.kernel_))
         self._points = self._function.points(weights, self._function.placement_for(weights))
         self._n_features_out = int(weights.shape[0])

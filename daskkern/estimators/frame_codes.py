@@ -17,13 +17,10 @@ from dask.base import is_dask_collection
 
 from daskkern.arrays import HostArray
 from daskkern.data.direct.dask_frames import is_dask_frame
-from daskkern.data.ingest.columns.categories import (
-    missing_like,
-    plain_encoding,
-    survey_categories,
-)
+from daskkern.data.ingest.columns.categories import missing_like, plain_encoding, survey_categories
 from daskkern.data.ingest.columns.dates import days_of_texts
 from daskkern.data.ingest.columns.encoder import Encoder
+from daskkern.data.ingest.columns.kind_survey import are_truths
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, texts_of, to_numbers, to_numpy
 from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, UnknownChoice, feature_names_of
@@ -70,7 +67,7 @@ def frame_encoding(X: Any) -> Encoding | None:
 
 
 def encoding_of(model: KernelModel, X: Any) -> Encoding | None:
-    """Return how columns of `X` become features of a model: its encoding, or by name where `X` has dates.
+    """Return how columns of `X` become features of a model: its encoding, or by name where `X` has dates or "true".
 
     A store or a table of numbers and dates has no encoding, because readers make numbers of dates by themselves.
     """
@@ -78,7 +75,9 @@ def encoding_of(model: KernelModel, X: Any) -> Encoding | None:
         return model.encoding
     if hasattr(X, "iloc") and not any(getattr(dtype, "kind", "O") in "MO" for dtype in X.dtypes):
         return None
-    return plain_encoding(model.feature_names, {}) if any(map(is_time, arrow_table(X).schema.types)) else None
+    columns = arrow_table(X).columns
+    is_written = any(is_time(column.type) or (is_text(column.type) and are_truths(column)) for column in columns)
+    return plain_encoding(model.feature_names, {}) if is_written else None
 
 
 def needs_encoding(X: Any, encoding: Encoding | None) -> bool:
@@ -272,12 +271,15 @@ def _checked_codes(values: pa.Array, known: ColumnEncoding) -> HostArray:
 
 
 def _written_numbers(values: pa.Array, name: str) -> pa.Array:
-    """Return a column of numbers; those that are written as texts are converted."""
+    """Return a column of numbers or booleans; those that are written as texts are converted."""
     if is_number(values.type):
         return values
+    texts = values.cast(pa.string())
     try:
-        return values.cast(pa.string()).cast(pa.float64())
+        return texts.cast(pa.float64())
     except pa.ArrowInvalid as error:
+        if are_truths(texts):
+            return pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), "true")
         raise DataError(
             f"column {name!r} of X holds texts where the training rows had numbers; convert them"
         ) from error

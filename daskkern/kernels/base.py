@@ -90,8 +90,8 @@ class Kernel(NestedParameters, PairFunction):
         if not columns:
             return self
         raise SpecError(
-            f"the {self.name} kernel has no categories: ingest with --categorical onehot, or choose laplacian_l1, "
-            "laplacian_pq or additive_laplacian"
+            f"the {self.name} kernel has no categories: ingest with --categorical onehot, or give data frames with "
+            "texts, or choose laplacian_l1, laplacian_pq or additive_laplacian"
         )
 
     def block(self, X: Array | Left, Z: Array | Points, out: Array | None = None) -> Array:

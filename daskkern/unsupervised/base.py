@@ -104,7 +104,7 @@ class UnsupervisedEstimator(ModelEstimator):
             yield of
 
     def _settings_for(self, source: RowSource) -> FitSettings:
-        return with_categories(self.fit_settings(source.info.n_rows), source.info)
+        return with_categories(self.fit_settings(source.info.n_rows), source.info.categories)
 
     @contextmanager
     def _rows_of(self, source: RowSource) -> Iterator[FitRows]:

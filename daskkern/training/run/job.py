@@ -54,7 +54,7 @@ class FitJob:
     before: Prepared | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", with_categories(self.settings, self.source.info))
+        object.__setattr__(self, "settings", with_categories(self.settings, self.source.info.categories))
 
     def check(self) -> None:
         """Raise SpecError or DataError for settings or validation rows that do not match the training rows."""

@@ -10,6 +10,7 @@ many rows do, and errors differ by chance: another kernel than the first candida
 the sample.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,21 +35,21 @@ _EACH_DOUBLING = 0.01  # of the error, from the sampled rows to all
 _EPOCHS = 10
 _FLOOR = 1e-7
 _DRAW = 63
-_INSTEAD = "ingest with --categorical onehot, or choose"
+_INSTEAD = "ingest with --categorical onehot, or give data frames with texts, or choose"
 
 
-def with_categories(settings: FitSettings, info: SourceInfo) -> FitSettings:
-    """Return `settings` with a kernel that takes the code columns of the rows for categories.
+def with_categories(settings: FitSettings, columns: Sequence[int]) -> FitSettings:
+    """Return `settings` with a kernel that takes these columns of the rows, which hold codes, for categories.
 
     Raises
     ------
     SpecError
         Where the kernel, the functions or the landmarks of the fit need numbers.
     """
-    columns, basis = info.categories, settings.basis
+    basis = settings.basis
     if not columns:
         return settings
-    if not uses_kernel(basis) or basis.leaf_size is not None:
+    if not uses_kernel(basis) or not basis.has_centres or basis.leaf_size is not None:
         raise SpecError(f"got the basis {basis.name}, whose features are numbers, for codes; {_INSTEAD} landmarks")
     kernel = settings.kernel.with_categories(columns)
     if isinstance(basis.selection, KMeans):

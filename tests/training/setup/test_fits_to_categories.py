@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import daskkern
-from daskkern import AllRows, FeatureLearning, KernelRegressor, Landmarks, Linear, LocalRows, ingest
+from daskkern import AllRows, FeatureLearning, KernelRegressor, Landmarks, Linear, LocalRows, RandomFeatures, ingest
 from daskkern.arrays import HostArray
 from daskkern.cli.main import cli
 from daskkern.data.storage.store import open_store
@@ -104,6 +104,7 @@ def test_learned_weights_tell_categories_that_matter_from_those_that_do_not(stor
 
 @pytest.mark.parametrize(("settings", "words"), [
     ({"kernel": "gaussian:median"}, "the gaussian kernel has no categories: ingest with --categorical onehot"),
+    ({"basis": RandomFeatures(50)}, "got the basis random features, whose features are numbers, for codes"),
     ({"basis": Linear()}, "got the basis linear, whose features are numbers, for codes; ingest with"),
     ({"basis": LocalRows(50)}, "got the basis local rows, whose features are numbers, for codes"),
     ({"learn_features": "full"}, "got learn_features='full' for codes, which have no directions; choose 'diagonal'"),

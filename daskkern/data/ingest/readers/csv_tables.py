@@ -12,7 +12,6 @@ from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from daskkern.arrays import HostArray
@@ -31,6 +30,7 @@ from daskkern.data.ingest.columns.choice import (
 )
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kept import kept_types
+from daskkern.data.ingest.columns.kind_survey import TYPES, KindSurvey, truths_of
 from daskkern.data.ingest.columns.long_integers import may_be_rounded, refuse_rounded
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of
@@ -50,12 +50,6 @@ from daskkern.data.schema.encoding import MISSING_TEXTS, ColumnEncoding
 from daskkern.errors import DataError
 
 _MISSING = list(MISSING_TEXTS)
-_TYPES: dict[TargetKind, pa.DataType] = {
-    "text": pa.string(),
-    "truth": pa.bool_(),
-    "integer": pa.int64(),
-    "float": pa.float64(),
-}
 _BLOCK_BYTES = 1 << 20
 _CONVERT = "convert it, from Latin-1 for example with: iconv -f latin1 -t utf-8 FILE > NEW"
 _FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
@@ -74,7 +68,8 @@ def open_csv(paths: Sequence[SourceFile], request: Request) -> Parts:
     kinds, counts = _survey(files, columns, request)
     encoder, notes = _encoder(files, columns, request)
     kept = kept_types([file.batches for file in files], columns.only_kept)
-    files = [replace(file, kept=kept) for file in files]
+    numbers = [column.name for column in encoder.encoding if not _is_written(column)] if request.like else []
+    files = [replace(file, others={**truths_of(file.batches, numbers), **kept}) for file in files]
     tables = [file.table(columns, kinds, encoder, n) for file, n in zip(files, counts, strict=True)]
     return Parts(concatenate(tables), notes=(*note_on_indexes(indexes), *notes), missing=encoder.missing)
 
@@ -98,9 +93,9 @@ def _encoder(files: Sequence["_File"], columns: ColumnRoles, request: Request) -
     return Encoder(plain_encoding(columns.features, known), missing, absent), note_on_texts(request.categorical, known)
 
 
-def _feature_surveys(files: Sequence["_File"], columns: ColumnRoles) -> dict[str, "_KindSurvey"]:
+def _feature_surveys(files: Sequence["_File"], columns: ColumnRoles) -> dict[str, "KindSurvey"]:
     """Return the kinds of values in the feature columns, and the numbers of missing ones."""
-    surveys = {name: _KindSurvey() for name in columns.features}
+    surveys = {name: KindSurvey() for name in columns.features}
     for file in files:
         for batch in file.batches(dict.fromkeys(surveys, pa.string()), list(surveys)):
             for name, survey in surveys.items():
@@ -116,7 +111,7 @@ def _survey(
     quantities = (quantity,) * len(columns.targets)
     if request.task == "regression" and not request.count:
         return quantities, [None] * len(files)
-    surveys = [_KindSurvey() for _ in columns.targets]
+    surveys = [KindSurvey() for _ in columns.targets]
     counts: list[int | None] = []
     for file in files:
         seen = 0
@@ -132,50 +127,11 @@ def _survey(
     return (quantities if request.task == "regression" else tuple(survey.kind for survey in surveys)), counts
 
 
-class _KindSurvey:
-    """The kinds that fit all values of a column seen so far, and the number of missing ones."""
-
-    def __init__(self) -> None:
-        self._possible: list[TargetKind] = ["truth", "integer", "float"]
-        self.gaps = 0
-
-    @property
-    def is_number(self) -> bool:
-        """Whether every value is a number."""
-        return "integer" in self._possible or "float" in self._possible
-
-    @property
-    def is_text(self) -> bool:
-        """Whether a value was neither number nor boolean, so that the kind is final."""
-        return not self._possible
-
-    @property
-    def kind(self) -> TargetKind:
-        """The narrowest kind that fits every value."""
-        return self._possible[0] if self._possible else "text"
-
-    def update(self, values: pa.Array) -> None:
-        present = values.filter(pc.invert(pc.is_in(values, pa.array(_MISSING))))
-        self.gaps += len(values) - len(present)
-        self._possible = [kind for kind in self._possible if _fits(present, kind)]
-
-
-def _fits(values: pa.Array, kind: TargetKind) -> bool:
-    trimmed = pc.utf8_trim_whitespace(values)
-    if kind == "truth":
-        return bool(pc.all(pc.is_in(pc.utf8_lower(trimmed), pa.array(["true", "false"]))).as_py())
-    try:
-        trimmed.cast(_TYPES[kind])
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 @dataclass(frozen=True)
 class _File:
     path: SourceFile
     names: tuple[str, ...]
-    kept: Mapping[str, pa.DataType] = field(default_factory=dict)
+    others: Mapping[str, pa.DataType] = field(default_factory=dict)  # types of columns that are carried, or booleans
 
     def table(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder, n_rows: int | None) -> Table:
         return Table(
@@ -197,7 +153,7 @@ class _File:
     def _pieces(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder) -> Iterator[Piece]:
         types = dict.fromkeys(columns.all, pa.float64())
         types.update({column.name: pa.string() for column in encoder.encoding if _is_written(column)})
-        types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)} | {**self.kept})
+        types.update({name: TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)} | {**self.others})
         first, are_exact = 0, False
         for batch in self.batches(types, columns.all):
             for part in _narrow(batch, len(encoder.feature_names)):

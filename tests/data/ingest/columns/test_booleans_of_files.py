@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskkern import KernelRegressor, ingest
+from daskkern import KernelRegressor, ingest, load
 from daskkern.errors import DataError
 
 
@@ -33,3 +33,43 @@ def test_numbers_that_are_stored_as_text_are_called_so(tmp_path: Path) -> None:
     _rows().astype({"y": str}).to_parquet(tmp_path / "rows.parquet")
     with pytest.raises(DataError, match=r"the target holds numbers that are stored as text, such as '.*store them as"):
         ingest(tmp_path / "rows.parquet", tmp_path / "rows.zarr", target="y")
+
+
+@pytest.mark.parametrize("written", ["as they are", "upper", "lower"])
+def test_a_model_of_truth_values_predicts_a_csv_file(written: str, tmp_path: Path) -> None:
+    rows = _rows()
+    model = KernelRegressor("gaussian:1", solver="direct", alpha=1e-3, calibrate=False, device="cpu")
+    model.fit(rows[["a", "new"]], rows["y"])
+    assert model.model_.encoding is None
+    texts = rows["new"].astype(str)
+    rows.assign(new=texts if written == "as they are" else getattr(texts.str, written)()).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
+    expected = model.predict(rows[["a", "new"]])
+    np.testing.assert_allclose(model.predict(tmp_path / "rows.csv"), expected, atol=1e-6)
+    as_texts = pd.read_csv(tmp_path / "rows.csv", dtype={"new": str})[["a", "new"]]
+    np.testing.assert_allclose(model.predict(as_texts), expected, atol=1e-6)
+    rows.assign(new="maybe").to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(DataError, match="'maybe' in column 'new', where a number is expected"):
+        model.predict(tmp_path / "other.csv")
+
+
+def test_missing_truth_values_are_refused_as_missing_numbers_are(tmp_path: Path) -> None:
+    rows = _rows()
+    model = KernelRegressor("gaussian:1", solver="direct", alpha=1e-3, calibrate=False, device="cpu")
+    model.fit(rows[["a", "new"]], rows["y"])
+    rows.assign(new=rows["new"].astype(object).where(rows.index != 7, None)).to_csv(tmp_path / "gap.csv", index=False)
+    with pytest.raises(DataError, match="row 7"):
+        model.predict(tmp_path / "gap.csv")
+
+
+def test_the_name_of_a_series_of_targets_is_known_later(tmp_path: Path) -> None:
+    rows = _rows()
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    model = KernelRegressor("gaussian:1", solver="direct", alpha=1e-3, calibrate=False, device="cpu")
+    model.fit(rows[["a", "new"]], rows["y"]).save(tmp_path / "model.zarr")
+    assert model.model_.target_names == ("y",)
+    assert load(tmp_path / "model.zarr").target_names == ("y",)
+    assert model.fit(rows[["a", "new"]], rows["y"].to_numpy()).model_.target_names is None
+    both = rows[["y", "a"]]
+    assert model.fit(rows[["a", "new"]], both).model_.target_names == ("y", "a")

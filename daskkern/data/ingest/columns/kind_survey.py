@@ -1,0 +1,75 @@
+"""What kinds of values the texts of a CSV column are: booleans, integers, numbers, or texts."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskkern.data.ingest.columns.kept import TextBatches
+from daskkern.data.ingest.readers.tables import TargetKind
+from daskkern.data.schema.encoding import MISSING_TEXTS
+
+TYPES: dict[TargetKind, pa.DataType] = {
+    "text": pa.string(),
+    "truth": pa.bool_(),
+    "integer": pa.int64(),
+    "float": pa.float64(),
+}
+
+
+class KindSurvey:
+    """The kinds that fit all values of a column seen so far, and the number of missing ones."""
+
+    def __init__(self) -> None:
+        self._possible: list[TargetKind] = ["truth", "integer", "float"]
+        self.gaps = 0
+
+    @property
+    def is_number(self) -> bool:
+        """Whether every value is a number."""
+        return "integer" in self._possible or "float" in self._possible
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a value was neither number nor boolean, so that the kind is final."""
+        return not self._possible
+
+    @property
+    def kind(self) -> TargetKind:
+        """The narrowest kind that fits every value."""
+        return self._possible[0] if self._possible else "text"
+
+    def update(self, values: pa.Array | pa.ChunkedArray) -> None:
+        present = values.filter(pc.invert(pc.is_in(values, pa.array(MISSING_TEXTS))))
+        self.gaps += len(values) - len(present)
+        self._possible = [kind for kind in self._possible if _fits(present, kind)]
+
+
+def truths_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataType]:
+    """Return the type of those columns whose first block holds "true" and "false" alone, to be read as booleans.
+
+    Data frames and Parquet files have booleans, which are the numbers 1 and 0; a CSV file of the same rows has texts.
+    """
+    types = dict.fromkeys(names, pa.string())
+    block = next(batches(types, list(types)), None) if types else None
+    if block is None:
+        return {}
+    return {name: pa.bool_() for name in types if are_truths(block.column(name))}
+
+
+def are_truths(texts: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether texts are "true" and "false", in any case, and missing values; not where all are missing."""
+    survey = KindSurvey()
+    survey.update(texts.cast(pa.string()).drop_null())
+    return survey.kind == "truth" and not survey.is_number
+
+
+def _fits(values: pa.Array | pa.ChunkedArray, kind: TargetKind) -> bool:
+    trimmed = pc.utf8_trim_whitespace(values)
+    if kind == "truth":
+        return bool(pc.all(pc.is_in(pc.utf8_lower(trimmed), pa.array(["true", "false"]))).as_py())
+    try:
+        trimmed.cast(TYPES[kind])
+    except pa.ArrowInvalid:
+        return False
+    return True
