@@ -31,7 +31,9 @@ def search_on(
 
     Parameters and errors are those of :func:`daskkern.model_selection.search.search`.
     """
-    FitJob(source, settings).check()
+    job = FitJob(source, settings)
+    job.check()
+    source = job.without_copies().source  # which would be on both sides of every split
     runner = LocalRunner() if client is None else ClusterRunner(client)
     return search(source, settings, budget=budget, scoring=scoring, runner=runner, listener=listener)
 

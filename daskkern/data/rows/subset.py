@@ -1,11 +1,12 @@
-"""Rows without a subset: those that remain for training when rows are held out for validation."""
+"""Rows without a subset: those that remain where rows are held out for validation, or are copies of others."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
 
@@ -53,6 +54,25 @@ class RowsWithout(Rows):
         numbers = original_numbers(np.arange(start, stop), self._excluded)
         first, end = (int(numbers[0]), int(numbers[-1]) + 1) if stop > start else (0, 0)
         return self._rows.read(first, end, fields), numbers - first
+
+
+class MergedRows(RowsWithout):
+    """Rows without the copies among them, with a weight (n,) for each that remains, in place of its own."""
+
+    def __init__(self, rows: Rows, excluded: IntArray, weight: FloatArray) -> None:
+        super().__init__(rows, excluded)
+        self._weight, self.has_weight = weight, True
+
+    def encoded(self) -> "MergedRows":
+        return MergedRows(self._rows.encoded(), self._excluded, self._weight)
+
+    def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
+        for places, block in super().parts_at(positions, fields & ~Fields.weight):
+            weight = self._weight[positions[places]] if Fields.weight in fields else None
+            yield places, replace(block, weight=weight)
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        return self._weight[start:stop]
 
 
 def original_numbers(positions: IntArray, excluded: IntArray) -> IntArray:

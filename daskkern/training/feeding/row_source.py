@@ -7,6 +7,7 @@ from typing import Any
 
 from distributed import Client
 
+from daskkern.arrays import IntArray
 from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.schema.encoding import Encoding, code_columns
@@ -54,6 +55,11 @@ class RowSource(ABC):
         return "arrays in memory"
 
     @property
+    def note(self) -> str:
+        """What is said of the rows when a fit begins, in a few words; "" for nothing."""
+        return ""
+
+    @property
     def local_bytes(self) -> int:
         """Bytes of the arrays of this process that travel with the source."""
         return 0
@@ -84,6 +90,10 @@ class RowSource(ABC):
     @abstractmethod
     def digest(self) -> dict[str, Any]:
         """Return JSON values that differ where the values of the rows do."""
+
+    def original_numbers(self, positions: IntArray) -> IntArray:
+        """Return the numbers, in what the user gave, of the rows at `positions`."""
+        return positions
 
     def statistics(self) -> ColumnStatistics | None:
         """Return the statistics of the columns before scaling; None where rows must be read for them."""

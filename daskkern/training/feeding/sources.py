@@ -2,20 +2,23 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import zarr
 from distributed import Client
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import HostArray, IntArray
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.remote.stores import absolute, name_of_place, public
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batch_plan import fair_chunk_rows
+from daskkern.data.rows.copies import Copies, find_copies
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows, mean_row_bytes
+from daskkern.data.rows.subset import MergedRows, RowsWithout, original_numbers
 from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.storage.checksums import checksum_of
 from daskkern.data.storage.store import Store, StoreLocation, open_store
@@ -150,6 +153,89 @@ class ArraySource(RowSource):
     def _block_rows(self) -> int:
         """Return the rows of a chunk: the same here and on a cluster, so that batches are the same."""
         return fair_chunk_rows(mean_row_bytes(self.info.n_rows, self.info.n_features, self.info.n_stored))
+
+
+@dataclass(frozen=True, eq=False)
+class MergedSource(RowSource):
+    """A store or arrays of which each row that occurs several times, with its targets, is one row with a weight.
+
+    Attributes
+    ----------
+    source : StoreSource or ArraySource
+        The rows as they are.
+    copies : Copies
+    info : SourceInfo
+        Of the rows that remain.
+    """
+
+    source: StoreSource | ArraySource
+    copies: Copies = field(repr=False)
+    info: SourceInfo
+
+    @property
+    def origin(self) -> str:
+        return self.source.origin
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def note(self) -> str:
+        return f"{self.copies.excluded.size:,} more are copies of these, which count as one row with a weight"
+
+    @property
+    def local_bytes(self) -> int:
+        return self.source.local_bytes
+
+    def open(self, dtype: str) -> Rows:
+        if isinstance(self.source, ArraySource):
+            return self._arrays(self.source).open(dtype)
+        scaled = replace(self.source, info=replace(self.source.info, scaling=self.info.scaling))
+        rows, excluded, weight = scaled.open(dtype), self.copies.excluded, self.copies.weight
+        return RowsWithout(rows, excluded) if weight is None else MergedRows(rows, excluded, weight)
+
+    def for_cluster(
+        self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
+    ) -> tuple[RowSource, tuple[Kept, ...]]:
+        if not isinstance(self.source, ArraySource):
+            self.source.for_cluster(client, workers, dtype)  # refuses what workers cannot reach
+            return self, ()
+        return self._arrays(self.source).for_cluster(client, workers, dtype)
+
+    def digest(self) -> dict[str, Any]:
+        return self.source.digest()
+
+    def statistics(self) -> ColumnStatistics | None:
+        return self.source.statistics()
+
+    def description(self) -> dict[str, Any]:
+        return {**self.source.description(), "copies": int(self.copies.excluded.size)}
+
+    def original_numbers(self, positions: IntArray) -> IntArray:
+        return original_numbers(positions, self.copies.excluded)
+
+    def _arrays(self, source: ArraySource) -> ArraySource:
+        kept = np.delete(np.arange(source.info.n_rows), self.copies.excluded)
+        y = None if source.y is None else source.y[kept]
+        return ArraySource(source.X[kept], y, self.copies.weight, self.info)
+
+
+def merged(source: RowSource) -> RowSource:
+    """Return the source with each row that occurs several times as one row, where that is a twentieth of them or more.
+
+    See :func:`daskkern.data.rows.copies.find_copies`. Rows of other sources than stores and arrays of this process are
+    not looked at.
+    """
+    if not isinstance(source, StoreSource | ArraySource):
+        return source
+    copies = find_copies(source.open("float64"))
+    if copies is None:
+        return source
+    info = source.info
+    n_rows = info.n_rows - copies.excluded.size
+    n_stored = None if info.n_stored is None else info.n_stored * n_rows // info.n_rows
+    return MergedSource(source, copies, replace(info, n_rows=n_rows, n_stored=n_stored))
 
 
 def _triple(source: ArraySource, part: slice) -> Triple:

@@ -86,6 +86,7 @@ def submit(
     """
     gang, policy = gang or GangSettings(), job.policy
     job.check()
+    job = job.without_copies()
     within_shards(gang, job.settings, 0)
     _check_size(job.sources)
     out = absolute(out)

@@ -132,8 +132,8 @@ def fit_job(
     """Fit the model of a job. Parameters and errors are as for :func:`fit`."""
     job.check()
     requested = job.settings
-    if earlier is not None:
-        job = next_run(job, earlier)
+    job = job.without_copies() if earlier is None else next_run(job, earlier)
+    numbers_of = job.source.original_numbers
     with client_of(client) as connected:
         if connected is not None and metadata is not None:
             check_alone(connected, metadata)
@@ -158,13 +158,13 @@ def fit_job(
     commits = [result.saved for result in results if result.saved is not None]
     saved = Saved(commits[0], job.policy.fingerprint) if commits else None
     epochs, times = tuple(history.epochs), tuple(history.times)
-    onwards = None
+    onwards, indices = None, _row_numbers(job, results, prepared)
     if saved is not None and job.policy.carry and can_go_on(requested):
         points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
         onwards = PartialFitState(_onwards(prepared, job.before, points), saved.data, job.source.info, requested)
     return FitResult(
         model,
-        _row_numbers(job, results, prepared),
+        None if indices is None else numbers_of(indices),
         epochs,
         history.finished,
         saved,

@@ -13,6 +13,7 @@ from daskkern.solvers.declarations import check_declarations
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sent_rows import Kept
+from daskkern.training.feeding.sources import merged
 from daskkern.training.feeding.targets import check_loss, check_multilabel
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.jobs.in_words import method_in_words, settings_in_words
@@ -61,6 +62,11 @@ class FitJob:
         check_settings(self.settings, self.source)
         if self.validation is not None:
             check_comparable(self.validation, self.source)
+
+    def without_copies(self) -> "FitJob":
+        """Return the job on rows of which copies count as one, unless it is a part of a fit to other rows."""
+        apart = self.before is not None or self.settings.rows_follow
+        return self if apart else replace(self, source=merged(self.source))
 
     def metadata(self, name: str | None = None, out: str = "", *, detached: bool = False) -> FitMetadata:
         """Return a new entry for the registry of fits; without a `name` that of the solver."""

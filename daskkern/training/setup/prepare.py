@@ -69,7 +69,8 @@ def _drafted(source: RowSource, settings: FitSettings, held_out: bool, scaling: 
     targets = learn_targets(rows, settings)
     sample = some_rows(rows, settings)
     held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
-    clock.stage("targets", f"{rows.n_rows:,} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
+    said = f"{rows.n_rows:,} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}"
+    clock.stage("targets", f"{said}; {source.note}" if source.note else said)
     choice = ChoiceRows(rows, targets, settings.seed)
     requested = settings.kernel
     settings = with_kernel(settings, source.info, choice, sample, clock)

@@ -1,0 +1,104 @@
+"""A fit to rows of which each occurs several times is the fit to these rows, and knows as little of new ones."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskkern import AutoKernelRegressor, KernelClassifier, KernelRegressor, Landmarks, ingest
+from daskkern.arrays import HostArray
+from daskkern.data.storage.writer import StoreWriter
+from tests.support.cluster import local_cluster
+
+N = 240
+
+
+def _data(n: int = N, seed: int = 0) -> tuple[HostArray, HostArray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5))
+    return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.standard_normal(n)
+
+
+def _model(**how: Any) -> KernelRegressor:
+    return KernelRegressor("gaussian:3", device="cpu", random_state=0, **how)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"basis": Landmarks(60), "max_epochs": 3}, {"early_stopping": True, "max_epochs": 5}, {"solver": "direct"}],
+    ids=["default", "landmarks", "early stopping", "direct"],
+)
+def test_every_row_three_times_is_the_fit_to_each_once(how: dict[str, Any]) -> None:
+    X, y = _data()
+    once, thrice = _model(**how).fit(X, y), _model(**how).fit(np.tile(X, (3, 1)), np.tile(y, 3))
+    assert thrice.alpha_ == once.alpha_
+    np.testing.assert_array_equal(thrice.dual_coef_, once.dual_coef_)
+    np.testing.assert_array_equal(thrice.landmark_indices_, once.landmark_indices_)
+    new = _data(50, 1)[0]
+    np.testing.assert_array_equal(thrice.predict_interval(new), once.predict_interval(new))
+    data = thrice.model_.provenance["data"]
+    assert (data["rows"], data["copies"]) == (3 * N, 2 * N)
+
+
+def test_intervals_cover_new_rows() -> None:
+    X, y = _data()
+    rng = np.random.default_rng(1)
+    numbers = rng.permutation(np.repeat(np.arange(N), rng.integers(1, 4, N)))
+    model = _model().fit(X[numbers], y[numbers])
+    new, targets = _data(2000, 2)
+    low, high = model.predict_interval(new).T
+    assert 0.84 < np.mean((low <= targets) & (targets <= high)) < 0.95
+    np.testing.assert_array_equal(np.sort(model.landmark_indices_), np.sort(np.unique(numbers, return_index=True)[1]))
+
+
+def test_rows_that_occur_more_often_count_more() -> None:
+    X, y = _data()
+    labels = np.where(y > 0, "yes", "no")
+    times = np.where(np.arange(N) < 80, 4, 1)
+    numbers = np.repeat(np.arange(N), times)
+    how: dict[str, Any] = {"alpha": 1e-3, "solver": "falkon", "calibrate": False, "device": "cpu"}
+    repeated = KernelClassifier("gaussian:3", **how).fit(X[numbers], labels[numbers])
+    weighted = KernelClassifier("gaussian:3", **how).fit(X, labels, sample_weight=times)
+    new = _data(100, 1)[0]
+    np.testing.assert_allclose(repeated.decision_function(new), weighted.decision_function(new), atol=1e-5)
+
+
+@pytest.mark.cluster
+def test_stores_arrays_and_clusters_agree(tmp_path: Path) -> None:
+    X, y = _data()
+    X, y = X.astype(np.float32), y
+    numbers = np.concatenate([np.arange(N), np.arange(60)])
+    with StoreWriter(tmp_path / "s", n_features=5, task="regression", chunk_rows=64) as writer:
+        writer.append(X[numbers], y[numbers, None])
+    new = _data(50, 1)[0]
+    how: dict[str, Any] = {"basis": Landmarks(60), "batch_size": 40, "max_epochs": 30, "alpha": 1e-3}
+    arrays = _model(**how).fit(X[numbers], y[numbers])
+    store = _model(**how).fit(tmp_path / "s")
+    expected = arrays.predict(new)
+    np.testing.assert_allclose(store.predict(new), expected, atol=2e-3)
+    with local_cluster(2) as client:
+        there = _model(client=client, **how).fit(X[numbers], y[numbers])
+        from_store = _model(client=client, **how).fit(tmp_path / "s")
+    np.testing.assert_allclose(there.predict(new), expected, atol=2e-3)
+    np.testing.assert_allclose(from_store.predict(new), store.predict(new), atol=2e-3)
+    np.testing.assert_array_equal(there.landmark_indices_, arrays.landmark_indices_)
+
+
+def test_a_search_keeps_copies_on_one_side() -> None:
+    X, y = _data()
+    found = AutoKernelRegressor(max_seconds=20, device="cpu").fit(np.tile(X, (2, 1)), np.tile(y, 2))
+    new, targets = _data(2000, 2)
+    assert np.mean((found.predict(new) - targets) ** 2) < 0.2
+    low, high = found.predict_interval(new).T
+    assert 0.8 < np.mean((low <= targets) & (targets <= high)) < 0.97
+
+
+def test_the_command_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = _data(60)
+    table = np.column_stack([X, y])
+    np.savetxt(tmp_path / "t.csv", np.tile(table, (2, 1)), delimiter=",", header="a,b,c,d,e,y", comments="")
+    ingest(tmp_path / "t.csv", tmp_path / "t.zarr", target="y")
+    KernelRegressor(verbose=1, device="cpu").fit(tmp_path / "t.zarr")
+    said = "".join(capsys.readouterr())
+    assert "60 rows, 1 output; 60 more are copies of these, which count as one row with a weight" in said
