@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite
 
 from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.rows.csr import as_csr, is_sparse
 from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
 from daskkern.data.rows.finite import check_finite
@@ -67,18 +68,10 @@ def _refuse_text(y: Any) -> None:
     if targets.dtype.kind not in "OUS":
         return
     for value in targets.ravel().tolist():
-        if isinstance(value, str | bytes) and not _is_number(value):
+        if isinstance(value, str | bytes) and not is_number(value):
             raise DataError(
                 f"got {value!r:.60} among the targets; a regressor needs numbers, and KernelClassifier takes classes"
             )
-
-
-def _is_number(text: str | bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def multilabel_arrays(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.schema.encoding import feature_names_of
 from daskkern.errors import DataError
 from daskkern.training.feeding.row_source import RowSource
@@ -61,7 +62,7 @@ def _check_frame(frame: Any) -> None:
                 "the first one, or drop it"
             )
         if getattr(dtype, "kind", "O") == "O":
-            text = next((value for value in frame.iloc[:, i] if isinstance(value, str) and not _is_number(value)), None)
+            text = next((value for value in frame.iloc[:, i] if isinstance(value, str) and not is_number(value)), None)
             if text is not None:
                 raise DataError(
                     f"column {name!r} of X holds text such as {text!r:.40}; make it a column of categories with "
@@ -95,11 +96,3 @@ def _check_labels(y: Any) -> None:
 
 def _is_missing(label: object) -> bool:
     return label is None or type(label).__name__ in _GAPS or (isinstance(label, float) and label != label)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
