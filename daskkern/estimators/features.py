@@ -25,7 +25,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.frame_codes import frame_encoding
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed
+from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed, unknown_choice
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
@@ -51,6 +51,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
     random_state : int, RandomState or None
     dtype : "float32" or "float64"
         The dtype of the features; Nystrom features are computed in float64.
+    handle_unknown : "error" or "ignore"
+        What becomes of texts that the training rows lack: an error, or columns of 0 where each category is a column.
 
     Attributes
     ----------
@@ -72,11 +74,13 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         basis: BasisSpec | None = None,
         random_state: Any = 0,
         dtype: str = "float32",
+        handle_unknown: str = "error",
     ) -> None:
         self.kernel = kernel
         self.basis = basis
         self.random_state = random_state
         self.dtype = dtype
+        self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -91,6 +95,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
             raise SpecError(
                 f"got basis={basis!r} for KernelFeatures; give RandomFeatures(n), NystromFeatures(n) or Landmarks(n)"
             )
+        unknown_choice(self)  # refuses other words, also where no table is encoded
         settings = FitSettings(
             as_kernel(self.kernel), Squared(), basis, EigenPro(), seed=as_seed(self.random_state), dtype=self.dtype
         )

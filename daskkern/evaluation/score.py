@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.same_columns import other_codes, other_name
 from daskkern.data.storage.csr_store import CsrReader
-from daskkern.data.storage.store import Store
+from daskkern.data.storage.store import Store, read_array
 from daskkern.errors import DataError, ModelError
 from daskkern.evaluation.metrics import MetricAccumulator, Score
 from daskkern.models import KernelModel
@@ -64,7 +62,7 @@ def raw_blocks(store: Store, part: slice | None = None) -> Iterator[FeatureRows]
         return
     X = store.array("X")
     for start in range(first, last, _BLOCK):
-        yield np.asarray(X[start : min(start + _BLOCK, last)])
+        yield read_array(X, start, min(start + _BLOCK, last))
 
 
 def score_store(
@@ -86,7 +84,7 @@ def score_store(
     start = 0
     with model.threads(threads, store.info.n_rows):
         for X in raw_blocks(store):
-            scores, targets = model.scores(model.check(X)), np.asarray(y[start : start + X.shape[0]])
+            scores, targets = model.scores(model.check(X)), read_array(y, start, start + X.shape[0])
             accumulator.add(scores, targets)
             if seen is not None:
                 seen(scores, targets)

@@ -16,6 +16,7 @@ from daskkern.data.rows.csr import csr_rows
 from daskkern.data.schema.encoding import Encoding, encoding_from_json, feature_names_of
 from daskkern.data.schema.rank_tables import tables_from_json
 from daskkern.data.schema.schema import ClassLabel, Scaling, check_format
+from daskkern.data.storage.checksums import checksum_of
 from daskkern.data.storage.sizes import check_chunks
 from daskkern.data.transactions.atomic import atomic_group
 from daskkern.errors import DataError, ModelError, SpecError, StoreError
@@ -27,7 +28,7 @@ from daskkern.models.unsaved import unsaved
 FORMAT = "daskkern-model"
 VERSION = 1
 _CHUNK_BYTES = 16 << 20
-_SCORES = "calibration_scores"
+_SCORES, _CHECKSUM = "calibration_scores", "crc32"
 _PARTS = ("data", "indices", "indptr")
 _KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
@@ -105,6 +106,7 @@ def _write(group: zarr.Group, name: str, values: HostArray) -> None:
         shape=values.shape,
         chunks=(max(1, min(rows, values.shape[0])), *values.shape[1:]),
         dtype=values.dtype,
+        attributes={_CHECKSUM: checksum_of(values)},
         compressors=None,
         config={"write_empty_chunks": True},  # a missing chunk means a damaged model
     )
@@ -233,7 +235,7 @@ def _points(group: zarr.Group, where: str) -> Any:
             raise ModelError(f"the model {where} is damaged: its sparse points have no array {name!r} as expected")
         if check_chunks(array, f"{name!r} of the model {where}") is not None:
             raise ModelError(f"the model {where} is incomplete: chunks of {name!r} are missing; copy or save it again")
-        arrays.append(np.asarray(array[...]))
+        arrays.append(_values(array, name, where))
     if not np.isfinite(arrays[0]).all():
         raise ModelError(f"the model {where} is damaged: 'points' holds NaN or infinity")
     shape: Any = parts.attrs.asdict()["shape"]
@@ -250,9 +252,21 @@ def _array(group: zarr.Group, name: str, where: str) -> HostArray:
         raise ModelError(f"the model {where} is damaged: it has no table of floats called {name!r}")
     if check_chunks(array, f"{name!r} of the model {where}") is not None:
         raise ModelError(f"the model {where} is incomplete: chunks of {name!r} are missing; copy or save it again")
-    values = np.asarray(array[...])
+    values = _values(array, name, where)
     if not np.isfinite(values).all():
         raise ModelError(f"the model {where} is damaged: {name!r} holds NaN or infinity")
+    return values
+
+
+def _values(array: Any, name: str, where: str) -> HostArray:
+    """Return an array as it was written; its checksum is not there in older models."""
+    values = np.asarray(array[...])
+    known = array.attrs.get(_CHECKSUM)
+    if known is not None and known != checksum_of(values):
+        raise ModelError(
+            f"the model {where} is damaged: {name!r} is not what was written (its checksum differs); copy it again, or "
+            "save it again"
+        )
     return values
 
 

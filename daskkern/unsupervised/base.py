@@ -15,6 +15,7 @@ from daskkern.basis import AllRows, BasisSpec, Landmarks, is_basis
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_finite
+from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.checked_rows import checked_rows
@@ -23,7 +24,7 @@ from daskkern.estimators.frame_codes import frame_encoding
 from daskkern.estimators.frames import check_raw, named
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, unlabelled_lazy_source
 from daskkern.estimators.model_estimator import ModelEstimator
-from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed
+from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed, unknown_choice
 from daskkern.losses import Squared
 from daskkern.models import KernelModel
 from daskkern.monitor.environment import environment
@@ -74,6 +75,7 @@ class UnsupervisedEstimator(ModelEstimator):
     def fit_settings(self, n_rows: int) -> FitSettings:
         """Return the parameters as checked settings for a fit to `n_rows` rows. SpecError names an invalid one."""
         namespace_for(self.device)
+        unknown_choice(self)  # refuses other words, also where no table is encoded
         return FitSettings(
             as_kernel(self.kernel),
             Squared(),
@@ -114,8 +116,11 @@ class UnsupervisedEstimator(ModelEstimator):
             found = passes.once(partial(set_up, settings=settings))
             yield FitRows(passes.scaled(found.scaling), found.features, found.scaling, found.settings)
 
-    def _source(self, X: Any, sample_weight: Any, least: int = 2) -> RowSource:
-        """Return the rows as a source without targets, whatever targets a store has."""
+    def _source(self, X: Any, sample_weight: Any, least: int = 2, encoding: Encoding | None = None) -> RowSource:
+        """Return the rows as a source without targets, whatever targets a store has.
+
+        A frame in memory gets the `encoding`, or its own.
+        """
         source: RowSource
         if is_store(X):
             only_store(None, sample_weight)
@@ -127,7 +132,7 @@ class UnsupervisedEstimator(ModelEstimator):
             features, encoding = fit_blocks(self, X, reset=True)
             source = named_blocks(unlabelled_lazy_source(features, lazy_column(sample_weight)), encoding)
         else:
-            source = self._array_source(X, sample_weight, least)
+            source = self._array_source(X, sample_weight, least, encoding)
         if not isinstance(source, ArraySource) and not is_dask_frame(X):
             self.__dict__.pop("feature_names_in_", None)
         n, names = source.info.n_rows, getattr(self, "feature_names_in_", None)
@@ -136,8 +141,8 @@ class UnsupervisedEstimator(ModelEstimator):
             raise DataError(f"got n_samples={n} rows for {type(self).__name__}; expected at least {least}")
         return named(source, getattr(self, "feature_names_in_", None))
 
-    def _array_source(self, X: Any, sample_weight: Any, least: int) -> ArraySource:
-        encoding = frame_encoding(X)
+    def _array_source(self, X: Any, sample_weight: Any, least: int, encoding: Encoding | None) -> ArraySource:
+        encoding = frame_encoding(X) if encoding is None else encoding
         check_raw(None if encoding is not None else X)
         X = checked_rows(
             self,

@@ -69,6 +69,8 @@ class KernelDensity(UnsupervisedEstimator):
         As for :class:`daskkern.KernelPCA`.
     client
         As for :class:`daskkern.KernelPCA`.
+    handle_unknown
+        As for :class:`daskkern.KernelPCA`.
 
     Attributes
     ----------
@@ -97,9 +99,11 @@ class KernelDensity(UnsupervisedEstimator):
         dtype: str = "float64",
         device: str = "auto",
         client: Any = None,
+        handle_unknown: str = "error",
     ) -> None:
         self.bandwidth, self.kernel, self.basis, self.scale = bandwidth, kernel, basis, scale
         self.random_state, self.dtype, self.device, self.client = random_state, dtype, device, client
+        self.handle_unknown = handle_unknown
 
     def fit_settings(self, n_rows: int) -> FitSettings:
         """Return the parameters as checked settings, whose kernel has the bandwidth where that is known."""
@@ -129,10 +133,11 @@ class KernelDensity(UnsupervisedEstimator):
         Raises
         ------
         daskkern.errors.DaskkernError
-            Also for kernels whose integral is not known or infinite.
+            Also for kernels whose integral is not known or infinite, and for columns of categories.
         """
         source = self._source(X, sample_weight, least=1)
         n, settings = source.info.n_rows, self.fit_settings(source.info.n_rows)
+        _refuse_categories(source, settings)
         with row_passes(source, settings.dtype, active_client(self.client)) as passes:
             if isinstance(self.bandwidth, str):
                 scaling = passes.once(partial(learn_scaling, settings=settings))
@@ -251,6 +256,15 @@ class _LogDensity:
             queries = model.scaling.apply(X[part], np.dtype(self.passes.dtype))
             found[part] = log_kernel_sums(self.passes, self.kernel, queries, self.device, threads) - self.log_norm
         return found
+
+
+def _refuse_categories(source: RowSource, settings: FitSettings) -> None:
+    """Raise SpecError for codes of categories, which are no numbers that rows could be close in."""
+    coded = source.info.categories or settings.kernel.categories
+    if coded:
+        names = source.info.feature_names
+        first = f"column {names[coded[0]]!r} holds" if names else f"column {coded[0]} holds"
+        raise SpecError(f"{first} categories, and KernelDensity has densities of numbers alone; leave such columns out")
 
 
 def _named_kernel(kernel: Any) -> Any:

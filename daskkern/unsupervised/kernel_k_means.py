@@ -47,6 +47,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         As for :class:`daskkern.KernelPCA`.
     client
         As for :class:`daskkern.KernelPCA`.
+    handle_unknown
+        As for :class:`daskkern.KernelPCA`.
 
     Attributes
     ----------
@@ -80,10 +82,12 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         dtype: str = "float64",
         device: str = "auto",
         client: Any = None,
+        handle_unknown: str = "error",
     ) -> None:
         self.n_clusters, self.kernel, self.n_init = n_clusters, kernel, n_init
         self.max_iter, self.tol, self.basis, self.scale = max_iter, tol, basis, scale
         self.random_state, self.dtype, self.device, self.client = random_state, dtype, device, client
+        self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -43,6 +43,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnsupervisedE
     device : "auto", "cpu" or "gpu"
     client : distributed.Client, str, path, cluster or None
         The cluster that shares the passes over the rows; None takes the active client, and without one this process.
+    handle_unknown : "error" or "ignore"
+        What becomes of texts that the training rows lack: an error, or features of 0 where each category is a feature.
 
     Attributes
     ----------
@@ -73,9 +75,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnsupervisedE
         dtype: str = "float64",
         device: str = "auto",
         client: Any = None,
+        handle_unknown: str = "error",
     ) -> None:
         self.n_components, self.kernel, self.basis, self.scale = n_components, kernel, basis, scale
         self.random_state, self.dtype, self.device, self.client = random_state, dtype, device, client
+        self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

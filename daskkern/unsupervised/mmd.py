@@ -17,7 +17,7 @@ from daskkern.kernels import Kernel
 from daskkern.unsupervised.base import UnsupervisedEstimator, whole
 from daskkern.unsupervised.feature_map import FeatureMap, set_up
 from daskkern.unsupervised.passes import Totals, row_passes
-from daskkern.unsupervised.pooled import PooledSource
+from daskkern.unsupervised.pooled import PooledSource, pooled_encoding
 
 MOST_GROUPS = 2000
 """Groups of rows that are exchanged: single rows, up to that number of them."""
@@ -90,7 +90,8 @@ def mmd_test(
     Parameters
     ----------
     X, Y : path, URL, Zarr group, dask array (n, d) or array-like (n, d)
-        Rows; of stores and dask arrays a chunk at a time is read. Weights of a store are not used.
+        Rows; of stores and dask arrays a chunk at a time is read. Weights of a store are not used. Categories in two
+        data frames are those of either.
     kernel : Kernel, str or function of two tables of rows
         "median" is the median distance of pooled rows.
     n_permutations : int
@@ -121,11 +122,11 @@ def mmd_test(
     """
     count = whole("n_permutations", n_permutations)
     settings_of = _TwoSamples(kernel, basis, scale, random_state, dtype, device, client)
-    first = settings_of._source(X, None)
-    second = settings_of._source(Y, None)
+    encoding = pooled_encoding(X, Y)
+    first, second = (settings_of._source(rows, None, encoding=encoding) for rows in (X, Y))
     source = PooledSource.of(first, second)
     n, m = first.info.n_rows, second.info.n_rows
-    settings = settings_of.fit_settings(n + m)
+    settings = settings_of._settings_for(source)
     groups = _Groups.of(n, m)
     with row_passes(source, dtype, active_client(client)) as passes:
         found = passes.once(partial(set_up, settings=settings))

@@ -19,6 +19,9 @@ from daskkern.unsupervised.exact_one_class import exact_one_class
 from daskkern.unsupervised.margin import SAMPLE, hyperplane
 from daskkern.unsupervised.passes import row_passes
 
+_MOST_NU = 1 - 1e-9
+"""At 1 all coefficients are at their bound, and no row says where the plane is."""
+
 
 class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     """A function that is positive where most rows are: the one-class SVM of Schoelkopf and others, for novelty.
@@ -57,6 +60,8 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
         As for :class:`daskkern.KernelPCA`.
     client
         As for :class:`daskkern.KernelPCA`.
+    handle_unknown
+        As for :class:`daskkern.KernelPCA`.
 
     Attributes
     ----------
@@ -88,10 +93,12 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
         dtype: str = "float64",
         device: str = "auto",
         client: Any = None,
+        handle_unknown: str = "error",
     ) -> None:
         self.nu, self.kernel, self.max_iter, self.tol = nu, kernel, max_iter, tol
         self.basis, self.scale, self.random_state = basis, scale, random_state
         self.dtype, self.device, self.client = dtype, device, client
+        self.handle_unknown = handle_unknown
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "OneClassSVM":
         """Fit to rows `X`; see :meth:`daskkern.KernelPCA.fit`. A store brings its own weights."""
@@ -99,21 +106,21 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
             raise SpecError(f"got nu={self.nu!r}; expected a number above 0, at most 1")
         if not self.tol > 0:
             raise SpecError(f"got tol={self.tol!r}; expected a positive number")
-        most = whole("max_iter", self.max_iter)
+        most, nu = whole("max_iter", self.max_iter), min(float(self.nu), _MOST_NU)
         source = self._source(X, sample_weight)
         if self._settings_for(source).basis.all_rows and source.info.n_rows > SAMPLE:
-            return self._fit_exactly(source)
+            return self._fit_exactly(source, nu)
         with self._rows_of(source) as of:
-            plane = hyperplane(of.passes, of.features, float(self.nu), most, self.tol, of.settings.seed)
+            plane = hyperplane(of.passes, of.features, nu, most, self.tol, of.settings.seed)
             self.model_ = self._model(of, plane.w[:, None], np.array([-plane.rho]))
         self.offset_, self.n_iter_, self.kernel_ = plane.rho, plane.n_iter, of.settings.kernel
         return self
 
-    def _fit_exactly(self, source: RowSource) -> "OneClassSVM":
+    def _fit_exactly(self, source: RowSource, nu: float) -> "OneClassSVM":
         """Fit all rows as centres, in one task."""
         settings = self._settings_for(source)
         with row_passes(source, settings.dtype, active_client(self.client)) as passes:
-            solve = partial(exact_one_class, settings=settings, nu=float(self.nu), tol=self.tol)
+            solve = partial(exact_one_class, settings=settings, nu=nu, tol=self.tol)
             found = passes.once(solve)
         self.model_ = KernelModel(
             kernel=found.settings.kernel,

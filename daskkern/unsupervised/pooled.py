@@ -5,16 +5,42 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from distributed import Client
 
 from daskkern.arrays import HostArray
+from daskkern.data.direct.dask_frames import is_dask_frame
+from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.rows.csr import FeatureRows, is_sparse, stack_rows
 from daskkern.data.rows.rows import Fields, Rows
+from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.same_columns import other_name
 from daskkern.errors import DataError
+from daskkern.estimators.frame_codes import frame_encoding
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sent_rows import Kept
 from daskkern.training.setup.scaling import with_scaling
+
+
+def pooled_encoding(X: Any, Y: Any) -> Encoding | None:
+    """Return how the columns of two data frames in memory become features, by the rows of both; None for other rows.
+
+    Raises
+    ------
+    DataError
+        For frames with other columns, or with columns of other kinds.
+    """
+    if not (is_frame(X) and is_frame(Y)) or is_dask_frame(X) or is_dask_frame(Y):
+        return None
+    first, second = arrow_table(X), arrow_table(Y)
+    other = other_name(tuple(first.schema.names), tuple(second.schema.names))
+    if other is not None:
+        raise DataError(f"got column {other[0]!r} where the other rows have {other[1]!r}; give the same columns")
+    try:
+        pooled = pa.concat_tables([first, second], promote_options="permissive").unify_dictionaries()
+    except pa.ArrowException as error:
+        raise DataError(f"got two data frames with columns of different kinds ({error}); make them the same") from error
+    return frame_encoding(pooled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +60,11 @@ class PooledSource(RowSource):
         other = other_name(a.feature_names, b.feature_names)
         if other is not None:
             raise DataError(f"got feature {other[0]!r} where the other rows have {other[1]!r}; give the same columns")
+        if a.encoding != b.encoding:
+            raise DataError(
+                "got rows whose columns became features in different ways, such as other categories; give two data "
+                "frames in memory, or ingest the second with --like and the first"
+            )
         if (a.n_stored is None) != (b.n_stored is None):
             raise DataError("got sparse and dense rows; give both sparse or both dense")
         if a.scaling != b.scaling:

@@ -57,6 +57,8 @@ class SpectralClustering(ClusterMixin, UnsupervisedEstimator):
         As for :class:`daskkern.KernelPCA`.
     client
         As for :class:`daskkern.KernelPCA`.
+    handle_unknown
+        As for :class:`daskkern.KernelPCA`.
 
     Attributes
     ----------
@@ -89,10 +91,12 @@ class SpectralClustering(ClusterMixin, UnsupervisedEstimator):
         dtype: str = "float64",
         device: str = "auto",
         client: Any = None,
+        handle_unknown: str = "error",
     ) -> None:
         self.n_clusters, self.kernel, self.n_components, self.n_init = n_clusters, kernel, n_components, n_init
         self.basis, self.scale, self.random_state = basis, scale, random_state
         self.dtype, self.device, self.client = dtype, device, client
+        self.handle_unknown = handle_unknown
 
     def fit(self, X: Any, y: Any = None) -> "SpectralClustering":
         """Cluster rows `X`; see :meth:`daskkern.KernelPCA.fit`. Weights of a store are not used.

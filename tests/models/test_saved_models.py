@@ -117,6 +117,13 @@ def _poison(path):
     zarr.open_group(path, mode="r+")["coef"][0, 0] = np.nan
 
 
+def _flip(path):
+    chunk = next(item for item in (path / "points" / "c").rglob("*") if item.is_file())
+    content = bytearray(chunk.read_bytes())
+    content[40] ^= 1
+    chunk.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -134,7 +141,8 @@ def _poison(path):
         (lambda path: _attributes(path, scaling={"kind": "standard", "shift": [1], "scale": [1]}), "scaling"),
         (lambda path: _attributes(path, scaling={"kind": "auto", "shift": [1], "scale": [1], "bend": [-1]}), "bends"),
         (_remove_chunk, "missing"),
-        (_poison, "NaN"),
+        (_poison, "'coef' is not what was written"),
+        (_flip, "'points' is not what was written"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_sentence(saved, damage, words):
@@ -151,3 +159,14 @@ def test_what_is_no_model_is_refused(tmp_path):
     (tmp_path / "text").write_text("hello")
     with pytest.raises(ModelError):
         daskkern.load(tmp_path / "text")
+
+
+def test_a_model_without_checksums_opens_unless_it_is_not_finite(saved):
+    model, path = saved
+    group = zarr.open_group(path, mode="r+")
+    for name in ("points", "coef"):
+        group[name].attrs.clear()
+    np.testing.assert_array_equal(daskkern.load(path).coef, model.model_.coef)
+    group["coef"][0, 0] = np.nan
+    with pytest.raises(ModelError, match="NaN"):
+        daskkern.load(path)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.integrate
 from scipy.special import logsumexp
@@ -122,3 +123,12 @@ def test_drawn_rows_have_the_moments_of_the_density() -> None:
     np.testing.assert_array_equal(fitted.sample(5, random_state=1), fitted.sample(5, random_state=1))
     with pytest.raises(SpecError, match="kernel='gaussian'"):
         KernelDensity(0.5, "laplacian").fit(X).sample()
+
+
+def test_categories_have_no_densities() -> None:
+    X = pd.DataFrame({"c": pd.Series(list("abcb") * 10).astype("category"), "x": np.linspace(0, 1, 40)})
+    for kernel in ("gaussian", "laplacian_l1"):
+        with pytest.raises(SpecError, match="column 'c' holds categories, and KernelDensity has densities of numbers"):
+            KernelDensity(kernel=kernel).fit(X)
+    with pytest.raises(SpecError, match="column 0 holds categories"):
+        KernelDensity(kernel=L1Laplacian(1.0, categories=(0,))).fit(np.ones((5, 2)))

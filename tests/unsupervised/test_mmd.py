@@ -4,10 +4,12 @@ from pathlib import Path
 
 import dask.array as da
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import daskkern
-from daskkern import Landmarks, RandomFeatures, mmd_test
+from daskkern import Landmarks, RandomFeatures, ingest, mmd_test
 from daskkern.errors import DaskkernError, DataError
 from daskkern.kernels import Gaussian
 from daskkern.unsupervised import mmd
@@ -103,3 +105,38 @@ def test_rows_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
     daskkern.ingest([str(tmp_path / "x.npz")], tmp_path / "x.zarr", scale="standard")
     with pytest.raises(DataError, match="other scalings"):
         mmd_test(tmp_path / "x.zarr", Y)
+
+
+def _frames(first: list[str], second: list[str], category: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rng = np.random.default_rng(0)
+    made = []
+    for texts in (first, second):
+        column = pd.Series(texts).astype("category") if category else pd.Series(texts)
+        made.append(pd.DataFrame({"c": column, "x": rng.standard_normal(len(texts))}))
+    return made[0], made[1]
+
+
+@pytest.mark.parametrize("category", [False, True])
+def test_categories_are_those_of_both_samples(category: bool) -> None:
+    kernel = "laplacian_l1:median" if category else "gaussian:median"
+    apart = _frames(["red", "green"] * 40, ["cat", "dog"] * 40, category)
+    assert mmd_test(*apart, kernel=kernel, n_permutations=99).p_value == 0.01
+    alike = _frames(["b"] * 90 + ["c"] * 10, ["b"] * 90 + ["c"] * 9 + ["a"], category)
+    assert mmd_test(*alike, kernel=kernel, n_permutations=99).p_value > 0.05
+    tables = (pa.Table.from_pandas(frame, preserve_index=False) for frame in alike)
+    assert mmd_test(*tables, kernel=kernel, n_permutations=99).p_value > 0.05
+
+
+def test_frames_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
+    X, Y = _frames(["a", "b"] * 20, ["b", "c"] * 20, True)
+    with pytest.raises(DaskkernError, match="the gaussian kernel has no categories"):
+        mmd_test(X, Y)
+    with pytest.raises(DaskkernError, match="got column 'x' where the other rows have 'z'"):
+        mmd_test(X, Y.rename(columns={"x": "z"}), kernel="laplacian_l1:1")
+    with pytest.raises(DaskkernError, match="columns of different kinds"):
+        mmd_test(X, Y.assign(x="m"), kernel="laplacian_l1:1")
+    for name, frame in (("x", X), ("y", Y)):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        ingest(tmp_path / f"{name}.csv", tmp_path / f"{name}.zarr", target=(), categorical="codes", scale="none")
+    with pytest.raises(DaskkernError, match=r"the second with --like and the first"):
+        mmd_test(tmp_path / "x.zarr", tmp_path / "y.zarr", kernel="laplacian_l1:1")

@@ -1,5 +1,7 @@
 """The one-class SVM, against scikit-learn's."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -7,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import OneClassSVM as SklearnOneClassSVM
 
 from daskkern import AllRows, Landmarks, OneClassSVM, RandomFeatures
+from daskkern.kernels import Gaussian
 from daskkern.unsupervised import margin
 
 
@@ -113,3 +116,13 @@ def test_random_features_are_a_basis() -> None:
     X, novel = _rows(1000)
     ours = OneClassSVM(0.3, "gaussian:2", basis=RandomFeatures(200)).fit(X)
     assert roc_auc_score(novel, -ours.score_samples(X)) > 0.85
+
+
+@pytest.mark.parametrize("basis", ["auto", Landmarks(50)])
+def test_nu_of_one_counts_every_row_the_same(basis: Any) -> None:
+    X = np.random.default_rng(0).standard_normal((120, 3))
+    found = OneClassSVM(1.0, "gaussian:1", basis=basis, scale=None).fit(X).score_samples(X)
+    close = OneClassSVM(0.9999, "gaussian:1", basis=basis, scale=None).fit(X).score_samples(X)
+    np.testing.assert_allclose(found, close, rtol=1e-3)
+    if basis == "auto":
+        np.testing.assert_allclose(found, Gaussian(1.0).block(X, X).mean(axis=1), rtol=1e-5)

@@ -262,3 +262,20 @@ def test_rows_that_are_no_numbers_are_refused_early(estimator: Any, X: np.ndarra
     if not isinstance(estimator, KernelPCA | SpectralClustering):
         with pytest.raises(DaskkernError, match="a store brings its own"):
             clone(estimator).fit(store, sample_weight=np.ones(180))
+
+
+@pytest.mark.parametrize("index", range(len(NAMES)), ids=NAMES)
+def test_unknown_texts_can_be_ignored(index: int) -> None:
+    frame = pd.DataFrame({"x": np.linspace(-1.0, 1.0, 60), "t": np.array(["a", "b", "c"])[np.arange(60) % 3]})
+    other = pd.DataFrame({"x": [0.3, 0.3], "t": ["new", "a"]})
+    method = {"KernelPCA": "transform", "KernelDensity": "score_samples", "OneClassSVM": "score_samples"}
+    name = method.get(NAMES[index], "predict")
+    strict = clone(ESTIMATORS[index]).set_params(basis="auto").fit(frame)
+    if not hasattr(strict, name):
+        return
+    with pytest.raises(DaskkernError, match=r"'new' in column 't', a category that.*handle_unknown='ignore'"):
+        getattr(strict, name)(other)
+    found = getattr(clone(strict).set_params(handle_unknown="ignore").fit(frame), name)(other)
+    np.testing.assert_allclose(found[1], getattr(strict, name)(other.iloc[[1]])[0])
+    with pytest.raises(DaskkernError, match="got handle_unknown='skip'"):
+        clone(strict).set_params(handle_unknown="skip").fit(frame)

@@ -27,6 +27,7 @@ import zarr
 from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.core.sync import sync
 
+from daskkern.backend.processes import is_running
 from daskkern.data.remote.objects import get_object, remove_object
 from daskkern.data.remote.stores import RemoteStore, for_each, open_zarr
 from daskkern.errors import StoreError
@@ -260,12 +261,9 @@ def _is_dead(writer: Any) -> bool:
     if not isinstance(writer, dict) or writer.get("host") != socket.gethostname() or os.name != "posix":
         return False
     try:
-        os.kill(int(writer["pid"]), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, ValueError, KeyError, TypeError):
+        return not is_running(int(writer["pid"]))
+    except (ValueError, KeyError, TypeError, OverflowError):
         return False
-    return False
 
 
 def _by(writer: Any) -> str:

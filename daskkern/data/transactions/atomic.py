@@ -18,6 +18,7 @@ from pathlib import Path
 
 import zarr
 
+from daskkern.backend.processes import is_running
 from daskkern.data.remote.group import check_remote, remote_group
 from daskkern.data.remote.stores import is_url
 from daskkern.errors import StoreError
@@ -184,18 +185,8 @@ def sweep(target: Path, prefix: str) -> None:
     """
     for entry in target.parent.glob(f"{glob.escape(prefix)}*"):
         process = entry.name.removeprefix(prefix).partition("-")[0]
-        if process.isdigit() and not _is_running(int(process)) and not (entry / OWNER).exists():
+        if process.isdigit() and not is_running(int(process)) and not (entry / OWNER).exists():
             shutil.rmtree(entry, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

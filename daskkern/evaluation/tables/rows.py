@@ -22,7 +22,7 @@ from daskkern.data.remote.stores import absolute
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.data.schema.schema import ClassLabel, Task
-from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.store import Store, open_store, read_array
 from daskkern.errors import SpecError
 from daskkern.evaluation.score import raw_blocks
 
@@ -106,7 +106,7 @@ class StoreInput:
         while start < end:
             until = min(end, _next_cut(start, cuts))
             X = next(raw_blocks(self.store, slice(start, until)))
-            targets = None if y is None else np.asarray(y[start:until])
+            targets = None if y is None else read_array(y, start, until)
             yield InputBlock(start, X, targets, self._kept(X, targets))
             start = until
 

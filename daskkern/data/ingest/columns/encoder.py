@@ -146,7 +146,8 @@ def _unknown_category(texts: pa.Array, codes: pa.Array, column: ColumnEncoding, 
     return DataError(
         f"row {first + row} of {source} (counted from 0) has {texts[row].as_py()!r:.60} in column {column.name!r}, a "
         f"category that the training data do not have{several}; remove such rows, add them to the training data,"
-        f"{ignored} or train with --categorical codes, where such categories differ from all others"
+        f"{ignored} or train with --categorical codes and a kernel that has categories, such as laplacian_l1, where "
+        "such categories differ from all others"
     )
 
 

@@ -17,11 +17,21 @@ TYPES: dict[TargetKind, pa.DataType] = {
 }
 
 
-class KindSurvey:
-    """The kinds that fit all values of a column seen so far, and the number of missing ones."""
+_PADDED = r"^\s*[-+]?0\d+\s*$"
 
-    def __init__(self) -> None:
+
+class KindSurvey:
+    """The kinds that fit all values of a column seen so far, and the number of missing ones.
+
+    Parameters
+    ----------
+    labels : bool
+        Whether values are labels: ``007`` and ``07`` are then two texts, rather than the number 7.
+    """
+
+    def __init__(self, labels: bool = False) -> None:
         self._possible: list[TargetKind] = ["truth", "integer", "float"]
+        self._labels = labels
         self.gaps = 0
 
     @property
@@ -42,6 +52,8 @@ class KindSurvey:
     def update(self, values: pa.Array | pa.ChunkedArray) -> None:
         present = values.filter(pc.invert(pc.is_in(values, pa.array(MISSING_TEXTS))))
         self.gaps += len(values) - len(present)
+        if self._labels and self._possible and pc.any(pc.match_substring_regex(present, _PADDED)).as_py():
+            self._possible = []
         self._possible = [kind for kind in self._possible if _fits(present, kind)]
 
 

@@ -111,7 +111,7 @@ def _survey(
     quantities = (quantity,) * len(columns.targets)
     if request.task == "regression" and not request.count:
         return quantities, [None] * len(files)
-    surveys = [KindSurvey() for _ in columns.targets]
+    surveys = [KindSurvey(labels=True) for _ in columns.targets]
     counts: list[int | None] = []
     for file in files:
         seen = 0

@@ -151,7 +151,8 @@ def _refuse_types(lake: Lake, columns: ColumnRoles, request: Request) -> None:
         kind = lake.schema.field(name).type
         if not is_number(kind) and not is_time(kind):
             batch = next(lake.batches(lake.pieces[0], [name], 1), None) if lake.pieces else None
-            raise unusable_type(name, lake.name, kind, None if batch is None else batch.rows.column(0))
+            values = None if batch is None else batch.rows.column(0)
+            raise unusable_type(name, lake.name, kind, values, is_later=request.like is not None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,7 +74,7 @@ def open_typed(files: Sequence[TypedFile], request: Request) -> Parts:
     encoder, notes = _encoder(files, columns, request)
     indexes = tuple(dict.fromkeys(name for file in files for name in file.index))
     note = (f"the index that pandas wrote was left out: {', '.join(indexes)}",) if indexes else ()
-    tables = [_TypedReader(file, columns, encoder).table() for file in files]
+    tables = [_TypedReader(file, columns, encoder, request.like is not None).table() for file in files]
     times = note_on_times(first.schema, columns.features)
     return Parts(concatenate(tables), notes=(*note, *times, *notes), missing=encoder.missing)
 
@@ -132,6 +132,8 @@ class _TypedReader:
     file: TypedFile
     columns: ColumnRoles
     encoder: Encoder
+    is_later: bool
+    """Whether the rows get the columns of earlier ones."""
 
     def table(self) -> Table:
         self._refuse_types()
@@ -165,7 +167,8 @@ class _TypedReader:
             kind = self.file.schema.field(name).type
             if not is_number(kind) and not is_time(kind):
                 batch = next(iter(self.file.batches([name], 1, 0)), None)
-                raise unusable_type(name, str(self.file.path), kind, None if batch is None else batch.column(0))
+                values = None if batch is None else batch.column(0)
+                raise unusable_type(name, str(self.file.path), kind, values, is_later=self.is_later)
 
     def _pieces(self, start: int) -> Iterator[Piece]:
         dtype, first, source = dtype_of(self.encoder, self.file.schema), start, str(self.file.path)
@@ -208,11 +211,23 @@ def target_kind(name: str, kind: pa.DataType, source: str) -> TargetKind:
     return known[_numpy_type(kind).kind]
 
 
-def unusable_type(name: str, source: str, kind: pa.DataType, values: pa.Array | None) -> DataError:
-    """Return the error for a column that cannot be a feature; `values` are its first ones, where there are some."""
+def unusable_type(
+    name: str, source: str, kind: pa.DataType, values: pa.Array | None, *, is_later: bool = False
+) -> DataError:
+    """Return the error for a column that cannot be a feature; `values` are its first ones, where there are some.
+
+    Of rows that are `is_later` no column can be left out, or become another one.
+    """
+    if is_later and pa.types.is_null(kind):
+        return DataError(f"column {name!r} of {source} has no values at all, and the training rows had numbers there")
     if pa.types.is_null(kind):
         return DataError(f"column {name!r} of {source} has no values at all; leave it out with --drop {name}")
     found = f", {values[0].as_py()!r:.60} in row 0 (counted from 0)," if values is not None and len(values) else ""
+    if is_later:
+        return DataError(
+            f"column {name!r} of {source} holds {kind} values{found} where the training rows had numbers; write it as "
+            "numbers"
+        )
     remedy = "write it as numbers"
     if is_text(kind):
         remedy = "use --categorical onehot, codes or ordinal, or encode it as numbers"

@@ -11,6 +11,7 @@ import pytest
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import IngestReport, ingest
+from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 
 
@@ -137,3 +138,12 @@ def test_a_gap_in_the_target_is_not_to_be_filled_in(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("a,y\n1,0.5\n2,\n3,1.5\n")
     with pytest.raises(DataError, match=r"row 1 .* no value in column 'y', which is a target or weight; remove"):
         ingest(tmp_path / "d.csv", tmp_path / "s.zarr", target="y")
+
+
+def test_labels_with_leading_zeros_are_texts(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,t\n" + "".join(f"{i}.5,{('007', '07', '1')[i % 3]}\n" for i in range(60)))
+    report = ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", target="t")
+    assert open_store(tmp_path / "rows.zarr").info.classes == ("007", "07", "1")
+    assert report.task == "classification"
+    ingest(tmp_path / "rows.csv", tmp_path / "numbers.zarr", target="t", task="regression")
+    assert np.unique(open_store(tmp_path / "numbers.zarr").array("y")[:]).tolist() == [1, 7]
