@@ -18,7 +18,7 @@ from daskkern.backend.random import generator, permutation
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows, take
 
-_SAMPLED = 20_000  # rows that are looked at first
+_SAMPLED, _MOST_ROWS = 20_000, 1_000_000  # rows that are looked at first, and up to which they say something
 _LOOKED_AT = 2000  # rows whose values of each feature are counted
 _LEAST_SHARE = 0.05  # of all rows: fewer copies change little
 _CONTINUOUS = 0.5  # different values, as a share of the different rows
@@ -46,23 +46,24 @@ class Copies:
 def find_copies(rows: Rows) -> Copies | None:
     """Return the copies among rows with targets, if they are a twentieth of them or more.
 
-    Of more than 20,000 rows, as many are looked at first; only where these have copies, all rows are read.
+    Of more than 20,000 rows, as many are looked at first; only where these have copies, all rows are read. More than a
+    million are not looked at: a model of far fewer columns cannot learn each of them by heart.
     """
     n = rows.n_rows
-    if rows.task is None or n < 2 or (n > _SAMPLED and rows.decodes_chunks):
+    if rows.task is None or not 2 <= n <= _MOST_ROWS or (n > _SAMPLED and rows.decodes_chunks):
         return None
     some = np.arange(n) if n <= _SAMPLED else np.sort(permutation(n, 0, _STREAM)[:_SAMPLED])
-    block = take(rows, some, Fields.X | Fields.y)
-    assert block.X is not None
-    whole = _hashes(block)[2]
-    first = np.unique(whole, return_index=True)[1]
-    if first.size == some.size or not _is_continuous(block.X[np.sort(first)[:_LOOKED_AT]]):
+    step = max(1, _BLOCK_NUMBERS // rows.n_features)
+    parts = slices(some.size, step)
+    whole = np.concatenate([_hashes(take(rows, some[part], Fields.X | Fields.y))[2] for part in parts])
+    first = np.sort(np.unique(whole, return_index=True)[1])
+    if first.size == some.size or not _is_continuous(take(rows, some[first[:_LOOKED_AT]], Fields.X).X):
         return None
-    return _copies(rows)
+    return _copies(rows, step)
 
 
-def _copies(rows: Rows) -> Copies | None:
-    n, step = rows.n_rows, max(1, _BLOCK_NUMBERS // rows.n_features)
+def _copies(rows: Rows, step: int) -> Copies | None:
+    n = rows.n_rows
     features, targets, whole = (np.empty(n, np.uint64) for _ in range(3))
     own = np.ones(n)
     for part in slices(n, step):

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import zarr
 from distributed import Client
+from zarr.storage import LocalStore, MemoryStore
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.remote.local_stores import fix_places
-from daskkern.data.remote.stores import absolute, name_of_place, public
+from daskkern.data.remote.stores import absolute, is_url, name_of_place, public
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batch_plan import fair_chunk_rows
 from daskkern.data.rows.copies import Copies, find_copies
@@ -72,6 +73,13 @@ class StoreSource(RowSource):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "opened": None}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the store is a folder or a zip file of this machine, or in memory."""
+        if isinstance(self.location, zarr.Group):
+            return isinstance(self.location.store, LocalStore | MemoryStore)
+        return not is_url(os.fspath(self.location))
 
     def store(self) -> Store:
         """Return the open store. Raises StoreError on a worker that does not see all of it."""
@@ -166,11 +174,14 @@ class MergedSource(RowSource):
     copies : Copies
     info : SourceInfo
         Of the rows that remain.
+    arrays : ArraySource or None
+        Copies of the rows that remain, of arrays.
     """
 
     source: StoreSource | ArraySource
     copies: Copies = field(repr=False)
     info: SourceInfo
+    arrays: ArraySource | None = field(default=None, repr=False)
 
     @property
     def origin(self) -> str:
@@ -189,8 +200,8 @@ class MergedSource(RowSource):
         return self.source.local_bytes
 
     def open(self, dtype: str) -> Rows:
-        if isinstance(self.source, ArraySource):
-            return self._arrays(self.source).open(dtype)
+        if self.arrays is not None:
+            return replace(self.arrays, info=self.info).open(dtype)
         scaled = replace(self.source, info=replace(self.source.info, scaling=self.info.scaling))
         rows, excluded, weight = scaled.open(dtype), self.copies.excluded, self.copies.weight
         return RowsWithout(rows, excluded) if weight is None else MergedRows(rows, excluded, weight)
@@ -198,10 +209,10 @@ class MergedSource(RowSource):
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
     ) -> tuple[RowSource, tuple[Kept, ...]]:
-        if not isinstance(self.source, ArraySource):
-            self.source.for_cluster(client, workers, dtype)  # refuses what workers cannot reach
-            return self, ()
-        return self._arrays(self.source).for_cluster(client, workers, dtype)
+        if self.arrays is not None:
+            return replace(self.arrays, info=self.info).for_cluster(client, workers, dtype)
+        self.source.for_cluster(client, workers, dtype)  # refuses what workers cannot reach
+        return self, ()
 
     def digest(self) -> dict[str, Any]:
         return self.source.digest()
@@ -215,19 +226,14 @@ class MergedSource(RowSource):
     def original_numbers(self, positions: IntArray) -> IntArray:
         return original_numbers(positions, self.copies.excluded)
 
-    def _arrays(self, source: ArraySource) -> ArraySource:
-        kept = np.delete(np.arange(source.info.n_rows), self.copies.excluded)
-        y = None if source.y is None else source.y[kept]
-        return ArraySource(source.X[kept], y, self.copies.weight, self.info)
-
 
 def merged(source: RowSource) -> RowSource:
     """Return the source with each row that occurs several times as one row, where that is a twentieth of them or more.
 
-    See :func:`daskkern.data.rows.copies.find_copies`. Rows of other sources than stores and arrays of this process are
-    not looked at.
+    See :func:`daskkern.data.rows.copies.find_copies`. Rows of other sources than stores of this machine and arrays of
+    this process are not looked at: that would read them once more over a network.
     """
-    if not isinstance(source, StoreSource | ArraySource):
+    if not isinstance(source, StoreSource | ArraySource) or (isinstance(source, StoreSource) and not source.is_local):
         return source
     copies = find_copies(source.open("float64"))
     if copies is None:
@@ -235,7 +241,12 @@ def merged(source: RowSource) -> RowSource:
     info = source.info
     n_rows = info.n_rows - copies.excluded.size
     n_stored = None if info.n_stored is None else info.n_stored * n_rows // info.n_rows
-    return MergedSource(source, copies, replace(info, n_rows=n_rows, n_stored=n_stored))
+    info = replace(info, n_rows=n_rows, n_stored=n_stored)
+    if isinstance(source, StoreSource):
+        return MergedSource(source, copies, info)
+    kept = np.delete(np.arange(source.info.n_rows), copies.excluded)
+    y = None if source.y is None else source.y[kept]
+    return MergedSource(source, copies, info, ArraySource(source.X[kept], y, copies.weight, info))
 
 
 def _triple(source: ArraySource, part: slice) -> Triple:
