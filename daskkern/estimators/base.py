@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from daskkern.cluster.connect.clients import client_of
 from daskkern.errors import SpecError
 from daskkern.estimators.frames import named
 from daskkern.estimators.model_estimator import ModelEstimator
-from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed, unknown_choice
+from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed, check_flags, unknown_choice
 from daskkern.events import Listener, silent
 from daskkern.feature_learning import parse_feature_learning
 from daskkern.losses import parse_loss
@@ -46,6 +46,7 @@ class KernelEstimator(ModelEstimator):
     def fit_settings(self, n_rows: int | None = None, task: str | None = None) -> FitSettings:
         """Return the parameters as checked settings for a fit to rows of this number and task, or raise SpecError."""
         early = None
+        check_flags(self, "early_stopping", "fit_intercept", "warm_start")
         if self.early_stopping:
             early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
         basis = self._columns(n_rows)
@@ -118,8 +119,9 @@ class KernelEstimator(ModelEstimator):
     @contextmanager
     def _listening(self, max_epochs: int) -> Iterator[Listener]:
         """Yield the listener of a fit: progress with `verbose`, and the callbacks."""
-        callbacks = () if self.callbacks is None else tuple(self.callbacks)
-        if not all(callable(callback) for callback in callbacks):
+        given = () if self.callbacks is None else self.callbacks
+        callbacks = tuple(given) if isinstance(given, Iterable) else ()
+        if not isinstance(given, Iterable) or not all(callable(callback) for callback in callbacks):
             raise SpecError("got callbacks that cannot be called; give functions of one event, such as MLflowLogger()")
         if not self.verbose:
             yield all_of((silent, *callbacks))

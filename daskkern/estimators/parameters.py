@@ -79,6 +79,14 @@ def as_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
+def check_flags(estimator: BaseEstimator, *names: str) -> None:
+    """Raise SpecError for a parameter of these that the estimator has and that is neither True nor False (1 or 0)."""
+    for name in names:
+        value = getattr(estimator, name, False)
+        if not isinstance(value, bool | int | np.bool_ | np.integer) or value not in (0, 1):
+            raise SpecError(f"got {name}={value!r:.60}; expected True or False")
+
+
 def unknown_choice(estimator: BaseEstimator) -> UnknownChoice:
     """Return what becomes of categories that the training rows lack: what an estimator's `handle_unknown` means."""
     choices: dict[str, UnknownChoice] = {"error": "refuse", "ignore": "ignore"}

@@ -150,3 +150,18 @@ def test_other_features_at_prediction_are_refused(digits, of_arrays):
 def test_targets_of_dask_arrays_that_are_neither_labels_nor_numbers_are_refused(estimator, targets, words):
     with pytest.raises(DaskkernError, match=words):
         estimator().fit(da.ones((12, 2), chunks=6), da.from_array(targets, chunks=6))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("fit_intercept", "no", "got fit_intercept='no'; expected True or False"),
+        ("early_stopping", "yes", "got early_stopping='yes'; expected True or False"),
+        ("warm_start", None, "got warm_start=None; expected True or False"),
+        ("callbacks", 3, "got callbacks that cannot be called"),
+        ("callbacks", [3], "got callbacks that cannot be called"),
+    ],
+)
+def test_what_is_no_flag_and_no_function_is_refused(name, value, words):
+    with pytest.raises(DaskkernError, match=words):
+        KernelRegressor(**{name: value}, device="cpu").fit(np.arange(20.0).reshape(-1, 1), np.arange(20.0))
