@@ -12,7 +12,7 @@ _QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,memory.free,driver_versio
 _QUERY_S = 20.0
 _MIB = 1 << 20
 
-Asked = TypeVarTuple("Asked")
+Arguments = TypeVarTuple("Arguments")
 Made = TypeVar("Made")
 
 
@@ -51,7 +51,7 @@ class CupyDevices:
     problem: str
 
 
-def compiled_once(compiles: Callable[[*Asked], Made]) -> Callable[[*Asked], Made]:
+def compiled_once(compiles: Callable[[*Arguments], Made]) -> Callable[[*Arguments], Made]:
     """Cache what a function compiles; threads that need one at the same time wait until the first has made it.
 
     Otherwise all of Dask's threads compile the first kernel that they launch, one after the other.
@@ -59,9 +59,9 @@ def compiled_once(compiles: Callable[[*Asked], Made]) -> Callable[[*Asked], Made
     cached, lock = cache(compiles), RLock()
 
     @wraps(compiles)
-    def made(*asked: *Asked) -> Made:
+    def made(*arguments: *Arguments) -> Made:
         with lock:
-            return cached(*asked)
+            return cached(*arguments)
 
     return made
 

@@ -133,10 +133,12 @@ def test_others_are_refused_with_what_to_do(form: str) -> None:
         np.asarray(_of_texts().predict(FORMS[form](OTHERS)))
 
 
-def test_transformers_refuse_them_and_name_no_setting_that_they_lack() -> None:
-    with pytest.raises(DataError, match="'Rome'") as raised:
+def test_transformers_have_the_same_choice() -> None:
+    with pytest.raises(DataError, match=r"'Rome'.* set handle_unknown='ignore'"):
         KernelFeatures("gaussian:1", 20).fit(TEXTS).transform(OTHERS)
-    assert "unknown" not in str(raised.value)
+    ignoring = KernelFeatures("gaussian:1", 20, handle_unknown="ignore").fit(TEXTS)
+    strict = KernelFeatures("gaussian:1", 20).fit(TEXTS)
+    np.testing.assert_array_equal(ignoring.transform(OTHERS)[1], strict.transform(OTHERS.iloc[[1]])[0])
 
 
 def test_another_word_is_refused() -> None:

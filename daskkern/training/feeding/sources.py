@@ -24,7 +24,7 @@ from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.storage.checksums import checksum_of
 from daskkern.data.storage.store import Store, StoreLocation, open_store
 from daskkern.data.storage.store_rows import StoreRows
-from daskkern.errors import SpecError
+from daskkern.errors import SpecError, StoreError
 from daskkern.training.feeding.cluster_blocks import BlockSource, Triple
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sent_rows import Kept
@@ -235,7 +235,10 @@ def merged(source: RowSource) -> RowSource:
     """
     if not isinstance(source, StoreSource | ArraySource) or (isinstance(source, StoreSource) and not source.is_local):
         return source
-    copies = find_copies(source.open("float64"))
+    try:
+        copies = find_copies(source.open("float64"))
+    except StoreError:  # is raised, with what it is about, where the rows are trained on
+        return source
     if copies is None:
         return source
     info = source.info

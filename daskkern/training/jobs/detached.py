@@ -86,9 +86,9 @@ def submit(
     """
     gang, policy = gang or GangSettings(), job.policy
     job.check()
-    job = job.without_copies()
     within_shards(gang, job.settings, 0)
     _check_size(job.sources)
+    job = job.without_copies()
     out = absolute(out)
     keeps = policy.checkpoint is not None
     place = absolute(policy.checkpoint or f"{out}.checkpoint")
