@@ -20,6 +20,7 @@ from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows, take
 
 _SAMPLED, _MOST_ROWS = 20_000, 1_000_000  # rows that are looked at first, and up to which they say something
 _LOOKED_AT = 2000  # rows whose values of each feature are counted
+_LEAST_ROWS = 10  # that differ: of fewer, values say nothing
 _LEAST_SHARE = 0.05  # of all rows: fewer copies change little
 _CONTINUOUS = 0.5  # different values, as a share of the different rows
 _BLOCK_NUMBERS = 1 << 22
@@ -57,7 +58,9 @@ def find_copies(rows: Rows) -> Copies | None:
     parts = slices(some.size, step)
     whole = np.concatenate([_hashes(take(rows, some[part], Fields.X | Fields.y))[2] for part in parts])
     first = np.sort(np.unique(whole, return_index=True)[1])
-    if first.size == some.size or not _is_continuous(take(rows, some[first[:_LOOKED_AT]], Fields.X).X):
+    if not _LEAST_ROWS <= first.size < some.size or not _is_continuous(
+        take(rows, some[first[:_LOOKED_AT]], Fields.X).X
+    ):
         return None
     return _copies(rows, step)
 

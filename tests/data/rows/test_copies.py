@@ -86,7 +86,11 @@ def _other_targets() -> tuple[HostArray, HostArray]:
     return np.tile(X, (2, 1)), np.concatenate([y, y + 1])
 
 
-@pytest.mark.parametrize("make", [_data, _grid, _measured_again, _few, _other_targets])
+def _constant() -> tuple[HostArray, HostArray]:
+    return np.zeros((500, 3)), np.zeros((500, 1))
+
+
+@pytest.mark.parametrize("make", [_data, _grid, _measured_again, _few, _other_targets, _constant])
 def test_other_rows_are_no_copies(make: object) -> None:
     assert _found(*make()) is None  # type: ignore[operator]
 
