@@ -134,13 +134,7 @@ def mmd_test(
     rest, total = sums[groups.count], sums.sum(axis=0)
     own = sums[: groups.first].sum(axis=0) + rest
     statistic = float(_distances(own[None], total, n, m)[0])
-    permuted = np.empty(count)
-    rng = generator(settings.seed, _DRAW)
-    for part in slices(count, _AT_ONCE):
-        chosen = np.zeros((part.stop - part.start, groups.count))
-        order = np.argsort(rng.random(chosen.shape), axis=1)[:, : groups.first]
-        np.put_along_axis(chosen, order, 1.0, axis=1)
-        permuted[part] = _distances(chosen @ sums[: groups.count] + rest, total, n, m)
+    permuted = _permuted_distances(sums, groups, count, settings.seed)
     at_least = int((permuted >= statistic * (1 - 1e-12)).sum())
     other = total - own
     within = (own @ own - squares[0]) / (n * (n - 1)) + (other @ other - squares[1]) / (m * (m - 1))
@@ -148,6 +142,18 @@ def mmd_test(
         (1 + at_least) / (1 + count), statistic, float(within - 2 * own @ other / (n * m)), permuted, groups.count,
         groups.rows, found.settings.kernel,
     )  # fmt: skip
+
+
+def _permuted_distances(sums: FloatArray, groups: "_Groups", count: int, seed: int) -> FloatArray:
+    """Return squared distances of means (count,) after random exchanges of groups, from their sums (groups + 2, r)."""
+    permuted, rng = np.empty(count), generator(seed, _DRAW)
+    rest, total = sums[groups.count], sums.sum(axis=0)
+    for part in slices(count, _AT_ONCE):
+        chosen = np.zeros((part.stop - part.start, groups.count))
+        order = np.argsort(rng.random(chosen.shape), axis=1)[:, : groups.first]
+        np.put_along_axis(chosen, order, 1.0, axis=1)
+        permuted[part] = _distances(chosen @ sums[: groups.count] + rest, total, groups.n, groups.m)
+    return permuted
 
 
 def _distances(own: FloatArray, total: FloatArray, n: int, m: int) -> FloatArray:

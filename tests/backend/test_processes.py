@@ -18,7 +18,7 @@ def test_a_process_that_nobody_waited_for_does_not_run(tmp_path: Path) -> None:
     assert not is_running(child.pid)
     assert child.wait() == 0
     assert not is_running(child.pid)
-    assert is_running(os.getpid(), tmp_path)  # where there is no such file
+    assert is_running(os.getpid(), tmp_path)  # a system without /proc
 
 
 def test_the_name_of_a_process_is_not_read_for_its_state(tmp_path: Path) -> None:

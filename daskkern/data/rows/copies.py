@@ -1,7 +1,7 @@
 """Rows that occur again with their targets: exact copies, as a join or a file that is read twice makes them.
 
-A row that is left out, or set aside, says nothing of new rows where its copy is trained on. Copies are told from rows
-that are equal by chance, or were measured again:
+A row that is held out does not test a model that was trained on a copy of it. Copies are distinguished from rows that
+are equal by chance, or that were measured again:
 
 - a feature has about as many values as there are different rows, as continuous ones have, and
 - rows with equal features have equal targets, or targets are continuous, too, and occur again with the features.
@@ -58,11 +58,10 @@ def find_copies(rows: Rows) -> Copies | None:
     parts = slices(some.size, step)
     whole = np.concatenate([_hashes(take(rows, some[part], Fields.X | Fields.y))[2] for part in parts])
     first = np.sort(np.unique(whole, return_index=True)[1])
-    if not _LEAST_ROWS <= first.size < some.size or not _is_continuous(
-        take(rows, some[first[:_LOOKED_AT]], Fields.X).X
-    ):
+    if not _LEAST_ROWS <= first.size < some.size:
         return None
-    return _copies(rows, step)
+    different = take(rows, some[first[:_LOOKED_AT]], Fields.X)
+    return _copies(rows, step) if _is_continuous(different.X) else None
 
 
 def _copies(rows: Rows, step: int) -> Copies | None:

@@ -219,7 +219,9 @@ def unusable_type(
     Of rows that are `is_later` no column can be left out, or become another one.
     """
     if is_later and pa.types.is_null(kind):
-        return DataError(f"column {name!r} of {source} has no values at all, and the training rows had numbers there")
+        return DataError(
+            f"column {name!r} of {source} has no values at all; fill in the numbers that it had in training"
+        )
     if pa.types.is_null(kind):
         return DataError(f"column {name!r} of {source} has no values at all; leave it out with --drop {name}")
     found = f", {values[0].as_py()!r:.60} in row 0 (counted from 0)," if values is not None and len(values) else ""
