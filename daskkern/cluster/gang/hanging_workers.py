@@ -3,8 +3,10 @@
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from distributed import Client
@@ -22,6 +24,9 @@ _LAG_S = 5.0
 _PER_WORKER_S = 0.02
 """The more workers there are, the longer Dask waits between two heartbeats of one."""
 _POLL_S = 0.25
+_WATCH_S = 1.0
+_OTHERS_S = 90.0
+"""How long a worker that hangs and that another fit holds is waited for: that fit or the scheduler removes it."""
 
 
 def usable_workers(
@@ -40,12 +45,43 @@ def usable_workers(
     def patience() -> float:
         return settings.idle_s if _requested(client, settings) else settings.rejoin_s
 
+    begun = time.monotonic()
     while True:
         try:
-            return choose_workers(client, settings.n_ranks, settings.workers, code, patience, listener)
+            with removing_hung(client, settings.silence_s, listener):
+                return choose_workers(client, settings.n_ranks, settings.workers, code, patience, listener)
         except ClusterError:
-            if not dismiss_hung(client, settings.silence_s, listener):  # one worker less each time: the loop terminates
+            if dismiss_hung(client, settings.silence_s, listener):  # one worker less each time: the loop terminates
+                continue
+            if time.monotonic() - begun > _OTHERS_S or not _quiet(live_workers(client), settings.silence_s):
                 raise
+
+
+@contextmanager
+def removing_hung(client: Client, silence_s: float, listener: Listener = silent, fit: str = "") -> Iterator[None]:
+    """A context in which the scheduler removes workers that hang, while this thread waits for their answers.
+
+    Removed are those that no fit holds, and those that `fit` does. `listener` is informed at the end.
+    """
+    ended, said = threading.Event(), list[StageFinished]()
+
+    def watch() -> None:
+        while not ended.wait(_WATCH_S):
+            with suppress(Exception):  # of a scheduler that is gone, which the waiting thread reports
+                alive = live_workers(client)
+                if suspects := _quiet(alive, silence_s):
+                    install_fits(client)
+                    said.extend(_removal(alive, a, silence_s) for a in _removed(client, suspects, silence_s, fit))
+
+    thread = threading.Thread(target=watch, name="daskkern-hung", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_LAG_S)  # a busy scheduler may keep it for longer
+        for event in said:
+            listener(event)
 
 
 def _requested(client: Client, settings: GangSettings) -> bool:
@@ -87,20 +123,28 @@ def dismiss_hung(client: Client, silence_s: float, listener: Listener = silent) 
     install_fits(client)
     gone: list[str] = []
     while suspects and time.monotonic() - begun < silence_s + _LAG_S:
-        gone += [a for a in suspects if ask_fits(client, "drop", address=a, silence_s=silence_s, unused=True)]
-        suspects = [address for address in _quiet(live_workers(client), silence_s) if address not in gone]
+        gone += _removed(client, suspects, silence_s)
+        there = live_workers(client)
+        gone += [address for address in suspects if address not in there and address not in gone]  # by another fit
+        suspects = [address for address in _quiet(there, silence_s) if address not in gone]
         if suspects:
             time.sleep(_POLL_S)
     for address in gone:
-        name = alive[address]["name"] if address in alive else address
-        listener(
-            StageFinished(
-                "workers",
-                time.monotonic() - begun,
-                f"worker {address} ({name}) hangs: nothing was heard of it for {silence_s:g} s; it was removed",
-            )
-        )
+        listener(_removal(alive, address, silence_s, time.monotonic() - begun))
     return tuple(gone)
+
+
+def _removed(client: Client, suspects: Sequence[str], silence_s: float, fit: str = "") -> list[str]:
+    """Have the scheduler remove those of the workers that were silent for `silence_s`, and return them."""
+    return [a for a in suspects if ask_fits(client, "drop", address=a, silence_s=silence_s, unused=True, fit=fit)]
+
+
+def _removal(
+    workers: Mapping[str, Mapping[str, Any]], address: str, silence_s: float, took_s: float = 0.0
+) -> StageFinished:
+    name = workers[address]["name"] if address in workers else address
+    said = f"worker {address} ({name}) hangs: nothing was heard of it for {silence_s:g} s; it was removed"
+    return StageFinished("workers", took_s, said)
 
 
 def _quiet(workers: Mapping[str, Mapping[str, Any]], silence_s: float) -> Sequence[str]:

@@ -238,10 +238,10 @@ class FitsPlugin(SchedulerPlugin):
     async def _hold(self, card: dict[str, Any], task: str) -> str:
         return await self._drivers.hold(FitMetadata(**card), task)
 
-    async def _drop(self, address: str, silence_s: float, unused: bool = False) -> bool:
-        """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused`, only if no fit holds it."""
+    async def _drop(self, address: str, silence_s: float, unused: bool = False, fit: str = "") -> bool:
+        """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused`, unless another fit has it."""
         worker = self._scheduler.workers.get(address)
-        if unused and worker is not None and str(worker.name) in self._registry.admission.busy:
+        if unused and worker is not None and self._registry.admission.holds_another(str(worker.name), fit):
             return False
         return await self._silent.drop(address, silence_s)
 

@@ -13,12 +13,14 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
 
-from distributed import Client, Future, wait
+from distributed import Client, Future, KilledWorker, wait
 
 from daskkern.backend.current import current
 from daskkern.cluster.connect.membership import BrokenOffError, live_workers
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
-from daskkern.errors import ClusterError
+from daskkern.cluster.scheduler.metadata import FitMetadata
+from daskkern.cluster.scheduler.worker_list import WorkerList
+from daskkern.errors import ClusterError, FitCancelledError
 
 DOUBT_S = 30.0
 FETCH_S = 10.0
@@ -26,6 +28,7 @@ FETCH_S = 10.0
 _MOST_FETCH_S = 600.0
 _LOOK_S = 2.0
 """Seconds between two looks whether a worker is still there, which costs a list of all workers."""
+_POLL_S = 0.5
 _ENDED = ("memory", "erred", "forgotten")
 
 
@@ -130,6 +133,40 @@ def await_ends(client: Client, futures: Sequence["Future[Any]"], what: str, doub
                 task.end_within(min(doubt_s, _LOOK_S))
         if future.cancelled():
             raise _cut_off(what)
+
+
+def set_up_result(client: Client, future: "Future[Any]", metadata: FitMetadata, idle_s: float) -> Any:
+    """Return the result of the set-up of a fit, and release the future.
+
+    Raises
+    ------
+    ClusterError
+        When its worker died repeatedly, or the cluster had no workers for `idle_s`.
+    FitCancelledError
+        When the fit is cancelled meanwhile.
+    """
+    there, workers = time.monotonic(), WorkerList(client)
+    result = TaskResult(client, future, f"the set-up of fit '{metadata.name}'")
+    try:
+        while True:
+            try:
+                return result.within(_POLL_S)
+            except KilledWorker as error:
+                raise ClusterError(
+                    f"the set-up of fit '{metadata.name}' lost its worker repeatedly; see the workers' logs: the usual "
+                    "reason is too little memory"
+                ) from error
+            except TimeoutError:
+                there = time.monotonic() if workers.alive() else there
+            if time.monotonic() - there > idle_s:
+                raise ClusterError(
+                    f"all workers left during the set-up of fit '{metadata.name}', and none came in {idle_s:g} s; "
+                    "start workers, and fit again"
+                )
+            if ask_fits(client, "asked_to_stop", fit=metadata.fit, asker=client.id):
+                raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled; nothing was written")
+    finally:
+        future.release()
 
 
 def results_of(client: Client, futures: Mapping[str, "Future[Any]"]) -> list[Any]:

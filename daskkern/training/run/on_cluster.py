@@ -1,6 +1,5 @@
 """A fit on the workers of a cluster: checks, set-up, plan and gang, and new plans when workers change."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Any, TypeVar
 
 import dask
 from dask.base import annotate, get_annotations
-from distributed import Client, Future, KilledWorker, get_worker, secede, span
+from distributed import Client, Future, get_worker, secede, span
 
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
@@ -18,14 +17,13 @@ from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
 from daskkern.cluster.gang.gang import GangSettings, run_gang
-from daskkern.cluster.gang.hanging_workers import usable_workers
+from daskkern.cluster.gang.hanging_workers import removing_hung, usable_workers
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.task_placement import tasks_of
-from daskkern.cluster.scheduler.task_results import TaskResult
-from daskkern.cluster.scheduler.worker_list import WorkerList
+from daskkern.cluster.scheduler.task_results import set_up_result
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
 from daskkern.training.checkpoints.resuming import with_settings
@@ -49,7 +47,6 @@ from daskkern.training.setup.prepare import begin, finish, prepare
 from daskkern.training.setup.prepared import Draft, Prepared
 
 _T = TypeVar("_T")
-_LOOK_S = 0.5
 _SPAN = "daskkern"
 
 
@@ -114,16 +111,24 @@ def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[
 def _fit_admitted(
     client: Client, job: FitJob, listener: Listener, gang: GangSettings, lease: Lease
 ) -> tuple[FitJob, list[FitRankResult], Prepared]:
-    remote, keep = job.for_cluster(client, lease.addresses)
-    try:
-        return _fit_sent(client, job, remote, listener, gang, lease)
-    finally:
-        for one in keep:
-            one.release()
+    with ExitStack() as set_up:
+        set_up.enter_context(removing_hung(client, gang.silence_s, listener, lease.metadata.fit))
+        remote, keep = job.for_cluster(client, lease.addresses)
+        try:
+            return _fit_sent(client, job, remote, listener, gang, lease, set_up.close)
+        finally:
+            for one in keep:
+                one.release()
 
 
 def _fit_sent(
-    client: Client, begun: FitJob, job: FitJob, listener: Listener, gang: GangSettings, lease: Lease
+    client: Client,
+    begun: FitJob,
+    job: FitJob,
+    listener: Listener,
+    gang: GangSettings,
+    lease: Lease,
+    end_set_up: Callable[[], None],
 ) -> tuple[FitJob, list[FitRankResult], Prepared]:
     """Fit a job whose rows the workers can open; `begun` is the job as this process has it."""
     settings = job.settings
@@ -156,6 +161,7 @@ def _fit_sent(
             commits = policy.in_memory or policy.checkpoint is not None
             work = replace(scaled, policy=policy, before=None)
             task = RankTask(work, whole, plans.tightest, 0, features, summary, ranks=plans)
+            end_set_up()
             results = run_gang(
                 client,
                 rank_main,
@@ -211,7 +217,7 @@ def _set_up(
 
     def outcome(future: Future[Any], part: Callable[[Any], Any]) -> Any:
         seen = client.submit(_unwrapped, future, part, key=task_name("prepared"), pure=False)
-        return _outcome(client, seen, lease.metadata, gang.idle_s)
+        return set_up_result(client, seen, lease.metadata, gang.idle_s)
 
     with ExitStack() as until:
         if settings.learn_features is None or not settings.learn_features.of_all_rows or job.before is not None:
@@ -259,32 +265,6 @@ def _itself(prepared: Prepared) -> Prepared:
 
 def _is_pending(draft: Draft) -> bool:
     return draft.pending is not None
-
-
-def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) -> Any:
-    """Return the result of the set-up, unless the fit is cancelled before."""
-    there, workers = time.monotonic(), WorkerList(client)
-    result = TaskResult(client, future, f"the set-up of fit '{metadata.name}'")
-    try:
-        while True:
-            try:
-                return result.within(_LOOK_S)
-            except KilledWorker as error:
-                raise ClusterError(
-                    f"the set-up of fit '{metadata.name}' lost its worker repeatedly; see the workers' logs: the usual "
-                    "reason is too little memory"
-                ) from error
-            except TimeoutError:
-                there = time.monotonic() if workers.alive() else there
-            if time.monotonic() - there > idle_s:
-                raise ClusterError(
-                    f"all workers left during the set-up of fit '{metadata.name}', and none came in {idle_s:g} s; "
-                    "start workers, and fit again"
-                )
-            if ask_fits(client, "asked_to_stop", fit=metadata.fit, asker=client.id):
-                raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled; nothing was written")
-    finally:
-        future.release()
 
 
 def rank_main(comm: Communicator, task: RankTask, context: RankContext) -> FitRankResult | Regroup:

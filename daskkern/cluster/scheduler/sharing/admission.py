@@ -185,6 +185,10 @@ class Admission:
         """The names of all workers that are held."""
         return {name for names in self.held.values() for name in names}
 
+    def holds_another(self, name: str, fit: str) -> bool:
+        """Return whether a fit other than `fit` holds the worker `name`."""
+        return any(name in names for holder, names in self.held.items() if holder != fit)
+
     @property
     def spared(self) -> set[str]:
         """The names of the workers that are held, or may have the commits of suspended fits."""
