@@ -22,7 +22,7 @@ CATEGORICAL_CHOICES: tuple[CategoricalChoice, ...] = ("auto", "refuse", "onehot"
 MISSING_CHOICES: tuple[MissingChoice, ...] = ("auto", "refuse", "mean", "most_frequent", "constant")
 ABSENT = "missing"
 """The category of missing values, where training rows have some."""
-MISSING_TEXTS = ("", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None")
+MISSING_TEXTS = ("", " ", "  ", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None")
 """Texts of files without types, such as CSV, that stand for a missing value."""
 _KINDS: tuple[ColumnKind, ...] = ("number", "onehot", "ordinal", "code")
 

@@ -54,14 +54,14 @@ class TextCounts:
                     counts[text] += times
                     present += times
             self._gaps[name] += batch.num_rows - present
-            _refuse_many(name, len(counts), self._categorical, self._source)
+            _refuse_many(name, counts, self._categorical, self._source)
 
     def add(self, other: "TextCounts") -> None:
         """Count the texts of the rows that follow, which were counted elsewhere. Raises DataError likewise."""
         for name, counts in self._counts.items():
             counts.update(other._counts[name])
             self._gaps[name] += other._gaps[name]
-            _refuse_many(name, len(counts), self._categorical, self._source)
+            _refuse_many(name, counts, self._categorical, self._source)
 
     def encodings(self, missing: MissingChoice) -> dict[str, ColumnEncoding]:
         """Return the encodings of the columns, whose categories are those of all rows, in ascending order."""
@@ -117,9 +117,11 @@ def _encoding(
     return ColumnEncoding(name, kind, tuple(sorted(categories)), fill)
 
 
-def _refuse_many(name: str, found: int, categorical: CategoricalChoice, source: str) -> None:
+def _refuse_many(name: str, counts: Counter[str], categorical: CategoricalChoice, source: str) -> None:
     most = MOST_CODES if categorical in _KINDS else MOST_ONEHOT
-    if found > most:
+    if len(counts) > most:
+        if categorical == "auto":
+            _refuse_names(name, counts, source, " read so far")
         other = "" if categorical in _KINDS else ", or use --categorical codes"
         raise DataError(
             f"column {name!r} of {source} has more than {most} different texts, so it does not look like a category; "
@@ -127,8 +129,11 @@ def _refuse_many(name: str, found: int, categorical: CategoricalChoice, source: 
         )
 
 
-def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
-    """Refuse names and free text, numbers mixed with some text, and quantities that are written as texts."""
+def _refuse_names(name: str, counts: Counter[str], source: str, which: str = "") -> None:
+    """Refuse names and free text, numbers mixed with some text, and quantities that are written as texts.
+
+    `which` says of which rows the counts are, "" for all.
+    """
     n_values = sum(counts.values())
     texts = {text: count for text, count in counts.items() if not _is_number(text)}
     if len(counts) > MOST_WRITTEN and not texts:
@@ -140,7 +145,7 @@ def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
         first = max(texts, key=lambda text: (texts[text], text))
         raise DataError(
             f"column {name!r} of {source} holds numbers, but texts such as {first!r:.60} in {sum(texts.values())} of "
-            f"{n_values} rows; correct them, leave such cells empty, or use --categorical onehot"
+            f"{n_values} rows{which}; correct them, leave such cells empty, or use --categorical onehot"
         )
     way = written_as(texts, n_values) if len(counts) > MOST_WRITTEN else None
     if way is not None:
@@ -151,8 +156,8 @@ def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
         )
     if len(counts) > MOST_WRITTEN and n_values < 2 * len(counts):
         raise DataError(
-            f"column {name!r} of {source} has {len(counts)} different texts in {n_values} rows, so it does not look "
-            f"like a category; leave it out with --drop {name}, or use --categorical onehot"
+            f"column {name!r} of {source} has {len(counts)} different texts in {n_values} rows{which}, so it does not "
+            f"look like a category; leave it out with --drop {name}, or use --categorical onehot"
         )
 
 

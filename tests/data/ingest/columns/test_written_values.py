@@ -130,6 +130,23 @@ def test_a_corrupt_gzip_file_is_named(tmp_path: Path) -> None:
         ingest(tmp_path / "t.csv.gz", tmp_path / "s.zarr", target="y")
 
 
+@pytest.mark.parametrize("n_rows", [41, 1500])
+def test_a_text_among_many_numbers_is_named(tmp_path: Path, n_rows: int) -> None:
+    lines = [f"{k}.5,{k % 2}" for k in range(n_rows - 1)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,y", "none yet,1", *lines]) + "\n")
+    with pytest.raises(DataError, match=r"column 'a' .* holds numbers, but texts such as 'none yet' in 1 of \d+ rows"):
+        ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
+
+
+@pytest.mark.parametrize("blank", [" ", "  "])
+def test_blank_cells_are_missing_numbers(tmp_path: Path, blank: str) -> None:
+    lines = [f"{k}.5,{k % 2}" for k in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,y", *lines, f"{blank},1"]) + "\n")
+    made = ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
+    assert made.n_features == 1
+    assert any("1 missing number" in note for note in made.notes)
+
+
 @pytest.mark.parametrize("cell", ["1_000", "٣"])
 def test_a_cell_that_only_looks_like_a_number_is_named(tmp_path: Path, cell: str) -> None:
     lines = [f"{k}.5,{k % 2}" for k in range(40)]
