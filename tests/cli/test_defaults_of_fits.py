@@ -48,6 +48,17 @@ def test_the_scaling_is_a_word_none_or_auto() -> None:
         _settings(9, scale="zscore")
 
 
+@pytest.mark.parametrize("values", [{"epochs": 5}, {"batch_size": 50}, {"early_stopping": True}])
+@pytest.mark.parametrize("solver", ["direct", "svm"])
+def test_epochs_of_a_solver_that_has_none_are_refused(solver: str, values: dict[str, Any]) -> None:
+    loss = {"direct": "squared", "svm": "hinge"}[solver]
+    option = "--" + next(iter(values)).replace("_", "-")
+    with pytest.raises(SpecError, match=f"got {option} with solver {solver}, which has no epochs; leave it out"):
+        _settings(300, solver=solver, loss=loss, **values)
+    unchanged = {"epochs": 1, "batch_size": "auto", "early_stopping": False}
+    assert _settings(300, solver=solver, loss=loss, **unchanged).max_epochs == 1
+
+
 def _fitted(folder: Path, rows: np.ndarray, *words: str) -> Any:
     np.savez(folder / "rows.npz", X=rows, y=Y)
     for call in (

@@ -55,6 +55,8 @@ class FitRequest:
                 f"got --kernel {self.values['kernel']} with the basis {settings.basis.name}, which uses no kernel; "
                 "leave it out, or give another --basis or --feature-kind"
             )
+        if settings.solver.most_epochs(2) == 1:
+            _refuse_epochs(self.values, settings.solver.name)
         return settings
 
     def check(self) -> None:
@@ -122,6 +124,17 @@ class FitRequest:
             epochs = settings.max_epochs if "epochs" in self.values else max(chosen.max_epochs, given.max_epochs)
             return replace(settings, solver=given.solver, max_epochs=epochs)
         return replace(settings, solver=_with_changes(settings.solver, self.values))
+
+
+def _refuse_epochs(values: Mapping[str, Any], solver: str) -> None:
+    """Refuse options of methods with epochs for a solver that solves a problem at once."""
+    usual = {"epochs": ("1",), "batch_size": ("auto",), "early_stopping": ("False", "false")}
+    unused = [name for name, words in usual.items() if str(values.get(name, words[0])) not in words]
+    if unused:
+        named = " and ".join("--" + name.replace("_", "-") for name in unused)
+        raise SpecError(
+            f"got {named} with solver {solver}, which has no epochs; leave it out, or choose another --solver"
+        )
 
 
 def _early_stopping(values: Mapping[str, Any]) -> EarlyStopping | None:
