@@ -37,6 +37,9 @@ from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.default_basis import usual_basis
 
+_FEW_LANDMARKS = 1000
+"""Landmarks from which on a first call of `partial_fit` may have fewer than requested without a warning."""
+
 
 class KernelEstimator(ModelEstimator):
     """Base class of classifier and regressor; it is not used by itself."""
@@ -199,6 +202,15 @@ class KernelEstimator(ModelEstimator):
                 self._named(source), settings, client=client, listener=listener, policy=policy, earlier=earlier
             )
         self._take(replace(result, saved=None))  # warm_start must not resume from one epoch on other rows
+        requested, found = settings.basis.n_landmarks, result.model.points.shape[0]
+        if earlier is None and settings.basis.own_points is None and found < min(requested or 0, _FEW_LANDMARKS):
+            warnings.warn(
+                f"the first call of partial_fit had {source.info.n_rows:,} rows, of which {found:,} are landmarks from "
+                f"now on (requested: {requested:,}): later calls add none; pass a few thousand rows first, or give "
+                "basis=Landmarks(points=...)",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _named(self, source: RowSource) -> RowSource:
         """Return `source` with the names of the columns of a data frame; those of an earlier fit are forgotten."""

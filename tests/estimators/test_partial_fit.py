@@ -2,6 +2,7 @@
 
 import pickle
 import signal
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from distributed import Client
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, ingest
 from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
@@ -44,6 +46,19 @@ def _classifier(basis: Any = None, solver: Any = "auto", alpha: float = 0.0, **o
     loss = "hinge" if isinstance(solver, Pegasos | BSGD) else "squared_hinge"
     chosen = {"kernel": Gaussian(2.0), "loss": loss, "batch_size": 60, "device": "cpu", **others}
     return KernelClassifier(basis=basis or Landmarks(150), solver=solver, alpha=alpha, **chosen)
+
+
+def test_a_first_call_of_few_rows_says_that_it_has_chosen_all_landmarks() -> None:
+    model = _classifier("auto")
+    with pytest.warns(ConvergenceWarning, match=r"first call of partial_fit had 64 rows, of which \d+ are landmarks"):
+        model.partial_fit(X[:64], Y[:64], classes=range(10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X[64:200], Y[64:200])
+        _classifier(Landmarks(50)).partial_fit(X[:64], Y[:64], classes=range(10))
+        _classifier(Landmarks(points=X[:50])).partial_fit(X[:64], Y[:64], classes=range(10))
+        _classifier(RandomFeatures(80)).partial_fit(X[:64], Y[:64], classes=range(10))
+        _classifier("auto").partial_fit(X[:1150], Y[:1150])
 
 
 @pytest.mark.one_in(3)
