@@ -48,17 +48,21 @@ class KernelEstimator(ModelEstimator):
 
     def fit_settings(self, n_rows: int | None = None, task: str | None = None) -> FitSettings:
         """Return the parameters as checked settings for a fit to rows of this number and task, or raise SpecError."""
-        early = None
         check_flags(self, "early_stopping", "fit_intercept", "warm_start")
-        if self.early_stopping:
-            early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
+        stops = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
+        early = stops if self.early_stopping else None
         basis = self._columns(n_rows)
         unknown_choice(self)  # refuses other words, also where no table is encoded
+        solver = parse_solver(self.solver, getattr(basis, "name", ""))
+        if early is not None and solver.most_epochs(2) == 1:
+            raise SpecError(
+                f"got early_stopping=True with solver {solver.name}, which has no epochs to stop after; leave it out"
+            )
         return FitSettings(
             kernel=as_kernel(self.kernel),
             loss=parse_loss(self.loss),
             basis=basis,
-            solver=parse_solver(self.solver, getattr(basis, "name", "")),
+            solver=solver,
             alpha=self.alpha,
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
@@ -110,6 +114,8 @@ class KernelEstimator(ModelEstimator):
 
     def _checkpoint_policy(self, basis: BasisSpec) -> CheckpointPolicy:
         earlier = getattr(self, "_saved", None) if self.warm_start and self.checkpoint is None else None
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise SpecError(f"got checkpoint={self.checkpoint!r:.60}; expected a path, a URL, or None")
         return CheckpointPolicy(
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
             resume=self.warm_start,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ def check_raw(X: Any, y: Any = None) -> None:
     """Raise DataError for rows and targets that have no numbers, naming the column or row.
 
     Refused are masked entries, whose values would be used otherwise, columns of dates and of texts, column names that
-    occur twice, missing values among objects, missing labels, and labels that are partly text and partly numbers.
+    occur twice, missing values among objects, dates as targets, missing labels, and labels that are partly text and partly numbers.
 
     Parameters
     ----------
@@ -80,6 +81,11 @@ def _check_gaps(column: Iterable[object], name: object) -> None:
 
 def _check_labels(y: Any) -> None:
     labels: HostArray = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    first = labels.flat[0] if labels.dtype == object and labels.size else None
+    if labels.dtype.kind in "mM" or isinstance(first, np.datetime64 | np.timedelta64 | date | timedelta):
+        raise DataError(
+            "y holds dates or durations; give numbers, such as days since the first one, or strings as class labels"
+        )
     if labels.dtype != object or labels.ndim != 1:
         return
     gaps = [i for i, label in enumerate(labels) if _is_missing(label)]

@@ -1,14 +1,17 @@
 """What can be fitted and predicted: arrays, dask arrays, stores by path and by group."""
 
+from typing import Any
+
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from sklearn.datasets import load_digits
 
 import daskkern
 from daskkern import KernelClassifier, KernelRegressor, Landmarks
-from daskkern.errors import DaskkernError
+from daskkern.errors import DaskkernError, DataError, SpecError
 from daskkern.kernels import Gaussian
 
 
@@ -165,3 +168,28 @@ def test_targets_of_dask_arrays_that_are_neither_labels_nor_numbers_are_refused(
 def test_what_is_no_flag_and_no_function_is_refused(name, value, words):
     with pytest.raises(DaskkernError, match=words):
         KernelRegressor(**{name: value}, device="cpu").fit(np.arange(20.0).reshape(-1, 1), np.arange(20.0))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"monitor": "accuracy"}, "early stopping got monitor='accuracy'; expected one of"),
+        ({"validation_fraction": 3}, "early stopping got fraction 3, .* expected a fraction between 0 and 1"),
+        ({"tol": "small"}, "early stopping got tol='small'; expected a number"),
+        ({"checkpoint": 3}, "got checkpoint=3; expected a path, a URL, or None"),
+        ({"solver": "direct", "early_stopping": True}, "early_stopping=True with solver direct, which has no epochs"),
+    ],
+)
+def test_parameters_without_a_meaning_are_refused_also_where_nothing_uses_them(
+    parameters: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        KernelRegressor(device="cpu", **parameters).fit(np.eye(6), np.arange(6.0))
+
+
+@pytest.mark.parametrize("kind", ["array", "list", "series", "durations"])
+def test_dates_are_no_targets(kind: str) -> None:
+    days = np.datetime64("2024-01-01") + np.arange(6).astype("m8[D]")
+    y = {"array": days, "list": days.tolist(), "series": pd.Series(days), "durations": days - days[0]}[kind]
+    with pytest.raises(DataError, match="y holds dates or durations; give numbers, such as days since the first one"):
+        KernelRegressor(device="cpu").fit(np.eye(6), y)

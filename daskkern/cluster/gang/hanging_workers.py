@@ -42,8 +42,12 @@ def usable_workers(
     check_client(client)
     dismiss_hung(client, settings.silence_s, listener)
 
+    adapts = False
+
     def patience() -> float:
-        return settings.idle_s if _requested(client, settings) else settings.rejoin_s
+        nonlocal adapts  # a cluster that adapted when the wait began may be scaled by hand since
+        adapts = _requested(client, settings) or adapts
+        return settings.idle_s if adapts else settings.rejoin_s
 
     begun = time.monotonic()
     while True:

@@ -37,6 +37,9 @@ class EarlyStopping:
 
     def __post_init__(self) -> None:
         set_python_numbers(self)
+        for name in ("fraction", "patience", "tol"):
+            if isinstance(value := getattr(self, name), bool) or not isinstance(value, int | float):
+                raise SpecError(f"early stopping got {name}={value!r:.60}; expected a number")
         if self.monitor not in MONITORS:
             raise SpecError(f"early stopping got monitor={self.monitor!r}; expected one of {', '.join(MONITORS)}")
         if not 0 < self.fraction < 1 or self.patience < 1 or not self.tol >= 0:
