@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from numbers import Integral
 from types import ModuleType
+from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from daskkern.backend.processors import cpu_count
 from daskkern.backend.tiles import SMALL, in_tile_pool, tile_pool
@@ -42,16 +44,16 @@ class SharedThreadLimit:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = self._threads = 0
-        self._before: threadpool_limits | None = None
+        self._before: Any = None
 
     @contextmanager
     def limited_to(self, n_threads: int) -> Iterator[None]:
         """Within the context, let BLAS and LAPACK use `n_threads` threads."""
         with self._lock:
             if self._users == 0:
-                self._before = threadpool_limits(limits=n_threads)
+                self._before = _libraries(len(sys.modules)).limit(limits=n_threads)
             elif n_threads > self._threads:
-                threadpool_limits(limits=n_threads)
+                _libraries(len(sys.modules)).limit(limits=n_threads)
             self._threads = n_threads if self._users == 0 else max(self._threads, n_threads)
             self._users += 1
         try:
@@ -62,6 +64,16 @@ class SharedThreadLimit:
                 if self._users == 0 and self._before is not None:
                     self._before.restore_original_limits()
                     self._before = None
+
+
+@lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> Any:
+    """Return the loaded BLAS and OpenMP libraries. To find them takes 10 ms, several times in a fit of a few rows.
+
+    `n_modules` is the number of imported modules: more of them may have loaded more libraries.
+    """
+    del n_modules
+    return ThreadpoolController()
 
 
 _COMPUTING, _FACTORING = SharedThreadLimit(), SharedThreadLimit()

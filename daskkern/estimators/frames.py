@@ -21,7 +21,8 @@ def check_raw(X: Any, y: Any = None) -> None:
     """Raise DataError for rows and targets that have no numbers, naming the column or row.
 
     Refused are masked entries, whose values would be used otherwise, columns of dates and of texts, column names that
-    occur twice, missing values among objects, dates as targets, missing labels, and labels that are partly text and partly numbers.
+    occur twice, missing values among objects, dates as targets, missing labels, and labels that are partly text and
+    partly numbers.
 
     Parameters
     ----------

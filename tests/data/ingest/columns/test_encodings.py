@@ -114,7 +114,7 @@ def test_rows_like_a_store_get_its_columns(tmp_path: Path, people: pd.DataFrame,
     assert ingest(without, tmp_path / "u", like=tmp_path / "s").task is None
     for change, words in (
         ({"town": "Rome"}, "row 0 of .* has 'Rome' in column 'town', a category that the training data do not have"),
-        ({"label": 7}, "hold the label 7, which no training row has"),
+        ({"label": 7}, "hold the label 7, which no training row has .*; remove those rows or move"),
     ):
         bad = save(few.assign(**change), tmp_path / "bad", kind)
         with pytest.raises(DataError, match=words):
@@ -301,3 +301,10 @@ def test_hostile_encodings_are_refused(tmp_path: Path, people: pd.DataFrame, val
 def test_an_encoding_survives_json() -> None:
     columns = (ColumnEncoding("a", fill=2.5), ColumnEncoding("b", "onehot", ("x", "y"), "y"), ColumnEncoding("c"))
     assert encoding_from_json(json.loads(json.dumps([column.to_json() for column in columns]))) == columns
+
+
+def test_labels_of_another_type_are_told_from_other_labels(tmp_path: Path, people: pd.DataFrame) -> None:
+    go(save(people, tmp_path / "d", "parquet"), tmp_path / "s")
+    texts = save(people.assign(label=people["label"].astype(str)), tmp_path / "t", "parquet")
+    with pytest.raises(DataError, match=r"hold the label '0', which no training row has .*; store the labels as what"):
+        ingest(texts, tmp_path / "u", like=tmp_path / "s")
