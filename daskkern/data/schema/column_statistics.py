@@ -204,7 +204,7 @@ class Scaling:
             if self.shifts:
                 check_sparse_scaling(self.kind)
             return self._bent_sparse(divide_columns(X, self._vectors[1], dtype))
-        wide = X.dtype == np.float64 or (X.dtype.kind in "iu" and X.dtype.itemsize > 2)
+        wide = X.dtype.itemsize > (4 if X.dtype.kind == "f" else 2) and X.dtype.kind in "fiu"  # whatever the byte order
         scaled = X.astype(np.float64 if wide else dtype, copy=not overwrite)
         shift, scale = self._vectors
         scaled -= shift.astype(scaled.dtype)
