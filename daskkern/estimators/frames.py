@@ -15,6 +15,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import ArraySource
 
 _GAPS = ("NAType", "NaTType")
+_DATES = (np.datetime64, np.timedelta64, date, timedelta)
 
 
 def check_raw(X: Any, y: Any = None) -> None:
@@ -37,7 +38,12 @@ def check_raw(X: Any, y: Any = None) -> None:
             )
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         _check_frame(X)
-    elif getattr(getattr(X, "dtype", None), "kind", "") == "O" and X.ndim == 2:
+    elif (kind := getattr(getattr(X, "dtype", None), "kind", "")) in "mM" and kind:
+        raise DataError(
+            f"got X of dtype {X.dtype}; expected numbers, such as days since the first one, or a data frame, whose "
+            "columns of dates are converted"
+        )
+    elif kind == "O" and X.ndim == 2:
         for number, column in enumerate(np.asarray(X).T):
             _check_gaps(column, number)
     if y is not None:
@@ -74,16 +80,22 @@ def _check_frame(frame: Any) -> None:
 
 
 def _check_gaps(column: Iterable[object], name: object) -> None:
-    """Raise DataError for a missing value other than NaN or None, such as ``pandas.NA``, which has no float value."""
-    row = next((row for row, value in enumerate(column) if type(value).__name__ in _GAPS), None)
-    if row is not None:
-        raise DataError(f"X has no value in row {row}, column {name!r}; remove or fill such rows first")
+    """Raise DataError for a value without a number: one that is missing, other than NaN or None, such as
+    ``pandas.NA``, or a date."""
+    for row, value in enumerate(column):
+        if type(value).__name__ in _GAPS:
+            raise DataError(f"X has no value in row {row}, column {name!r}; remove or fill such rows first")
+        if isinstance(value, _DATES):
+            raise DataError(
+                f"X holds {value!r:.60} in row {row}, column {name!r}; convert dates to numbers, such as days since "
+                "the first one"
+            )
 
 
 def _check_labels(y: Any) -> None:
     labels: HostArray = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
     first = labels.flat[0] if labels.dtype == object and labels.size else None
-    if labels.dtype.kind in "mM" or isinstance(first, np.datetime64 | np.timedelta64 | date | timedelta):
+    if labels.dtype.kind in "mM" or isinstance(first, _DATES):
         raise DataError(
             "y holds dates or durations; give numbers, such as days since the first one, or strings as class labels"
         )

@@ -78,6 +78,7 @@ def trained_schema(model: KernelModel) -> TableSchema:
         "regression" if regression else "classification",
         model.n_targets if regression else 1,
         model.classes,
+        model.provenance.get("data", {}).get("index_base"),
     )
 
 

@@ -193,3 +193,28 @@ def test_dates_are_no_targets(kind: str) -> None:
     y = {"array": days, "list": days.tolist(), "series": pd.Series(days), "durations": days - days[0]}[kind]
     with pytest.raises(DataError, match="y holds dates or durations; give numbers, such as days since the first one"):
         KernelRegressor(device="cpu").fit(np.eye(6), y)
+
+
+def test_arrays_of_dates_are_refused_by_a_model_of_a_frame_of_dates() -> None:
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(40), unit="D")
+    frame = pd.DataFrame({"day": days, "u": np.arange(40.0)})
+    model = KernelRegressor(device="cpu", max_epochs=2).fit(frame[["day"]], np.arange(40.0))
+    with pytest.raises(DataError, match=r"got X of dtype datetime64\[.*\]; expected numbers, such as days"):
+        model.predict(frame[["day"]].to_numpy())
+    both = KernelRegressor(device="cpu", max_epochs=2).fit(frame, np.arange(40.0))
+    with pytest.raises(DataError, match=r"X holds Timestamp\(.* in row 0, column 0; convert dates to numbers"):
+        both.predict(frame.to_numpy())
+
+
+@pytest.mark.parametrize("kind", [">f8", "longdouble"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_far_features_of_any_byte_order_and_width_are_scaled_in_float64(kind: str, lazy: bool) -> None:
+    rng = np.random.default_rng(1)
+    X = np.column_stack([1.7e9 + rng.uniform(0, 600, 200), rng.normal(size=200)])
+    y = np.sin((X[:, 0] - 1.7e9) / 60)
+    other = da.from_array(X.astype(kind), chunks=(50, 2)) if lazy else X.astype(kind)
+    model = KernelRegressor(device="cpu").fit(X, y)
+    np.testing.assert_allclose(np.asarray(model.predict(other)), model.predict(X), rtol=1e-6)
+    np.testing.assert_allclose(
+        KernelRegressor(device="cpu").fit(other, y).predict(X), model.predict(X), rtol=1e-3, atol=1e-3
+    )

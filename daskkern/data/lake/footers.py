@@ -32,12 +32,14 @@ class Footer:
 
 @dataclass(frozen=True, eq=False)
 class FooterJob:
-    """A file whose footer is read, and a filter by which its row groups are chosen."""
+    """A file whose footer is read, and a filter by which its row groups are chosen, in the form for statistics."""
 
     file: LakeFile
     partition: PartitionValues = ()
     schema: pa.Schema | None = None
     where: "pa.compute.Expression | None" = None
+    filtered: tuple[str, ...] = ()
+    """The columns that the filter reads."""
 
 
 def footer(job: FooterJob) -> Footer:
@@ -52,7 +54,7 @@ def footer(job: FooterJob) -> Footer:
             )
             schema, metadata = fragment.physical_schema, fragment.metadata
             chosen = set(range(metadata.num_row_groups))
-            if job.where is not None:
+            if job.where is not None and _has_types(schema, job):
                 found = fragment.split_by_row_group(job.where, schema=job.schema)
                 chosen = {group.id for part in found for group in part.row_groups}
         except (pa.ArrowException, OSError) as error:
@@ -64,6 +66,22 @@ def footer(job: FooterJob) -> Footer:
                 groups.append(Group(number, first, found.num_rows, _compressed(found), _nulls(found)))
             first += found.num_rows
     return Footer(schema, tuple(groups))
+
+
+def _has_types(stored: pa.Schema, job: FooterJob) -> bool:
+    """Return whether the columns of a filter are numbers with fractions here exactly where the filter takes them so."""
+    assert job.schema is not None
+    fixed = dict(job.partition)
+    kinds = [
+        (stored.field(name).type, job.schema.field(name).type)
+        for name in job.filtered
+        if name in stored.names and name not in fixed
+    ]
+    return all(one == other or not (_has_fractions(one) or _has_fractions(other)) for one, other in kinds)
+
+
+def _has_fractions(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _compressed(group: object) -> int:

@@ -13,7 +13,7 @@ from daskkern.data.lake.lake import Lake, LakePiece
 from daskkern.data.lake.listing import LakeFile, listed
 from daskkern.data.lake.partitions import PartitionValues, partition_values, partitions_that_may_pass
 from daskkern.data.lake.table_formats import table_files
-from daskkern.data.lake.where import where_columns, where_expression
+from daskkern.data.lake.where import group_expression, where_columns, where_expression
 from daskkern.data.remote.stores import absolute
 from daskkern.errors import DataError
 
@@ -88,25 +88,35 @@ def open_lake(
         able = partitions_that_may_pass(values, schema, expression)
         pairs = [(file, found) for file, found in zip(files, values, strict=True) if found in able]
         files, values = [file for file, _ in pairs], [found for _, found in pairs]
-    jobs = [FooterJob(*pair, schema, expression) for pair in zip(files, values, strict=True)]
+    filtered = () if where is None else where_columns(where, schema)
+    of_groups = None if where is None else group_expression(where, schema)
+    jobs = [FooterJob(*pair, schema, of_groups, filtered) for pair in zip(files, values, strict=True)]
     batches = [jobs[at : at + _FILES_AT_ONCE] for at in range(0, len(jobs), _FILES_AT_ONCE)]
     footers = [one for batch in run(_footers, batches) for one in batch]
     wanted = columns(schema.names) if callable(columns) else columns
     chosen = schema.names if wanted is None else _chosen(wanted, schema, files)
-    schema = _united(schema, chosen, fixed, list(zip(files, footers, strict=True)), index)
+    found_in = list(zip(files, footers, strict=True))
+    schema = _united(schema, chosen, fixed, found_in, index)
+    if where is not None:
+        schema = _united(schema, [name for name in filtered if name not in chosen], fixed, found_in, index)
+        expression = where_expression(where, schema)  # numbers take the types that hold the values of all files
     pieces = tuple(
         LakePiece(file.place, file.found.size, group.number, group.first, group.n_rows, group.n_bytes, found)
         for file, found, one in zip(files, values, footers, strict=True)
         for group in one.groups
     )
     if not pieces and where is not None:
-        raise DataError(f"no row of {names[0]} passes the filter {where!r}; check the filter")
+        raise nothing_passes(str(names[0]), where)
     label = files[0].place if len(files) == 1 else f"{len(files)} files from {files[0].place}"
-    filtered = () if where is None else where_columns(where, schema)
     nulls = _nulls(footers, chosen, fixed, values)
     stamps = tuple(f"{file.place} {file.found.size} {file.found.stamp}" for file in files)
     schema = pa.schema([field for field in schema if field.name in chosen or field.name in filtered])
     return Lake(label, schema, tuple(chosen), pieces, expression, filtered, nulls, index, stamps)
+
+
+def nothing_passes(name: str, where: str) -> DataError:
+    """Return the error for a filter that keeps no row."""
+    return DataError(f"no row of {name} passes the filter {where!r}; check the filter")
 
 
 def count_rows(lake: Lake, run: TaskRunner) -> Lake:

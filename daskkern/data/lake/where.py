@@ -8,42 +8,26 @@ The grammar, from the weakest to the strongest operator::
 
 A column is a name, in double quotes or backticks where it has other characters than letters, digits, ``_`` and ``.``.
 A value is a number, a text in single quotes, ``true`` or ``false``; texts stand for dates where the column holds dates.
-Nothing is evaluated as Python. Rows for which a comparison has no value are left out, as in SQL.
+Nothing is evaluated as Python. Rows for which a comparison has no value are left out, as in SQL. NaN is a value, as in
+pandas: it equals no number, and is neither below nor above one. A number takes the type of a floating-point column.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from daskkern.data.lake.where_tokens import Token, tokens_of
 from daskkern.errors import SpecError
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
-        |'(?P<text>(?:[^']|'')*)'
-        |"(?P<quoted>(?:[^"]|"")+)"|`(?P<ticked>[^`]+)`
-        |(?P<word>[^\W\d][\w.]*)
-        |(?P<mark><=|>=|<>|!=|==|=|<|>|\(|\)|,))""",
-    re.VERBOSE,
-)
 _COMPARISONS = {"=": "equal", "==": "equal", "!=": "not_equal", "<>": "not_equal"}
 _COMPARISONS |= {"<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_WITH_LIMIT = {"less": "less_equal", "greater": "greater_equal"}
 _DEEPEST = 100
 _OFFSET = re.compile(r":[\d.]+\s*(Z|[+-]\d\d(:?\d\d)?)$")
-
-
-@dataclass(frozen=True)
-class _Token:
-    """A word, a mark or a value of a filter; `kind` is "word", "name", "value", "mark" or "end"."""
-
-    kind: str
-    value: Any
-
-    def __str__(self) -> str:
-        return "the end" if self.kind == "end" else repr(self.value)
 
 
 def where_expression(text: str, schema: pa.Schema) -> "pc.Expression":
@@ -57,6 +41,16 @@ def where_expression(text: str, schema: pa.Schema) -> "pc.Expression":
     return _Parser(text, schema).parse()
 
 
+def group_expression(text: str, schema: pa.Schema) -> "pc.Expression":
+    """Return an expression that no row group fails, by its statistics, in which a row passes the filter.
+
+    Statistics leave NaN out, so that conditions which NaN passes say nothing about a row group. The columns of a file
+    may be narrower than those of the table of all files, so that numbers next to a limit are kept.
+    Raises SpecError, as :func:`where_expression`.
+    """
+    return _Parser(text, schema, of_groups=True).parse()
+
+
 def where_columns(text: str, schema: pa.Schema) -> tuple[str, ...]:
     """Return the columns that a filter reads. Raises SpecError, as :func:`where_expression`."""
     parser = _Parser(text, schema)
@@ -65,12 +59,13 @@ def where_columns(text: str, schema: pa.Schema) -> tuple[str, ...]:
 
 
 class _Parser:
-    """A recursive descent over the tokens of one filter."""
+    """A recursive descent over the tokens of one filter, or of its form for statistics of row groups."""
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
-        self._text, self._schema = text, schema
-        self._tokens = _tokens(text)
+    def __init__(self, text: str, schema: pa.Schema, *, of_groups: bool = False) -> None:
+        self._text, self._schema, self._of_groups = text, schema, of_groups
+        self._tokens = tokens_of(text)
         self._at = self._depth = 0
+        self._negative = False  # whether what is read now is negated, all in all
         self.columns: list[str] = []
 
     def parse(self) -> "pc.Expression":
@@ -80,10 +75,10 @@ class _Parser:
         return found
 
     @property
-    def _next(self) -> _Token:
+    def _next(self) -> Token:
         return self._tokens[self._at]
 
-    def _take(self) -> _Token:
+    def _take(self) -> Token:
         token = self._next
         self._at = min(self._at + 1, len(self._tokens) - 1)
         return token
@@ -117,7 +112,10 @@ class _Parser:
             raise self._error(f"it is nested more than {_DEEPEST} times")
         try:
             if self._accept("not"):
-                return ~self._negated()
+                self._negative = not self._negative
+                found = ~self._negated()
+                self._negative = not self._negative
+                return found
             if self._accept("("):
                 found = self._either()
                 self._expect(")")
@@ -140,12 +138,13 @@ class _Parser:
             return field.is_valid() if negated else field.is_null(nan_is_null=False)
         negated = self._accept("not")
         if self._accept("in"):
-            chosen = field.isin(pa.array([self._typed(column, v) for v in self._list()], self._kind(column)))
-            return (~chosen & field.is_valid()) if negated else chosen
+            return self._among(column, self._list(), negated)
         if self._accept("between"):
+            self._negative ^= negated
             low = self._value()
             self._expect("and")
             inside = self._compared(column, ">=", low) & self._compared(column, "<=", self._value())
+            self._negative ^= negated
             return ~inside if negated else inside
         if negated:
             raise self._error(f"{self._next} was found where 'in' or 'between' is expected")
@@ -157,7 +156,7 @@ class _Parser:
             raise self._error(f"{token} was found where a comparison such as >= is expected")
         return str(token.value)
 
-    def _column(self, token: _Token) -> str:
+    def _column(self, token: Token) -> str:
         if token.kind not in ("word", "name"):
             raise self._error(f"{token} was found where a column is expected")
         if token.value not in self._schema.names:
@@ -182,9 +181,24 @@ class _Parser:
         self._expect(")")
         return values
 
+    def _among(self, column: str, values: list[Any], negated: bool) -> "pc.Expression":
+        typed = [self._typed(column, value) for value in values]
+        if self._says_nothing(column, passes_nan=negated):
+            return pc.scalar(not self._negative)
+        kind = self._kind(column)
+        zeros = [0.0, -0.0] if pa.types.is_floating(kind) and 0.0 in typed else []  # a list tells -0 from 0
+        chosen = self._field(column).isin(pa.array([*typed, *zeros], kind))
+        passes = (~chosen & pc.field(column).is_valid()) if negated != self._negative else chosen
+        return ~passes if self._negative else passes
+
     def _compared(self, column: str, mark: str, value: Any) -> "pc.Expression":
         typed = pa.scalar(self._typed(column, value), self._kind(column))
-        field: Any = pc.field(column)
+        comparison = _COMPARISONS[mark]
+        if self._says_nothing(column, passes_nan=comparison == "not_equal"):
+            return pc.scalar(not self._negative)
+        if self._of_groups and pa.types.is_floating(typed.type):
+            comparison = _WITH_LIMIT.get(comparison, comparison)
+        field = self._field(column)
         operation = {
             "equal": field == typed,
             "not_equal": field != typed,
@@ -193,13 +207,28 @@ class _Parser:
             "greater": field > typed,
             "greater_equal": field >= typed,
         }
-        return operation[_COMPARISONS[mark]]
+        return operation[comparison]
+
+    def _says_nothing(self, column: str, *, passes_nan: bool) -> bool:
+        """Return whether statistics cannot exclude a condition, which NaN passes unless it is negated, or fails."""
+        kind = self._stored(column)
+        is_unknown = passes_nan != self._negative or pa.types.is_float16(kind)  # pyarrow does not compare 16 bits
+        return self._of_groups and pa.types.is_floating(kind) and is_unknown
+
+    def _field(self, column: str) -> Any:
+        field = pc.field(column)
+        return field.cast(pa.float32()) if pa.types.is_float16(self._stored(column)) else field
+
+    def _stored(self, column: str) -> pa.DataType:
+        kind = self._schema.field(column).type
+        return kind.value_type if pa.types.is_dictionary(kind) else kind
 
     def _kind(self, column: str) -> pa.DataType:
-        """Return the type of values that a column is compared with: whole numbers may be compared with fractions."""
-        kind = self._schema.field(column).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return pa.float64() if pa.types.is_floating(kind) or pa.types.is_decimal(kind) else kind
+        """Return the type of the values that a column is compared with."""
+        kind = self._stored(column)
+        if pa.types.is_float16(kind):
+            return pa.float32()
+        return pa.float64() if pa.types.is_decimal(kind) else kind
 
     def _typed(self, column: str, value: Any) -> Any:
         kind = self._kind(column)
@@ -212,6 +241,8 @@ class _Parser:
                 isinstance(value, bool) != pa.types.is_boolean(kind)
             ):
                 raise TypeError
+            if pa.types.is_floating(kind):
+                return _rounded(value, self._stored(column))
             return pa.scalar(int(value) if pa.types.is_integer(kind) else value, kind).as_py()
         except (pa.ArrowException, TypeError, OverflowError, ValueError):
             raise self._error(f"column {column!r} holds {kind} values and cannot be compared with {value!r}") from None
@@ -220,32 +251,19 @@ class _Parser:
         return SpecError(f"the filter {self._text!r} cannot be used: {reason}")
 
 
+def _rounded(number: float, kind: pa.DataType) -> float:
+    """Return a number in the precision of a floating-point type; beyond its range, infinity."""
+    dtype = np.dtype(kind.to_pandas_dtype())
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.float64(number).astype(dtype))
+    except OverflowError:  # a whole number of more than 308 digits
+        return float("inf") if number > 0 else float("-inf")
+
+
 def _moment(text: str, kind: pa.DataType) -> Any:
     """Return a date or a time from its text; without an offset, in the time zone of the column."""
     zone = kind.tz if pa.types.is_timestamp(kind) else None
     if zone is None or _OFFSET.search(text):
         return pa.scalar(text).cast(kind).as_py()
     return pc.assume_timezone(pa.scalar(text).cast(pa.timestamp(kind.unit)), zone).as_py()
-
-
-def _tokens(text: str) -> list[_Token]:
-    tokens, at = [], 0
-    while text[at:].strip():
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise SpecError(f"the filter {text!r} cannot be read at {text[at:].strip()[:20]!r}; see docs/sources.md")
-        at = found.end()
-        tokens.append(_token(found))
-    return [*tokens, _Token("end", None)]
-
-
-def _token(found: "re.Match[str]") -> _Token:
-    kind, raw = str(found.lastgroup), found[str(found.lastgroup)]
-    if kind == "number":
-        whole = re.fullmatch(r"[-+]?\d+", raw) is not None
-        return _Token("value", int(raw) if whole else float(raw))
-    if kind == "text":
-        return _Token("value", raw.replace("''", "'"))
-    if kind in ("quoted", "ticked"):
-        return _Token("name", raw.replace('""', '"') if kind == "quoted" else raw)
-    return _Token(kind, raw)

@@ -69,6 +69,8 @@ class StoreInfo:
         Whether `X` is a group of CSR parts rather than an array.
     encoding : tuple of ColumnEncoding or None
         How the columns of the source became features; None when they are the columns unchanged.
+    index_base : int or None
+        The number of the first feature in the SVMLight files that the rows are from; None for other sources.
     """
 
     n_rows: int
@@ -87,6 +89,7 @@ class StoreInfo:
     checksums: Mapping[str, int]
     is_sparse: bool = False
     encoding: Encoding | None = None
+    index_base: int | None = None
 
     def feature_name(self, column: int) -> str:
         """Return the name of a feature for messages, ``column 3`` where features have no names."""
@@ -112,6 +115,7 @@ class StoreInfo:
             "checksums": dict(self.checksums),
             "layout": "csr" if self.is_sparse else "dense",
             "encoding": None if self.encoding is None else [column.to_json() for column in self.encoding],
+            "index_base": self.index_base,
         }
 
     @classmethod
@@ -180,6 +184,7 @@ class _AttributeReader(Attributes):
             checksums=self._checksums(),
             is_sparse=sparse,
             encoding=self._encoding(d),
+            index_base=1 if (base := self.given("index_base", None)) == 1 else None if base is None else 0,
         )
 
     def _classes(self, task: str | None, n_rows: int) -> tuple[tuple[ClassLabel, ...] | None, tuple[int, ...] | None]:

@@ -23,6 +23,8 @@ class TableSchema:
     n_targets : int
     classes : tuple or None
         Labels by code.
+    index_base : int or None
+        The number of the first feature in SVMLight files; None where it is unknown.
     """
 
     n_features: int
@@ -33,6 +35,7 @@ class TableSchema:
     task: Task | None
     n_targets: int
     classes: tuple[ClassLabel, ...] | None
+    index_base: int | None = None
 
     @classmethod
     def of(cls, info: StoreInfo) -> "TableSchema":
@@ -46,4 +49,5 @@ class TableSchema:
             info.task,
             info.n_targets,
             info.classes,
+            info.index_base,
         )

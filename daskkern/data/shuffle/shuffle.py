@@ -112,6 +112,7 @@ def _writer_like(rows: StoredRows, path: str | Path, provenance: Provenance, see
         chunk_rows=info.chunk_rows,
         sparse=info.is_sparse,
         encoding=info.encoding,
+        index_base=info.index_base,
         overwrite=overwrite,
     )
     writer.set_scaling(info.scaling)

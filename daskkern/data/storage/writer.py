@@ -83,6 +83,7 @@ class StoreWriter:
         overwrite: bool = False,
         sparse: bool = False,
         encoding: Encoding | None = None,
+        index_base: int | None = None,
         resume_key: str | None = None,
     ) -> None:
         check_scaling_kind(scale)
@@ -99,9 +100,8 @@ class StoreWriter:
         self._names = (_tuple(feature_names), _tuple(target_names))
         self._scale = scale
         self._scaling: Scaling | None = None
-        self._overwrite = overwrite
-        self._encoding, self.resume_key = encoding, resume_key
-        self._fills_means = False
+        self._overwrite, self._encoding, self.resume_key = overwrite, encoding, resume_key
+        self._fills_means, self._index_base = False, index_base
         self.partial: Partial | None = None
         """The folder being written, and whether it was found incomplete with this resume key."""
         self._chunk_rows = chunk_rows or (0 if sparse else default_chunk_rows(n_features, self._incoming.dtype))
@@ -285,6 +285,7 @@ class StoreWriter:
             checksums={name: sums.whole for name, sums in self._sums().items()},
             is_sparse=self._incoming.sparse,
             encoding=with_means(fills, observed.features.result().mean) if fills else self._encoding,
+            index_base=self._index_base,
         )
 
     def _class_counts(self) -> tuple[int, ...] | None:

@@ -51,6 +51,7 @@ def table_source(X: Any, choice: TableChoice, *, like: SourceInfo | None = None)
         table.n_targets == 1,
         target_names=table.target_names,
         encoding=table.encoding,
+        index_base=table.index_base,
     )
     place = table.source if not isinstance(X, str | os.PathLike) else public(os.fspath(X))
     source = GroupSource(reader, info, place, name_of_place(place), {"table": opened.key})
@@ -101,4 +102,5 @@ def _schema(info: SourceInfo) -> TableSchema:
         task,
         info.n_targets,
         info.classes,
+        info.index_base,
     )

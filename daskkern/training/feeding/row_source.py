@@ -32,6 +32,8 @@ class SourceInfo:
     target_names: tuple[str, ...] | None = None
     encoding: Encoding | None = None
     """How the columns of the original table became features."""
+    index_base: int | None = None
+    """The number of the first feature in the SVMLight files that the rows are from; None for other sources."""
 
     @property
     def categories(self) -> tuple[int, ...]:
@@ -111,4 +113,5 @@ class RowSource(ABC):
             "classes": None if info.classes is None else len(info.classes),
             "targets": int(info.n_targets),
             "scaling": info.scaling.kind,
+            "index_base": info.index_base,
         }

@@ -68,6 +68,7 @@ class StoreSource(RowSource):
             int(store.array("X/data").shape[0]) if info.is_sparse else None,
             info.target_names,
             info.encoding,
+            info.index_base,
         )
         return cls(location, known, store)
 

@@ -178,6 +178,7 @@ class Staging:
             overwrite=overwrite,
             sparse=rows.is_sparse,
             encoding=rows.encoding,
+            index_base=rows.index_base,
             resume_key=key,
         )
         made.set_provenance(self.record)

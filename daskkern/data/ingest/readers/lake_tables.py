@@ -27,7 +27,7 @@ from daskkern.data.ingest.readers.typed_tables import (
     unusable_type,
 )
 from daskkern.data.lake.lake import Lake
-from daskkern.data.lake.opening import TaskRunner, count_rows
+from daskkern.data.lake.opening import TaskRunner, count_rows, nothing_passes
 from daskkern.data.lake.read_ahead import one_ahead
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice
@@ -66,6 +66,8 @@ def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_floa
     columns = choose_columns(lake.columns, replace(request, drop=(), columns=None), lake.name)
     _refuse_types(lake, columns, request)
     lake = count_rows(lake, run)
+    if lake.n_rows == 0 and request.where is not None:
+        raise nothing_passes(lake.name, request.where)
     if lake.n_rows == 0:
         raise DataError(f"{lake.name} has no rows; at least one is needed")
     encoder, notes = _encoder(lake, columns, request, run, every_float)

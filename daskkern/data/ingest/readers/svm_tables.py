@@ -37,7 +37,9 @@ def open_svm(paths: Sequence[SourceFile], request: Request) -> Parts:
             "line; leave these options out"
         )
     surveys = [_survey(path) for path in paths]
-    base = _base(surveys, request.index_base)
+    known = None if request.like is None else request.like.index_base
+    given = known if request.index_base is None else request.index_base
+    base = _base(surveys, given, "--index-base 1" if known is None else "features counted from 1, as the training rows")
     last = max((survey.last for survey in surveys), default=-1)
     n_features = max(1, last - base + 1)
     if request.like is not None:
@@ -60,10 +62,11 @@ def open_svm(paths: Sequence[SourceFile], request: Request) -> Parts:
             has_weight=False,
             pieces=_SvmReader(path, n_features, base, integers, has_target).pieces,
             is_sparse=True,
+            index_base=base,
         )
         for path, survey in zip(paths, surveys, strict=True)
     ]
-    guessed = "" if request.index_base is not None else " (a guess: set --index-base to be sure)"
+    guessed = "" if given is not None else " (a guess: set --index-base to be sure)"
     return Parts(concatenate(tables), notes=(f"features are counted from {base} in {paths[0]}{guessed}",))
 
 
@@ -102,11 +105,11 @@ def _exact(labels: FloatArray) -> bool:
     return bool(np.isfinite(labels).all() and (np.abs(labels) < 2**53).all())
 
 
-def _base(surveys: Sequence[_Survey], given: int | None) -> int:
-    """Return the number of the first column: as given, or 1 unless a 0 was seen."""
+def _base(surveys: Sequence[_Survey], given: int | None, said: str) -> int:
+    """Return the number of the first column: as given, which `said` names, or 1 unless a 0 was seen."""
     first = min((survey.first for survey in surveys), default=1)
     if given == 1 and first == 0:
-        raise DataError("got --index-base 1, but a feature has the number 0; set --index-base 0")
+        raise DataError(f"got {said}, but a feature has the number 0; set --index-base 0")
     return given if given is not None else int(first > 0)
 
 

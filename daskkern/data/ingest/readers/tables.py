@@ -91,6 +91,7 @@ class Table:
     task_hint: str | None = None
     is_sparse: bool = False
     encoding: Encoding | None = None
+    index_base: int | None = None
     pieces_from: Callable[[int], Iterator[Piece]] | None = None
     starts: tuple[int, ...] | None = None
     targets: Callable[[], Iterator[HostArray]] | None = None

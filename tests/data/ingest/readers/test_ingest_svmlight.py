@@ -15,6 +15,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import IngestReport, ingest
+from daskkern.data.shuffle.shuffle import shuffle_store
 from daskkern.data.storage.store import open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError
@@ -126,3 +127,26 @@ def test_a_large_file_is_never_in_memory(tmp_path: Path, rng: np.random.Generato
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=200)
     assert int(result.stdout) < 160_000_000
     assert open_store(tmp_path / "s").info.n_rows == 100_000
+
+
+def test_later_files_are_counted_as_the_training_rows_were(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A file of few rows, in which the first feature never occurs, looks as if it were counted from 1."""
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 1] > 0).astype(int)
+    dump_svmlight_file(X, y, str(tmp_path / "train.svm"), zero_based=True)
+    later = np.column_stack([np.zeros(20), X[:20, 1:]])
+    dump_svmlight_file(later, y[:20], str(tmp_path / "later.svm"), zero_based=True)
+    ingest(tmp_path / "train.svm", tmp_path / "first")
+    shuffle_store(tmp_path / "first", tmp_path / "train")
+    ingest(tmp_path / "later.svm", tmp_path / "rows", like=tmp_path / "train", shuffle=False)
+    stored = StoreRows(open_store(tmp_path / "rows"), "float64").read(0, 20).X
+    np.testing.assert_allclose(scipy.sparse.csr_matrix(stored).toarray(), later, rtol=1e-6)
+    model = daskkern.KernelClassifier(device="cpu").fit(tmp_path / "train")
+    daskkern.write_predictions(model.model_, str(tmp_path / "later.svm"), tmp_path / "p.csv")
+    assert (np.genfromtxt(tmp_path / "p.csv", skip_header=1, delimiter=",")[:, 0] == model.predict(later)).all()
+    with open(tmp_path / "later.svm", "w") as file:
+        file.write("1 0:1 4:2\n")
+    dump_svmlight_file(X, y, str(tmp_path / "one.svm"), zero_based=False)
+    ingest(tmp_path / "one.svm", tmp_path / "one")
+    with pytest.raises(DataError, match="got features counted from 1, as the training rows, but a feature has the num"):
+        ingest(tmp_path / "later.svm", tmp_path / "no", like=tmp_path / "one")
