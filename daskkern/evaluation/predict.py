@@ -21,12 +21,13 @@ from daskkern.evaluation.tables.rows import BLOCK_ROWS
 from daskkern.evaluation.tables.tasks import BlockTask, ScoringPlace, in_order, scoring_jobs
 from daskkern.evaluation.tables.writing import Division, PredictionJob, PredictionReport, RowProgress, same_file
 from daskkern.models import KernelModel
+from daskkern.models.fitted import fitted_model
 
 __all__ = ["FORMAT", "PredictionReport", "predict_store", "predict_table", "write_predictions"]
 
 
 def predict_table(
-    model: KernelModel,
+    model: Any,
     rows: Any,
     *,
     keep: Sequence[str] = (),
@@ -42,7 +43,7 @@ def predict_table(
 
     Parameters
     ----------
-    model : KernelModel
+    model : KernelModel or fitted estimator
     rows : store, path, URL or data frame
         As for :func:`write_predictions`, where the columns of the result are described too.
     keep : sequence of str
@@ -64,7 +65,7 @@ def predict_table(
     DataError, SpecError
         For rows that do not fit the model, rows without any, and columns that the model does not offer.
     """
-    wanted = Wanted(scores, std, confidence)
+    model, wanted = fitted_model(model), Wanted(scores, std, confidence)
     wanted.check(model)
     where = ScoringPlace(client)
     opened = open_rows(model, rows, keep=tuple(keep), unknown=unknown).rows
@@ -78,7 +79,7 @@ def predict_table(
 
 
 def write_predictions(
-    model: KernelModel,
+    model: Any,
     rows: Any,
     out: str | os.PathLike[str],
     *,
@@ -99,7 +100,7 @@ def write_predictions(
 
     Parameters
     ----------
-    model : KernelModel
+    model : KernelModel or fitted estimator
     rows : path, URL, Store, sequence of paths, data frame, or dask dataframe
         A store, or a table with the columns of the training table, as :func:`daskkern.ingest` takes it.
     out : path or URL
@@ -138,7 +139,7 @@ def write_predictions(
     DaskkernError
         When rows, model and settings do not fit together, or `out` is taken or cannot be written.
     """
-    place = os.fspath(out)
+    model, place = fitted_model(model), os.fspath(out)
     if same_file(place, rows):
         raise SpecError(f"got {place} both for the rows and for their predictions; give another name")
     opened = open_rows(model, rows, keep=tuple(dict.fromkeys((*keep, *partition_by))), unknown=unknown)

@@ -21,7 +21,8 @@ from daskkern.backend.namespace import is_sparse
 from daskkern.errors import DataError, SpecError
 from daskkern.inspection.columns import Groups, TableColumns, columns_of
 from daskkern.inspection.jacobians import jacobians, tiles
-from daskkern.inspection.rows import Inspected, fitted_model
+from daskkern.inspection.rows import Inspected
+from daskkern.models.fitted import fitted_model
 
 MOST_PAIRED = 512
 """Features up to which products of gradients are computed unless they are declined."""

@@ -22,8 +22,9 @@ from daskkern.errors import DataError, SpecError
 from daskkern.inspection.columns import Groups, TableColumns, columns_of
 from daskkern.inspection.gradients import gradient_importance
 from daskkern.inspection.jacobians import jacobians, tiles
-from daskkern.inspection.rows import Inspected, fitted_model, scaled
+from daskkern.inspection.rows import Inspected, scaled
 from daskkern.models import KernelModel
+from daskkern.models.fitted import fitted_model
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,9 @@ from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError, SpecError
 from daskkern.inspection.columns import Groups, columns_of
 from daskkern.inspection.measures import Measure, codes_of, measure_of, values_of
-from daskkern.inspection.rows import Block, Inspected, fitted_model
+from daskkern.inspection.rows import Block, Inspected
 from daskkern.models import KernelModel
+from daskkern.models.fitted import fitted_model
 
 if TYPE_CHECKING:
     from sklearn.utils import Bunch

@@ -13,8 +13,9 @@ from daskkern.data.storage.store import Store
 from daskkern.errors import SpecError
 from daskkern.evaluation.score import raw_blocks
 from daskkern.inspection.jacobians import jacobians, tiles
-from daskkern.inspection.rows import BLOCK_ROWS, Inspected, fitted_model, scaled
+from daskkern.inspection.rows import BLOCK_ROWS, Inspected, scaled
 from daskkern.models import KernelModel
+from daskkern.models.fitted import fitted_model
 
 
 def score_gradients(model: Any, X: Any, *, output: Any = "predicted", baseline: Any = None, device: str = "cpu") -> Any:

@@ -170,14 +170,6 @@ class Inspected:
         return Block(self.model.check(X), None if y is None else np.asarray(y), weight)
 
 
-def fitted_model(fit: Any) -> KernelModel:
-    """Return the model of a fitted estimator, or the model itself. Raises SpecError for anything else."""
-    found = fit if isinstance(fit, KernelModel) else getattr(fit, "model_", None)
-    if not isinstance(found, KernelModel):
-        raise SpecError(f"got a {type(fit).__name__} to inspect; expected a fitted estimator or a KernelModel")
-    return found
-
-
 def scaled(model: KernelModel, X: Any) -> Any:
     """Return rows as the kernel of `model` takes them: scaled, in the dtype of its points."""
     if is_sparse(X) and model.scaling.shifts:

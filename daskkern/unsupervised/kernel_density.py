@@ -113,6 +113,11 @@ class KernelDensity(UnsupervisedEstimator):
                 raise SpecError(
                     f"got bandwidth={bandwidth!r}; expected 'scott', 'silverman', a positive number or None"
                 )
+            if not isinstance(kernel.length_scale, str) and kernel.length_scale != 1.0:  # 1 where none is given
+                raise SpecError(
+                    f"got kernel={kernel!r:.80} with bandwidth={bandwidth!r}, which replaces its length scale; set "
+                    "bandwidth=None for that of the kernel, or leave it out of the kernel"
+                )
             bandwidth = "median"  # a length scale without units, so that features are scaled
         if bandwidth is not None:
             kernel = replace(kernel, length_scale=bandwidth)

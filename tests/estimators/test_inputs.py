@@ -218,3 +218,10 @@ def test_far_features_of_any_byte_order_and_width_are_scaled_in_float64(kind: st
     np.testing.assert_allclose(
         KernelRegressor(device="cpu").fit(other, y).predict(X), model.predict(X), rtol=1e-3, atol=1e-3
     )
+
+
+def test_a_limit_that_the_set_up_has_used_up_leaves_time_for_steps() -> None:
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    model = KernelRegressor(device="cpu", max_seconds=0.6, max_epochs=10_000).fit(X, X[:, 0])
+    assert model.stop_reason_ == "max_seconds"
+    assert np.ptp(model.predict(X)) > 0, "it is not the mean of the targets"

@@ -1,6 +1,7 @@
 """Rows whose columns, or the numbers of whose categories, are not those of the training rows are refused."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from daskkern import KernelRegressor
 from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.data.schema.same_columns import other_codes
 from daskkern.data.storage.store import open_store
-from daskkern.errors import DataError
+from daskkern.errors import DataError, SpecError
 from daskkern.evaluation.score import score_store
 
 
@@ -52,3 +53,17 @@ def test_columns_are_compared_by_their_categories(theirs: tuple[ColumnEncoding, 
     ours = (ColumnEncoding("x", fill=1.0), ColumnEncoding("k", "ordinal", ("a", "b")))
     assert other_codes(ours, theirs) == column
     assert other_codes(theirs, ours) == column
+
+
+def test_tables_are_predicted_by_estimators_too(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"size": np.arange(40.0), "y": np.arange(40.0)})
+    estimator = KernelRegressor("gaussian:2", max_epochs=2, device="cpu").fit(frame[["size"]], frame["y"])
+    found = daskkern.predict_table(estimator, frame)
+    assert found.equals(daskkern.predict_table(estimator.model_, frame))
+    assert daskkern.write_predictions(estimator, frame, tmp_path / "p.csv").n_rows == 40
+    for nothing in (KernelRegressor(), frame):
+        with pytest.raises(SpecError, match="expected a fitted estimator or a KernelModel"):
+            daskkern.predict_table(nothing, frame)
+    cube = SimpleNamespace(data_vars={})
+    with pytest.raises(DataError, match="got an xarray Dataset, to which a fitted estimator applies its model"):
+        daskkern.predict_table(estimator, cube)

@@ -244,5 +244,5 @@ def test_what_is_refused(make, X: np.ndarray, change: dict, error: type[Exceptio
 
 
 def test_what_is_no_model_is_refused(X: np.ndarray) -> None:
-    with pytest.raises(SpecError, match="got a KernelRegressor to inspect; expected a fitted estimator"):
+    with pytest.raises(SpecError, match="got a KernelRegressor; expected a fitted estimator"):
         gradient_importance(KernelRegressor(), X)

@@ -1,6 +1,7 @@
 """Densities are scikit-learn's, and integrate to 1 where it has none."""
 
 from pathlib import Path
+from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -132,3 +133,11 @@ def test_categories_have_no_densities() -> None:
             KernelDensity(kernel=kernel).fit(X)
     with pytest.raises(SpecError, match="column 0 holds categories"):
         KernelDensity(kernel=L1Laplacian(1.0, categories=(0,))).fit(np.ones((5, 2)))
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(50.0), "gaussian:50"])
+def test_a_length_scale_that_a_rule_would_replace_is_refused(kernel: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(SpecError, match=r"length_scale=50.0\) with bandwidth='scott', which replaces its length scale"):
+        KernelDensity(kernel=kernel).fit(X)
+    assert KernelDensity(kernel=kernel, bandwidth=None).fit(X).bandwidth_ == 50.0

@@ -25,7 +25,8 @@ _WAYS = {
 def fit_record(result: FitResult, out: str) -> dict[str, object]:
     """Return how the fit went as JSON values; times in seconds, sizes in bytes, None for what was not measured."""
     model, history = result.model, result.history
-    last = history[-1] if len(history) else None
+    ended = [epoch for epoch in history if epoch.epoch == result.finished.best_epoch] or list(history)[-1:]
+    last = ended[0] if ended else None
     return {
         "model": out,
         "task": model.task,

@@ -65,6 +65,10 @@ def open_rows(
     DaskkernError
         When the rows do not match the model, or targets or columns to keep are missing.
     """
+    if hasattr(source, "data_vars"):
+        raise DataError(
+            "got an xarray Dataset, to which a fitted estimator applies its model: estimator.predict(dataset)"
+        )
     store = source if isinstance(source, Store) else None
     if isinstance(source, TablePlace):
         source = source.place

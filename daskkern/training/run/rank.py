@@ -43,6 +43,10 @@ from daskkern.training.setup.projections import in_words
 from daskkern.training.setup.rank_columns import inputs_of, own_rows
 from daskkern.training.setup.spectrum import spectrum_of
 
+_LEAST_SHARE = 0.25
+"""Of the time limit of a fit: steps have this much after a set-up that has taken all of it; without any, a model is
+worth nothing."""
+
 
 @dataclass(frozen=True, eq=False)
 class FitRankResult:
@@ -208,10 +212,11 @@ def _averaged_from(settings: FitSettings, saved: Commit | None) -> int | None:
 
 
 def _limit(settings: FitSettings, prepared: Prepared) -> float:
-    """Return the seconds that are left to the ranks of a fit, after what its set-up has taken."""
+    """Return the seconds of the ranks of a fit: what its set-up has left, and a quarter of all in any case."""
     if settings.max_seconds is None:
         return math.inf
-    return settings.max_seconds - sum(stage.seconds for stage in prepared.stages)
+    left_s = settings.max_seconds - sum(stage.seconds for stage in prepared.stages)
+    return max(left_s, _LEAST_SHARE * settings.max_seconds)
 
 
 def _feed(

@@ -106,7 +106,8 @@ class FitSettings:
     rows_follow : bool
         Whether the fit continues with other rows: those at hand may then all be of one class.
     max_seconds : float or None
-        Time from the start of the set-up after which the fit ends with the model so far, at the end of a batch.
+        Time from the start of the set-up after which the fit ends with the model so far, at the end of a batch. After
+        a long set-up the steps have a quarter of it all the same.
     batch_elements : int or None
         Most kernel values of an automatic batch over all ranks. None is 2^26, and on GPUs what a 16th of their memory
         holds, a power of two. A fit that is resumed has those that it began with.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daskkern.cli.main import main
-from daskkern.cli.output.fit_results import finish, in_options
+from daskkern.cli.output.fit_results import finish, fit_record, in_options
 
 
 def _run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -71,3 +71,16 @@ def test_epochs_are_counted_in_words(n_epochs: int, words: str, capsys: pytest.C
 def test_a_note_names_options_in_place_of_parameters() -> None:
     assert in_options("raise max_epochs, or max_seconds") == "raise --epochs, or --max-seconds"
     assert in_options("raise solver.max_rounds") == "raise --set solver.max_rounds"
+
+
+def test_the_record_has_the_measures_of_the_epoch_that_the_model_is_of() -> None:
+    epochs = [SimpleNamespace(epoch=k, loss=loss, validation_loss=v, validation_score=0.9) for k, loss, v in _EPOCHS]
+    model = SimpleNamespace(task="classification", points=np.ones((2, 1)), n_features=1, n_outputs=1, nbytes=10)
+    for best, loss, validation in ((2, 0.3, 0.4), (0, 0.2, 0.7)):
+        finished = SimpleNamespace(note="", reason="early_stopping", best_epoch=best, seconds=1.0)
+        result = SimpleNamespace(model=model, history=epochs, epochs=epochs, finished=finished)
+        record = fit_record(result, "m.zarr")  # type: ignore[arg-type]
+        assert (record["n_epochs"], record["loss"], record["validation_loss"]) == (3, loss, validation)
+
+
+_EPOCHS = [(1, 0.5, 0.6), (2, 0.3, 0.4), (3, 0.2, 0.7)]

@@ -8,6 +8,9 @@ from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
 from daskkern.data.rows.exact_integers import REMEDY, first_merged, first_rounded
 from daskkern.errors import DataError
 
+_LARGEST_TARGET = 1e145
+"""Squares of targets are summed: of 1e18 rows, the sum of these is less than 1.8e308."""
+
 
 def features_of(piece: Piece, table: Table) -> FeatureRows:
     """Return the features of a piece in the dtype of the store, dense or CSR, all finite."""
@@ -51,6 +54,12 @@ def quantities_of(piece: Piece, table: Table) -> FloatArray:
         raise DataError(f"{_place(piece, row)} has the target {piece.y.flat[at]}; {REMEDY}")
     y = piece.y.astype(np.float64)
     _refuse_unusable(piece, y, table)
+    if y.size and max(y.max(), -y.min()) > _LARGEST_TARGET:
+        at = int(np.abs(y).argmax())
+        row, found = at // (y.size // len(y)), y.flat[at]
+        raise DataError(
+            f"{_place(piece, row)} has the target {found:g}, whose square float64 cannot hold; rescale the targets"
+        )
     return y
 
 

@@ -201,3 +201,12 @@ def test_lengths_of_time_may_be_written_as_numbers(tmp_path: Path) -> None:
     table.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"write it as numbers, or leave it out with --drop t"):
         ingest([str(tmp_path / "t.parquet")], tmp_path / "d", target="y")
+
+
+def test_targets_whose_squares_overflow_are_named(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,y\n1,1e20\n2,-3e200\n3,2\n")
+    with pytest.raises(
+        DataError, match=r"row 1 of .* has the target -3e\+200, whose square float64 cannot hold; rescale"
+    ):
+        ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
+    assert not (tmp_path / "d").exists()
