@@ -99,8 +99,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         settings = FitSettings(
             as_kernel(self.kernel), Squared(), basis, EigenPro(), seed=as_seed(self.random_state), dtype=self.dtype
         )
-        if basis.is_mapped:
-            # The map of landmarks divides by square roots of small eigenvalues, which amplifies rounding errors.
+        if basis.is_mapped or _is_wide(X):
+            # The map of landmarks divides by square roots of small eigenvalues, which amplifies rounding errors; and
+            # of values far from 0, such as seconds since 1970, float32 keeps nothing of what tells rows apart.
             settings = replace(settings, dtype="float64")
         self._working = np.dtype(settings.dtype)
         rows, self._scaling, categories = self._rows(X)
@@ -143,3 +144,12 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         check_finite(X)
         rows = ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working)
         return rows, Scaling(), code_columns(self._encoding)
+
+
+def _is_wide(X: Any) -> bool:
+    """Return whether an array or frame has floats or integers that float32 rounds."""
+    if is_store(X):
+        return False
+    dtypes = X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", np.dtype(float))]
+    found = [getattr(dtype, "numpy_dtype", dtype) for dtype in dtypes]
+    return any(getattr(one, "kind", "") in "fiu" and one.itemsize > (4 if one.kind == "f" else 2) for one in found)

@@ -79,3 +79,14 @@ def test_what_is_refused(X: np.ndarray) -> None:
         KernelFeatures(basis=AllRows()).fit(X)
     with pytest.raises(DataError, match="got a dask array for fit"):
         KernelFeatures().fit(da.from_array(X))
+
+
+@pytest.mark.parametrize("basis", [Landmarks(60), RandomFeatures(100), NystromFeatures(40)])
+def test_an_offset_of_the_rows_changes_nothing(basis: BasisSpec) -> None:
+    X = np.random.default_rng(5).normal(size=(200, 2)) * [100, 1]
+    moved = X + np.array([1.7e9, 0.0])
+    near, far = (KernelFeatures(Gaussian((100.0, 1.0)), basis=basis).fit(Z).transform(Z) for Z in (X, moved))
+    K, far_K = near.astype(float) @ near.T, far.astype(float) @ far.T  # features of random phases turn with the offset
+    assert abs(K - far_K).max() < (0.5 if isinstance(basis, RandomFeatures) else 1e-3)
+    whole = KernelFeatures(Gaussian((100.0, 1.0)), basis=basis, dtype="float64").fit(moved)
+    np.testing.assert_allclose(far, whole.transform(moved), atol=1e-5)
