@@ -42,11 +42,11 @@ def where_expression(text: str, schema: pa.Schema) -> "pc.Expression":
 
 
 def group_expression(text: str, schema: pa.Schema) -> "pc.Expression":
-    """Return an expression that no row group fails, by its statistics, in which a row passes the filter.
+    """Return the filter in a form by which statistics exclude only row groups in which no row passes.
 
-    Statistics leave NaN out, so that conditions which NaN passes say nothing about a row group. The columns of a file
-    may be narrower than those of the table of all files, so that numbers next to a limit are kept.
-    Raises SpecError, as :func:`where_expression`.
+    Statistics leave NaN out: they say nothing about a condition that NaN passes. The table of all files may have wider
+    columns than one file, where a number is rounded less: values equal to a limit are kept here. Raises SpecError, as
+    :func:`where_expression`.
     """
     return _Parser(text, schema, of_groups=True).parse()
 
