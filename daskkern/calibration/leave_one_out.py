@@ -13,8 +13,10 @@ new rows is then within about 7% of the best, whether the fit interpolates its r
 
 A fit that has not reached the minimum is that of another penalty: the effective alpha is the one at which f times a
 number does not improve, ``-(1/n) sum_i w_i loss'(f_i) f_i / |f|^2``. With all rows as centres the a_i are the model's
-own coefficients. Of more rows than the given ones, K has a sample; v falls as a power of their number, which is
-measured on half of them.
+own coefficients, or follow from the slopes; at the minimum it is the same. Before it, the former are too large where
+coefficients have yet to fall, and the latter where slopes have: the scores that move less are taken. (Measured over 27
+regressions on 200 to 1,500 rows and 20 classifications: either alone is up to twice, and 700 times, too far.) Of more
+rows than the given ones, K has a sample; v falls as a power of their number, which is measured on half of them.
 """
 
 from contextlib import suppress
@@ -86,17 +88,21 @@ def leave_one_out_scores(rows: TrainingScores, alpha: float, smoothness: float) 
     known = known * (_LEAST_CURVATURE + (1 - _LEAST_CURVATURE) * share)
     is_common = bool((known == known[:, :1]).all())
     noise: FloatArray = np.zeros(0)
-    moved, variance = rows.scores.copy(), noise
+    variance, by_slopes = noise, np.empty_like(rows.scores)
+    by_coef = None if rows.coef is None else np.empty_like(rows.scores)
     for j in range(rows.scores.shape[1]):
         if j == 0 or not is_common:
             noise = rows.n_rows * alpha / known[:, j]
             variance = _variance(rows.gram, noise, rows.n_rows)
-        if rows.coef is not None:
-            moved[:, j] -= rows.coef[:, j] * variance
-        else:
-            leverage = np.minimum(variance / (variance + noise), _MOST_LEVERAGE)
-            moved[:, j] += rows.slopes[:, j] * leverage / ((1 - leverage) * known[:, j])
-    return moved
+        leverage = np.minimum(variance / (variance + noise), _MOST_LEVERAGE)
+        by_slopes[:, j] = rows.slopes[:, j] * leverage / ((1 - leverage) * known[:, j])
+        if rows.coef is not None and by_coef is not None:
+            by_coef[:, j] = -rows.coef[:, j] * variance
+    if by_coef is None:
+        return rows.scores + by_slopes
+    weight = rows.weight[:, None]
+    nearer: bool = (weight * by_coef**2).sum() <= (weight * by_slopes**2).sum()
+    return rows.scores + (by_coef if nearer else by_slopes)
 
 
 def effective_alpha(scores: FloatArray, slopes: FloatArray, squared_norm: float | None, alpha: float) -> float:

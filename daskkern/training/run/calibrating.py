@@ -27,6 +27,7 @@ from daskkern.calibration.leave_one_out import (
     TrainingScores,
     effective_alpha,
     leave_one_out_scores,
+    left_out_variance,
     most_rows,
 )
 from daskkern.data.rows.csr import FeatureRows
@@ -36,7 +37,7 @@ from daskkern.errors import DataError
 from daskkern.kernels import Drawn, Kernel, TreeAverage
 from daskkern.losses import Curved, Probabilistic, Squared, decode
 from daskkern.models import KernelModel
-from daskkern.models.posterior import MOST_POINTS, PosteriorFactor, centres_of
+from daskkern.models.posterior import MOST_POINTS, PosteriorFactor
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
 from daskkern.training.run.held_sample import HeldSample
@@ -50,7 +51,6 @@ _COLUMNS = 1000
 _PARTIAL_ROWS = 500  # of each of many calls
 _MATRICES = 5  # of float64 that are held at once, in a tenth of the memory
 _JITTER = 1e-10
-MOST_LEVERAGE = 0.999
 
 
 def calibrated(model: KernelModel, prepared: Prepared, job: FitJob) -> KernelModel:
@@ -286,11 +286,12 @@ def _posterior(
     least = LEAST_ALPHA * float(np.mean(model.kernel.diagonal(held.X.astype(np.float64))))
     alpha = max(effective_alpha(scores, slopes, norm, prepared.alpha), least)
     try:
-        variance = PosteriorFactor(model, alpha).variance(sample.X, scaled=True)[known]
+        if job.settings.basis.all_rows and len(held.y) == held.n_rows <= MOST_POINTS and method == "leave-one-out":
+            gram = _gram(model, model.kernel, prepared, job, held.X.astype(np.float64))  # each row is one of the points
+            variance = left_out_variance(gram, np.full(held.n_rows, held.n_rows * alpha))
+            variance = variance[np.searchsorted(held.positions, sample.positions)]
+        else:
+            variance = PosteriorFactor(model, alpha).variance(sample.X, scaled=True)
     except DataError:
         return None
-    p = int(centres_of(model).shape[0])
-    if job.settings.basis.all_rows and held.n_rows == p <= MOST_POINTS and method == "leave-one-out":
-        share = np.minimum(variance / (held.n_rows * alpha), MOST_LEVERAGE)  # each row is one of the points
-        variance = variance / (1 - share)
-    return Posterior.of_errors(alpha, held.n_rows, errors, variance)
+    return Posterior.of_errors(alpha, held.n_rows, errors, variance[known])

@@ -259,3 +259,36 @@ def test_intervals_of_models_that_interpolate_cover(settings: dict[str, Any]) ->
         low, high = model.predict_interval(X[200:], confidence=0.9).T
         shares.append(((y[200:] >= low) & (y[200:] <= high)).mean())
     assert np.mean(shares) > 0.8
+
+
+@pytest.mark.parametrize("seed", [1, 32])
+def test_probabilities_of_a_fit_that_has_not_converged_are_near_the_best(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, noise = rng.normal(size=(200, 2)), rng.normal(size=200)
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * noise > 0
+    more, noise = rng.normal(size=(1000, 2)), rng.normal(size=1000)
+    labels = np.sin(2 * more[:, 0]) + more[:, 1] + 0.5 * noise > 0
+    model = KernelClassifier(device="cpu").fit(X, y)
+    loss = -np.log(model.predict_proba(more)[np.arange(1000), labels.astype(int)]).mean()
+    signed = model.decision_function(more) * np.where(labels, 1, -1)
+    best = min(np.logaddexp(0, -signed * factor).mean() for factor in np.logspace(-2, 2, 100))
+    assert loss < 1.2 * best
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_intervals_of_a_fit_that_has_not_converged_are_as_wide_as_they_must_be(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.normal(size=2000), rng.integers(0, 2, (2000, 4)), rng.integers(1, 5, 2000)])
+    y = X @ [1.0, 2.0, 1.0, 0.0, 0.0, 0.5] + 0.1 * rng.normal(size=2000)
+    model = KernelRegressor(device="cpu").fit(X[:500], y[:500])
+    low, high = model.predict_interval(X[500:], confidence=0.9).T
+    assert 0.86 < ((low <= y[500:]) & (y[500:] <= high)).mean() < 0.94
+
+
+def test_deviations_of_a_fit_that_interpolates_few_rows_have_the_size_of_its_errors() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(1560, 6))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.02 * rng.normal(size=1560)
+    model = KernelRegressor(device="cpu").fit(X[:60], y[:60])
+    values, std = model.predict(X[60:], return_std=True)
+    assert 0.6 < std.mean() / np.sqrt(np.mean((y[60:] - values) ** 2)) < 1.6
