@@ -98,7 +98,7 @@ def fit_command(
         request, budget = without_limit(request, detach=detach)
     whole_out = absolute(out)
     place = checkpoint or f"{whole_out}.checkpoint"
-    check_model_place(out, place, overwrite=overwrite)
+    check_model_place(out, place, overwrite=overwrite, resume=resume)
     guard = ModelGuard.of(whole_out)
     request.check()
     source = open_rows(store, roles)

@@ -124,3 +124,13 @@ def test_a_model_is_replaced_only_when_asked(folder: Path, capfd: pytest.Capture
     np.testing.assert_array_equal(daskkern.load("m.zarr").coef, first)
     assert run(capfd, *fit, 2, "--overwrite")[0] == 0
     assert len(daskkern.load("m.zarr").provenance["history"]) == 2
+
+
+def test_a_fit_without_time_for_a_single_commit_begins_anew(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fit = [*WORDS, "--epochs", 2, "--workers", 0, "--out", "m.zarr", "--checkpoint", "c"]
+    assert run(capfd, *fit, "--max-seconds", 1e-6)[0] == 0
+    code, said = run(capfd, *fit)
+    assert (code, "m.zarr exists; choose another name" in said) == (1, True)
+    code, said = run(capfd, *fit, "--resume")
+    assert code == 0, said
+    assert daskkern.load(folder / "m.zarr").provenance["reason"] == "max_epochs"

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from daskkern.basis import BasisSpec
-from daskkern.data.remote.stores import absolute
+from daskkern.data.remote.stores import absolute, open_zarr
 from daskkern.data.rows.batch_plan import ORDER
 from daskkern.data.rows.rows import mean_row_bytes
 from daskkern.data.schema.column_statistics import Scaling
@@ -19,6 +19,7 @@ from daskkern.models.store import FORMAT
 from daskkern.training.checkpoints.checkpoint import (
     begin_checkpoint,
     is_checkpoint,
+    open_checkpoint,
     read_fingerprint,
     remove_checkpoint,
 )
@@ -84,7 +85,7 @@ def with_settings(job: FitJob, settings: FitSettings) -> FitJob:
     return replace(job, policy=replace(job.policy, fingerprint=fingerprint(job)))
 
 
-def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:
+def check_model_place(out: str, checkpoint: str, *, overwrite: bool, resume: bool = False) -> None:
     """Raise StoreError before the fit where it would replace a model without `overwrite`.
 
     A model next to a checkpoint is that of an interrupted fit: :func:`named` decides on both.
@@ -95,13 +96,27 @@ def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:
         Paths or URLs of the model and of the progress.
     overwrite : bool
         Whether an older model may be replaced. Anything else at `out` is never replaced.
+    resume : bool
+        Whether the fit continues, so that the model of a run that was cut short before its first commit is replaced.
 
     Raises
     ------
     StoreError
         When `out` is taken.
     """
-    check_destination(out, kind=FORMAT, overwrite=overwrite or is_checkpoint(checkpoint))
+    replaces = overwrite or is_checkpoint(checkpoint) or (resume and _cut_short(out, checkpoint))
+    check_destination(out, kind=FORMAT, overwrite=replaces)
+
+
+def _cut_short(out: str, checkpoint: str) -> bool:
+    """Return whether `out` is a model that was cut short, and a checkpoint was begun at `checkpoint`."""
+    if open_checkpoint(checkpoint) is None:
+        return False
+    try:
+        provenance = open_zarr(out).attrs.get("provenance")
+    except Exception:  # Zarr and its stores raise many types for what is not a group
+        return False
+    return isinstance(provenance, dict) and provenance.get("reason") in ("interrupted", "max_seconds")
 
 
 def fingerprint(job: FitJob) -> str:

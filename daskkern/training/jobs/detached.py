@@ -92,7 +92,7 @@ def submit(
     out = absolute(out)
     keeps = policy.checkpoint is not None
     place = absolute(policy.checkpoint or f"{out}.checkpoint")
-    check_model_place(out, place, overwrite=policy.overwrite)
+    check_model_place(out, place, overwrite=policy.overwrite, resume=policy.resume)
     job = replace(job, policy=replace(policy, checkpoint=place, hand_back=False))
     metadata = job.metadata(name, out, detached=True).submitted_with(gang.priority, gang.user)
     usable_workers(client, gang, drive)
