@@ -65,7 +65,7 @@ class _OfHistograms(ValuesKernel):
         if numbers.size and not bool(numbers.min() >= 0):
             raise DataError(
                 "the chi-squared kernels need features of 0 or more, but found negative ones; take scale=None, "
-                "or ingest with --scale none or minmax"
+                "or ingest with --scale none (minmax makes numbers below the least of the training rows negative)"
             )
 
 
