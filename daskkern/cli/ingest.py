@@ -54,7 +54,8 @@ from daskkern.data.ingest import IngestReport, ingest
     "--missing",
     default="auto",
     show_default=True,
-    help="Missing feature values: refuse, mean, most_frequent or constant (0); auto is mean in tables with gaps.",
+    help="Missing feature values: refuse, mean, most_frequent or constant (0); auto is mean in tables with gaps. Empty "
+    "texts get a category of their own, but the most frequent one with mean and most_frequent.",
 )
 @column_list("--columns", text="Columns of a table to use as features; others are not read.")
 @click.option(
