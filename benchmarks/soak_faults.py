@@ -181,7 +181,5 @@ def faults(
 
 def _attempt(name: str, home: Home, rng: random.Random, counts: Counter[str]) -> None:
     with suppress(OSError, IndexError, ValueError, TimeoutError, RuntimeError, psutil.Error):
-        print('FAULT', time.strftime('%X'), name, flush=True)
         FAULTS[name][1](home, rng)
-        print('FAULT END', time.strftime('%X'), name, flush=True)
         counts[name] += 1

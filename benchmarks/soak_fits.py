@@ -123,7 +123,6 @@ def one_fit(
             break
         except Exception as error:
             later = again()
-            print('FAULT ERR', time.strftime('%X'), number, str(error)[:60], flush=True)
             if later is None:
                 record.wrong.append(f"fit {number} ({case}): {type(error).__name__}: {error}")
                 return
