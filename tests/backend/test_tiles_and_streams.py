@@ -178,7 +178,7 @@ def test_overlapping_contexts_leave_the_libraries_as_they_were(context: Callable
 
 
 def test_small_decompositions_take_one_thread() -> None:
-    assert [decomposition_threads(m) for m in (1, 1023, 1024)] == [1, 1, cpu_count()]
+    assert [decomposition_threads(m) for m in (1, 2099, 2100)] == [1, 1, cpu_count()]
 
 
 def test_the_largest_number_of_library_threads_is_that_of_all() -> None:
