@@ -24,7 +24,8 @@ _LAG_S = 5.0
 _PER_WORKER_S = 0.02
 """The more workers there are, the longer Dask waits between two heartbeats of one."""
 _POLL_S = 0.25
-_WATCH_S = 1.0
+_LOOKS = 5
+"""How often the watch looks at the workers, each time at a list of all of them, in the time that makes one silent."""
 _OTHERS_S = 90.0
 """How long a worker that hangs and that another fit holds is waited for: that fit or the scheduler removes it."""
 
@@ -70,7 +71,7 @@ def removing_hung(client: Client, silence_s: float, listener: Listener = silent,
     ended, said = threading.Event(), list[StageFinished]()
 
     def watch() -> None:
-        while not ended.wait(_WATCH_S):
+        while not ended.wait(silence_s / _LOOKS):
             with suppress(Exception):  # of a scheduler that is gone, which the waiting thread reports
                 alive = live_workers(client)
                 if suspects := _quiet(alive, silence_s):
