@@ -1,6 +1,7 @@
 """Control signals of a running fit - stop, commit, regroup - on which all ranks agree."""
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -23,13 +24,35 @@ class ControlSignals:
     regroup: bool = False
 
 
+@dataclass
+class TimeLimit:
+    """The seconds that a run may take over all of its gangs, and those that its steps have in any case.
+
+    `least_s` counts from when the first batch is there: a model without a step is worth nothing.
+    """
+
+    seconds: float = inf
+    least_s: float = 0.0
+    _until: float | None = None
+
+    def begin(self, taken_s: float, steps: int) -> None:
+        """Take note that a batch is there after `taken_s` and `steps`; only the first call counts."""
+        if self._until is None:
+            self._until = self.seconds if steps else max(self.seconds, taken_s + self.least_s)
+
+    def is_over(self, taken_s: float) -> bool:
+        """Return whether a run that has taken `taken_s` must end."""
+        return taken_s > (self.seconds if self._until is None else self._until)
+
+
 def agree(
-    comm: Communicator, context: RankContext, checkpointing: Checkpointing, seconds: float, limit_s: float
+    comm: Communicator, context: RankContext, checkpointing: Checkpointing, seconds: float, limit: TimeLimit
 ) -> ControlSignals:
     """Return the signals of any rank after `seconds`; rank 0 decides on commits and time. A collective."""
     first = comm.rank == 0
-    mine = (context.should_stop(), context.should_regroup(), first and checkpointing.due(), seconds if first else 0.0)
+    of_first = (checkpointing.due(), limit.is_over(seconds), seconds) if first else (0, 0, 0)
+    mine = (context.should_stop(), context.should_regroup(), *of_first)
     *signals, seconds = comm.allreduce(np.array(mine, float)).tolist()
-    stop, regroup, due = (count > 0 for count in signals)
-    late, regroup = seconds > limit_s, regroup and checkpointing.outlives
+    stop, regroup, due, late = (count > 0 for count in signals)
+    regroup = regroup and checkpointing.outlives
     return ControlSignals(seconds, stop or late, late, regroup or due, regroup)

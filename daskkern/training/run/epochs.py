@@ -1,6 +1,5 @@
 """The epoch loop of a rank: from the first step or a commit to the end or to the next change of ranks."""
 
-import math
 import time
 from dataclasses import asdict, dataclass, field, replace
 from types import ModuleType
@@ -20,7 +19,7 @@ from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Patience, Validation, ValidationResult
 from daskkern.training.run.best_epoch import BestEpoch, LeastLoss, Model, dense, with_points
-from daskkern.training.run.control_signals import ControlSignals, agree
+from daskkern.training.run.control_signals import ControlSignals, TimeLimit, agree
 from daskkern.training.run.rank_state import RankReporter
 from daskkern.training.run.settings import FitSettings
 
@@ -68,8 +67,7 @@ class Epochs:
     checkpointing: Checkpointing
     xp: ModuleType
     report: RankReporter
-    limit_s: float = math.inf
-    """Seconds that the run may take, over all of its gangs."""
+    limit: TimeLimit = field(default_factory=TimeLimit)
     started: float = field(default_factory=time.perf_counter)
     keeps_best: bool = False
     """Whether to keep the model of the epoch with the least training loss, without early stopping."""
@@ -217,7 +215,8 @@ class Epochs:
                 if position.batch % self.checkpointing.signal_batches == 0:
                     self.checkpointing.tell()
                     everyone = self.comm.whole
-                    self._signals = agree(everyone, self.context, self.checkpointing, self._taken(), self.limit_s)
+                    self.limit.begin(self._taken(), position.steps)
+                    self._signals = agree(everyone, self.context, self.checkpointing, self._taken(), self.limit)
                     self._epoch_at = self._epoch_at if position.batch else self._signals.seconds
                 if self._signals.stop:
                     return state, position

@@ -1,6 +1,5 @@
 """What one rank of a fit does: open the rows, take its columns, and step through the epochs."""
 
-import math
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Validation
 from daskkern.training.planning.device_choices import chosen_products
 from daskkern.training.planning.grids import fewer_groups
+from daskkern.training.run.control_signals import TimeLimit
 from daskkern.training.run.divergence import judge, reference_of
 from daskkern.training.run.epochs import REGROUPING, Epochs
 from daskkern.training.run.objective import ModelPenalty
@@ -211,12 +211,12 @@ def _averaged_from(settings: FitSettings, saved: Commit | None) -> int | None:
     return None if start is None or not settings.behind else int(start)
 
 
-def _limit(settings: FitSettings, prepared: Prepared) -> float:
-    """Return the seconds of the ranks of a fit: what its set-up has left, and a quarter of all in any case."""
+def _limit(settings: FitSettings, prepared: Prepared) -> TimeLimit:
+    """Return the time of the ranks of a fit: what its set-up has left, and a quarter of all in any case."""
     if settings.max_seconds is None:
-        return math.inf
+        return TimeLimit()
     left_s = settings.max_seconds - sum(stage.seconds for stage in prepared.stages)
-    return max(left_s, _LEAST_SHARE * settings.max_seconds)
+    return TimeLimit(left_s, _LEAST_SHARE * settings.max_seconds)
 
 
 def _feed(
