@@ -50,9 +50,10 @@ def agree(
 ) -> ControlSignals:
     """Return the signals of any rank after `seconds`; rank 0 decides on commits and time. A collective."""
     first = comm.rank == 0
-    of_first = (checkpointing.due(), limit.is_over(seconds), seconds) if first else (0, 0, 0)
+    clock = -seconds if limit.is_over(seconds) else seconds  # one number tells both
+    of_first = (checkpointing.due(), clock) if first else (0, 0)
     mine = (context.should_stop(), context.should_regroup(), *of_first)
-    *signals, seconds = comm.allreduce(np.array(mine, float)).tolist()
-    stop, regroup, due, late = (count > 0 for count in signals)
-    regroup = regroup and checkpointing.outlives
+    *signals, clock = comm.allreduce(np.array(mine, float)).tolist()
+    stop, regroup, due = (count > 0 for count in signals)
+    late, seconds, regroup = clock < 0, abs(clock), regroup and checkpointing.outlives
     return ControlSignals(seconds, stop or late, late, regroup or due, regroup)

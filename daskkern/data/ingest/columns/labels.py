@@ -97,15 +97,14 @@ class KnownLabels:
         unseen = [label for label in unique.tolist() if label not in self._codes]
         if unseen:
             known = ", ".join(repr(label) for label in list(self._codes)[:5])
-            alike = str(unseen[0]) in {str(label) for label in self._codes}
-            remedy = (
-                "store the labels as what they were there, numbers or texts"
-                if alike
-                else "remove those rows or move some to the training part"
-            )
+            if str(unseen[0]) in {str(label) for label in self._codes}:
+                raise DataError(
+                    f"the test rows hold the label {unseen[0]!r}, which has another type in the training rows (there: "
+                    f"{known}{', ...' if len(self._codes) > 5 else ''}); store labels as there, as numbers or as texts"
+                )
             raise DataError(
                 f"the test rows hold the label {unseen[0]!r}, which no training row has (there: {known}"
-                f"{', ...' if len(self._codes) > 5 else ''}); {remedy}"
+                f"{', ...' if len(self._codes) > 5 else ''}); remove those rows or move some to the training part"
             )
         return np.asarray([self._codes[label] for label in unique.tolist()], np.int64)[inverse]
 

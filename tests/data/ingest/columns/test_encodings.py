@@ -306,5 +306,5 @@ def test_an_encoding_survives_json() -> None:
 def test_labels_of_another_type_are_told_from_other_labels(tmp_path: Path, people: pd.DataFrame) -> None:
     go(save(people, tmp_path / "d", "parquet"), tmp_path / "s")
     texts = save(people.assign(label=people["label"].astype(str)), tmp_path / "t", "parquet")
-    with pytest.raises(DataError, match=r"hold the label '0', which no training row has .*; store the labels as what"):
+    with pytest.raises(DataError, match=r"hold the label '0', which has another type in the training rows .*; store"):
         ingest(texts, tmp_path / "u", like=tmp_path / "s")
