@@ -33,9 +33,9 @@ _AS_IT_IS = nullcontext()
 _WORTH_THREADS = 16 * SMALL  # a few milliseconds; starting threads takes a third of one
 _MOST_READING = 4
 _LEAST_SIZE = 2100
-"""Rows from which threads are worth it: of fewer, two save at most 0.5 s, and where other processes use the cores, they
-wait for each other by spinning. Measured on 2 cores, one thread and two: 1,200 rows took 0.26 and 0.22 s, and 0.5 and
-5.4 s beside two busy processes; 2,048 rows 1.5 and 1.0 s, and 2.6 and 4.5 s."""
+"""Rows from which threads are worth it. Of fewer, two threads save at most 0.5 s, and on busy cores they spin while
+they wait for each other. On 2 idle cores, a decomposition of 1,200 rows takes 0.26 s with one thread and 0.22 s with
+two; beside two busy processes, 0.5 s and 5.4 s. With 2,048 rows: 1.5 s and 1.0 s; 2.6 s and 4.5 s."""
 
 
 class SharedThreadLimit:

@@ -20,6 +20,7 @@ from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.encoding import Encoding, code_columns
+from daskkern.data.schema.layout import float32_rounds
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.checked_rows import checked_rows
@@ -151,5 +152,4 @@ def _is_wide(X: Any) -> bool:
     if is_store(X):
         return False
     dtypes = X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", np.dtype(float))]
-    found = [getattr(dtype, "numpy_dtype", dtype) for dtype in dtypes]
-    return any(getattr(one, "kind", "") in "fiu" and one.itemsize > (4 if one.kind == "f" else 2) for one in found)
+    return any(float32_rounds(getattr(dtype, "numpy_dtype", dtype)) for dtype in dtypes)

@@ -69,6 +69,7 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
 def trained_schema(model: KernelModel) -> TableSchema:
     """Return the schema of the rows that `model` was trained on."""
     regression = model.task != "classification"
+    recorded = model.provenance.get("data", {}).get("index_base")
     return TableSchema(
         model.n_features,
         model.feature_names,
@@ -78,7 +79,7 @@ def trained_schema(model: KernelModel) -> TableSchema:
         "regression" if regression else "classification",
         model.n_targets if regression else 1,
         model.classes,
-        model.provenance.get("data", {}).get("index_base"),
+        recorded if recorded in (0, 1) else None,
     )
 
 

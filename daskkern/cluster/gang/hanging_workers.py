@@ -25,7 +25,7 @@ _PER_WORKER_S = 0.02
 """The more workers there are, the longer Dask waits between two heartbeats of one."""
 _POLL_S = 0.25
 _LOOKS = 5
-"""How often the watch looks at the workers, each time at a list of all of them, in the time that makes one silent."""
+"""Number of looks at the list of all workers in the time after which a worker counts as silent."""
 _OTHERS_S = 90.0
 """How long a worker that hangs and that another fit holds is waited for: that fit or the scheduler removes it."""
 
@@ -42,7 +42,6 @@ def usable_workers(
     """
     check_client(client)
     dismiss_hung(client, settings.silence_s, listener)
-
     adapts = False
 
     def patience() -> float:

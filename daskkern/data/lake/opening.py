@@ -96,9 +96,8 @@ def open_lake(
     wanted = columns(schema.names) if callable(columns) else columns
     chosen = schema.names if wanted is None else _chosen(wanted, schema, files)
     found_in = list(zip(files, footers, strict=True))
-    schema = _united(schema, chosen, fixed, found_in, index)
+    schema = _united(schema, [*chosen, *(name for name in filtered if name not in chosen)], fixed, found_in, index)
     if where is not None:
-        schema = _united(schema, [name for name in filtered if name not in chosen], fixed, found_in, index)
         expression = where_expression(where, schema)  # numbers take the types that hold the values of all files
     pieces = tuple(
         LakePiece(file.place, file.found.size, group.number, group.first, group.n_rows, group.n_bytes, found)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.csr import CsrRows, FeatureRows, divide_columns, is_sparse
 from daskkern.data.schema.block_moments import column_moments, sparse_moments
-from daskkern.data.schema.layout import is_by_column
+from daskkern.data.schema.layout import float32_rounds, is_by_column
 from daskkern.data.schema.rank_tables import RankTable, check_tables
 from daskkern.errors import SpecError
 
@@ -204,8 +204,7 @@ class Scaling:
             if self.shifts:
                 check_sparse_scaling(self.kind)
             return self._bent_sparse(divide_columns(X, self._vectors[1], dtype))
-        wide = X.dtype.itemsize > (4 if X.dtype.kind == "f" else 2) and X.dtype.kind in "fiu"  # whatever the byte order
-        scaled = X.astype(np.float64 if wide else dtype, copy=not overwrite)
+        scaled = X.astype(np.float64 if float32_rounds(X.dtype) else dtype, copy=not overwrite)
         shift, scale = self._vectors
         scaled -= shift.astype(scaled.dtype)
         scaled /= scale.astype(scaled.dtype)

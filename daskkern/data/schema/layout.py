@@ -1,5 +1,7 @@
 """Layout of rows on disk: rows per chunk, and the dtype of features."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -43,3 +45,9 @@ def stored_dtype(dtype: npt.DTypeLike) -> np.dtype[np.generic]:
 def is_by_column(block: HostArray) -> bool:
     """Return whether the columns of dense rows (m, d) are contiguous, and the rows are not."""
     return block.ndim == 2 and min(block.shape) > 1 and block.strides[0] == block.itemsize
+
+
+def float32_rounds(dtype: Any) -> bool:
+    """Return whether float32 rounds numbers of `dtype`: wide floats of any byte order, wide integers."""
+    kind = getattr(dtype, "kind", "")
+    return (kind == "f" and dtype.itemsize > 4) or (kind in ("i", "u") and dtype.itemsize > 2)

@@ -184,8 +184,15 @@ class _AttributeReader(Attributes):
             checksums=self._checksums(),
             is_sparse=sparse,
             encoding=self._encoding(d),
-            index_base=1 if (base := self.given("index_base", None)) == 1 else None if base is None else 0,
+            index_base=self._index_base(),
         )
+
+    def _index_base(self) -> int | None:
+        """Return the number of the first feature; None in stores of other sources, and of older versions."""
+        found = self.given("index_base", None)
+        if found is not None and (isinstance(found, bool) or found not in (0, 1)):
+            self.refuse("index_base", "0, 1 or null was expected")
+        return None if found is None else int(found)
 
     def _classes(self, task: str | None, n_rows: int) -> tuple[tuple[ClassLabel, ...] | None, tuple[int, ...] | None]:
         if task != "classification":

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from daskkern.basis import BasisSpec
-from daskkern.data.remote.stores import absolute, open_zarr
+from daskkern.data.remote.stores import absolute
 from daskkern.data.rows.batch_plan import ORDER
 from daskkern.data.rows.rows import mean_row_bytes
 from daskkern.data.schema.column_statistics import Scaling
@@ -24,6 +24,7 @@ from daskkern.training.checkpoints.checkpoint import (
     remove_checkpoint,
 )
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.checkpoints.unfinished import reason_of_model
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.job import FitJob
@@ -110,13 +111,7 @@ def check_model_place(out: str, checkpoint: str, *, overwrite: bool, resume: boo
 
 def _cut_short(out: str, checkpoint: str) -> bool:
     """Return whether `out` is a model that was cut short, and a checkpoint was begun at `checkpoint`."""
-    if open_checkpoint(checkpoint) is None:
-        return False
-    try:
-        provenance = open_zarr(out).attrs.get("provenance")
-    except Exception:  # Zarr and its stores raise many types for what is not a group
-        return False
-    return isinstance(provenance, dict) and provenance.get("reason") in ("interrupted", "max_seconds")
+    return open_checkpoint(checkpoint) is not None and reason_of_model(out) in ("interrupted", "max_seconds")
 
 
 def fingerprint(job: FitJob) -> str:

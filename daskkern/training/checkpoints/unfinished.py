@@ -68,7 +68,8 @@ def look_at(location: str) -> FoundFit:
         return FoundFit(location, out, problem=str(error))
     if record is not None and record.out is not None:
         out = record.out
-    finished = saved is not None and bool(saved.commit.position.reason) and _is_written(out)
+    written = reason_of_model(out) not in (None, "interrupted")
+    finished = saved is not None and bool(saved.commit.position.reason) and written
     return FoundFit(location, out, record, finished)
 
 
@@ -98,10 +99,11 @@ def _is_checkpoint(location: str) -> bool:
         return False
 
 
-def _is_written(out: str) -> bool:
-    """Return whether a model of a fit that was not interrupted is at `out`."""
+def reason_of_model(out: str) -> str | None:
+    """Return why the fit of the model at `out` ended; None where there is no model, or that is not recorded."""
     try:
         provenance = open_zarr(out).attrs.get("provenance") if out else None
     except Exception:  # as above
-        return False
-    return isinstance(provenance, dict) and provenance.get("reason") not in (None, "interrupted")
+        return None
+    found = provenance.get("reason") if isinstance(provenance, dict) else None
+    return None if found is None else str(found)

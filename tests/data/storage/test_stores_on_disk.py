@@ -294,6 +294,7 @@ _HOSTILE: dict[str, list[object]] = {
         {"kind": "str", "values": ["a", "a", "b"]},
         {"kind": "int", "values": [1, 2]},
     ],
+    "index_base": [2, True, "1", [0]],
     "class_counts": [None, [1, 2, 3], [-1, 52, 52], ["a", "b", "c"]],
     "feature_names": [3, ["a"], [1, 2, 3, 4, 5]],
     "statistics": [None, {"mean": 3}, {"mean": [float("nan")] * 5, "std": [1] * 5, "min": [1] * 5, "max": [1] * 5}],

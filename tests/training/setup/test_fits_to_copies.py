@@ -76,7 +76,7 @@ def test_stores_arrays_and_clusters_agree(tmp_path: Path) -> None:
     arrays = _model(**how).fit(X[numbers], y[numbers])
     store = _model(**how).fit(tmp_path / "s")
     expected = arrays.predict(new)
-    np.testing.assert_allclose(store.predict(new), expected, atol=0.1)  # whose batches are others
+    np.testing.assert_allclose(store.predict(new), expected, atol=0.1)  # its batches differ
     with local_cluster(2) as client:
         there = _model(client=client, **how).fit(X[numbers], y[numbers])
         from_store = _model(client=client, **how).fit(tmp_path / "s")
