@@ -58,15 +58,24 @@ class KindSurvey:
 
 
 def truths_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataType]:
-    """Return the type of those columns whose first block holds "true" and "false" alone, to be read as booleans.
+    """Return the type of those columns whose first values are "true" and "false" alone, to be read as booleans.
 
     Data frames and Parquet files have booleans, which are the numbers 1 and 0; a CSV file of the same rows has texts.
+    A column is decided by the first block in which it has a value.
     """
     types = dict.fromkeys(names, pa.string())
-    block = next(batches(types, list(types)), None) if types else None
-    if block is None:
-        return {}
-    return {name: pa.bool_() for name in types if are_truths(block.column(name))}
+    undecided, found = list(names), list[str]()
+    for block in batches(types, list(types)) if types else ():
+        present = [name for name in undecided if _has_values(block.column(name))]
+        found += [name for name in present if are_truths(block.column(name))]
+        undecided = [name for name in undecided if name not in present]
+        if not undecided:
+            break
+    return dict.fromkeys(found, pa.bool_())
+
+
+def _has_values(texts: pa.Array | pa.ChunkedArray) -> bool:
+    return not pc.all(pc.is_in(texts, pa.array(MISSING_TEXTS)), min_count=0).as_py()
 
 
 def are_truths(texts: pa.Array | pa.ChunkedArray) -> bool:
@@ -79,7 +88,7 @@ def are_truths(texts: pa.Array | pa.ChunkedArray) -> bool:
 def _fits(values: pa.Array | pa.ChunkedArray, kind: TargetKind) -> bool:
     trimmed = pc.utf8_trim_whitespace(values)
     if kind == "truth":
-        return bool(pc.all(pc.is_in(pc.utf8_lower(trimmed), pa.array(["true", "false"]))).as_py())
+        return bool(pc.all(pc.is_in(pc.utf8_lower(trimmed), pa.array(["true", "false"])), min_count=0).as_py())
     try:
         trimmed.cast(TYPES[kind])
     except pa.ArrowInvalid:

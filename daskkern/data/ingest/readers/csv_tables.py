@@ -68,7 +68,7 @@ def open_csv(paths: Sequence[SourceFile], request: Request) -> Parts:
     kinds, counts = _survey(files, columns, request)
     encoder, notes = _encoder(files, columns, request)
     kept = kept_types([file.batches for file in files], columns.only_kept)
-    numbers = [column.name for column in encoder.encoding if not _is_written(column)] if request.like else []
+    numbers = [column.name for column in encoder.encoding if not _is_written(column)]
     files = [replace(file, others={**truths_of(file.batches, numbers), **kept}) for file in files]
     tables = [file.table(columns, kinds, encoder, n) for file, n in zip(files, counts, strict=True)]
     return Parts(concatenate(tables), notes=(*note_on_indexes(indexes), *notes), missing=encoder.missing)
@@ -83,7 +83,7 @@ def _encoder(files: Sequence["_File"], columns: ColumnRoles, request: Request) -
     if request.categorical == "refuse" and request.missing != "auto":
         return Encoder(plain_encoding(columns.features, {}), request.missing, absent), ()
     surveys = _feature_surveys(files, columns)
-    texts = [name for name, survey in surveys.items() if not survey.is_number and request.categorical != "refuse"]
+    texts = [name for name, survey in surveys.items() if survey.is_text and request.categorical != "refuse"]
     missing = request.missing
     if missing == "auto":
         missing = "mean" if any(survey.gaps for name, survey in surveys.items() if name not in texts) else "refuse"

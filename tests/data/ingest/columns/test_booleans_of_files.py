@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from daskkern import KernelRegressor, ingest, load
+from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 
 
@@ -17,11 +18,12 @@ def _rows() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("categorical", ["onehot", "ordinal", "codes"])
-def test_a_model_of_a_csv_file_predicts_truth_values(categorical: str, tmp_path: Path) -> None:
+def test_a_model_of_truth_values_as_texts_predicts_truth_values(categorical: str, tmp_path: Path) -> None:
     rows = _rows()
     rows.to_csv(tmp_path / "rows.csv", index=False)
     rows.to_parquet(tmp_path / "rows.parquet")
-    ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", target="y", categorical=categorical)
+    rows.astype({"new": str}).to_parquet(tmp_path / "texts.parquet")
+    ingest(tmp_path / "texts.parquet", tmp_path / "rows.zarr", target="y", categorical=categorical)
     model = KernelRegressor("laplacian_l1:1", solver="direct", alpha=1e-3, calibrate=False, device="cpu")
     model.fit(tmp_path / "rows.zarr")
     expected = model.predict(tmp_path / "rows.csv")
@@ -73,3 +75,24 @@ def test_the_name_of_a_series_of_targets_is_known_later(tmp_path: Path) -> None:
     assert model.fit(rows[["a", "new"]], rows["y"].to_numpy()).model_.target_names is None
     both = rows[["y", "a"]]
     assert model.fit(rows[["a", "new"]], both).model_.target_names == ("y", "a")
+
+
+@pytest.mark.parametrize("gaps", ["none", "at first", "in between"])
+def test_truth_values_of_csv_files_are_the_numbers_of_parquet(gaps: str, tmp_path: Path) -> None:
+    n_rows = 200_000 if gaps == "at first" else 60  # more than a block of text
+    rng = np.random.default_rng(1)
+    flags = pd.Series(rng.random(n_rows) > 0.5, dtype=object)
+    flags[: n_rows - 30 if gaps == "at first" else 0] = None
+    flags[20:22] = None if gaps == "in between" else flags[20:22]
+    rows = pd.DataFrame({"a": rng.standard_normal(n_rows).round(3), "new": flags, "y": np.arange(n_rows) / 2})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.astype({"new": "boolean"}).to_parquet(tmp_path / "rows.parquet")
+    stores = [tmp_path / f"{kind}.zarr" for kind in ("csv", "parquet")]
+    for store in stores:
+        ingest(tmp_path / f"rows.{store.stem}", store, target="y")
+    csv, parquet = (open_store(store) for store in stores)
+    assert csv.info.feature_names == parquet.info.feature_names == ("a", "new")
+    np.testing.assert_array_equal(csv.array("X")[...], parquet.array("X")[...])
+    again = tmp_path / "again.zarr"
+    ingest(tmp_path / "rows.csv", again, target="y", like=stores[1])
+    np.testing.assert_array_equal(open_store(again).array("X")[...], parquet.array("X")[...])
