@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -16,6 +16,7 @@ from daskkern.errors import SpecError
 from daskkern.estimators.frames import named
 from daskkern.estimators.model_estimator import ModelEstimator
 from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed, check_flags, unknown_choice
+from daskkern.estimators.restored import restore
 from daskkern.events import Listener, silent
 from daskkern.feature_learning import parse_feature_learning
 from daskkern.losses import parse_loss
@@ -45,6 +46,30 @@ class KernelEstimator(ModelEstimator):
     """Base class of classifier and regressor; it is not used by itself."""
 
     _shared_parameters = ("client", "callbacks")
+
+    @classmethod
+    def from_model(cls, model: Any) -> Self:
+        """Return a fitted estimator of a saved model, which predicts and scores rows of every kind that a fit takes.
+
+        ``daskkern.load`` gives a light predictor of arrays; this one also takes data frames, Datasets, dask arrays,
+        stores and files. The state of the solver is not in a model: `partial_fit` needs a fit of its own.
+
+        Parameters
+        ----------
+        model : path, URL or KernelModel
+            Kernel, loss and penalty of the estimator are the model's, its other parameters the defaults: a later `fit`
+            begins anew with them.
+
+        Raises
+        ------
+        SpecError
+            For a model of another task.
+        ModelError
+            When the model is missing or damaged.
+        """
+        estimator = cls()
+        restore(estimator, model)
+        return estimator
 
     def fit_settings(self, n_rows: int | None = None, task: str | None = None) -> FitSettings:
         """Return the parameters as checked settings for a fit to rows of this number and task, or raise SpecError."""
@@ -187,6 +212,10 @@ class KernelEstimator(ModelEstimator):
             )
         earlier: PartialFitState | None = getattr(self, "_carried", None)
         if earlier is None and hasattr(self, "model_"):
+            if not hasattr(self, "_basis"):
+                raise SpecError(
+                    "got partial_fit on an estimator of a saved model, which has no state of its solver; fit again"
+                )
             if isinstance(self.basis, str) and self._basis.all_rows:
                 raise SpecError(
                     "got partial_fit after a fit whose centres are all its rows, which basis='auto' chooses for up to "
@@ -207,6 +236,7 @@ class KernelEstimator(ModelEstimator):
             result = fit(
                 self._named(source), settings, client=client, listener=listener, policy=policy, earlier=earlier
             )
+        self._basis = settings.basis
         self._take(replace(result, saved=None))  # warm_start must not resume from one epoch on other rows
         requested, found = settings.basis.n_landmarks, result.model.points.shape[0]
         if earlier is None and settings.basis.own_points is None and found < min(requested or 0, _FEW_LANDMARKS):
