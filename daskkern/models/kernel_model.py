@@ -14,7 +14,6 @@ from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.calibration import Calibration
-from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.same_columns import column_names, other_name
 from daskkern.data.schema.schema import ClassLabel, Scaling
@@ -23,6 +22,7 @@ from daskkern.kernels import Drawn, Kernel, Neuron, Partitioned, Points, ScaledD
 from daskkern.losses import best_of, decode
 from daskkern.models.calibrated import CalibratedScores
 from daskkern.models.onnx_graph import write_onnx
+from daskkern.models.plain_rows import checked_table
 from daskkern.models.shown import ShownModel
 from daskkern.monitor.history import History
 
@@ -278,21 +278,8 @@ class KernelModel(ShownModel, CalibratedScores):
     def check(self, X: Any) -> Any:
         """Return `X` as a 2-d array of finite numbers, dense or CSR, with the model's features, or raise DataError."""
         self.check_names(X)
-        array = X.tocsr() if is_sparse(X) else np.asarray(X)
-        if array.ndim != 2 or array.dtype.kind not in "fiub":
-            raise DataError(f"got {_describe(array)}; expected a table (rows, {self.n_features} features) of numbers")
-        if array.shape[1] != self.n_features:
-            raise DataError(
-                f"the model was trained on {self.n_features} features, but X has {array.shape[1]}; "
-                "give the same columns in the same order"
-            )
-        check_finite(array)
-        return array
+        return checked_table(X, self.n_features, self.task)
 
 
 def _mixed(classes: tuple[ClassLabel, ...]) -> bool:
     return len({type(label) for label in classes}) > 1
-
-
-def _describe(array: HostArray) -> str:
-    return f"{array.dtype} of shape {array.shape}"

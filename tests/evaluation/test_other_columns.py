@@ -65,5 +65,5 @@ def test_tables_are_predicted_by_estimators_too(tmp_path: Path) -> None:
         with pytest.raises(SpecError, match="expected a fitted estimator or a KernelModel"):
             daskkern.predict_table(nothing, frame)
     cube = SimpleNamespace(data_vars={})
-    with pytest.raises(DataError, match="got an xarray Dataset, to which a fitted estimator applies its model"):
+    with pytest.raises(DataError, match="got an xarray Dataset, to which an estimator applies its model"):
         daskkern.predict_table(estimator, cube)

@@ -67,7 +67,8 @@ def open_rows(
     """
     if hasattr(source, "data_vars"):
         raise DataError(
-            "got an xarray Dataset, to which a fitted estimator applies its model: estimator.predict(dataset)"
+            "got an xarray Dataset, to which an estimator applies its model: "
+            "KernelRegressor.from_model(model).predict(dataset)"
         )
     store = source if isinstance(source, Store) else None
     if isinstance(source, TablePlace):

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import daskkern
 from daskkern import AutoKernelRegressor, KernelClassifier, KernelRegressor
-from daskkern.errors import ModelError, SpecError
+from daskkern.errors import DataError, ModelError, SpecError
 
 xr = pytest.importorskip("xarray", reason="install daskkern[xarray]")
 
@@ -49,6 +49,8 @@ def test_a_dataset_and_lazy_rows(tmp_path: Path) -> None:
     again = KernelRegressor.from_model(tmp_path / "model.zarr")
     xr.testing.assert_identical(again.predict(ds), fitted.predict(ds))
     assert again.score(ds) == fitted.score(ds) > 0.9
+    with pytest.raises(DataError, match=r"got a Dataset; .* use KernelRegressor\.from_model\(model\)"):
+        daskkern.load(tmp_path / "model.zarr").predict(ds)
     X = np.stack([ds["u"].values.ravel(), ds["v"].values.ravel()], axis=1)
     lazy = again.predict(da.from_array(X, chunks=(100, -1)))
     assert isinstance(lazy, da.Array)
