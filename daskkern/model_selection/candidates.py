@@ -6,7 +6,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import is_sparse
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.kernels import (
     AdditiveLaplacian,
     DifferenceKernel,

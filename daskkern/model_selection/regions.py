@@ -14,7 +14,7 @@ from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
 from daskkern.basis.partition import partition_tree
 from daskkern.data.rows.rows import Fields, take
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.kernels import ScaledDistanceKernel
 from daskkern.model_selection.samples import Fold, SearchSample
 from daskkern.training.feeding.row_source import RowSource

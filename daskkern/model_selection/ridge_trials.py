@@ -19,7 +19,7 @@ import scipy.linalg
 from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.random import generator
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.errors import DataError
 from daskkern.feature_learning.gradients import gradient_outer_product
 from daskkern.feature_learning.metric import MOST_RANK, factor_of, weights_of, with_factor

@@ -11,7 +11,7 @@ from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Fields
 from daskkern.data.schema.code_columns import with_codes_unscaled
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.feeding.targets import learn_targets

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.learned_scaling import IGNORED
 from daskkern.data.schema.rank_tables import RankTable
 

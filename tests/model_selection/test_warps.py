@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from daskkern.arrays import FloatArray
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.rank_tables import RankTable
 from daskkern.estimators.array_inputs import array_source
 from daskkern.model_selection.candidates import KernelCandidate, warped

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import FeatureRows, as_csr, is_sparse
 from daskkern.data.rows.rows import Rows
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError, SpecError, StoreError
 

@@ -15,7 +15,7 @@ from daskkern.data.rows.array_rows import float_dtype
 from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.schema import ClassLabel, Task
 from daskkern.errors import DataError, SpecError
 

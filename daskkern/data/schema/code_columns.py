@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 
 
 def with_codes_unscaled(scaling: Scaling, columns: Sequence[int]) -> Scaling:

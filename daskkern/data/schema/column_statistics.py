@@ -1,39 +1,23 @@
-"""Statistics of the columns of a table: moments and range, and the scaling derived from them.
+"""Statistics of the columns of a table: moments and range.
 
 Moments are merged block by block in float64 (Chan, Golub and LeVeque, "Algorithms for computing the sample
 variance", The American Statistician 1983), so one pass over data of any size is enough.
 """
 
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from daskkern.arrays import FloatArray, HostArray, IntArray
-from daskkern.data.rows.csr import CsrRows, FeatureRows, divide_columns, is_sparse
+from daskkern.arrays import FloatArray, HostArray
+from daskkern.data.rows.csr import FeatureRows, is_sparse
 from daskkern.data.schema.block_moments import column_moments, sparse_moments
-from daskkern.data.schema.layout import float32_rounds, is_by_column
-from daskkern.data.schema.rank_tables import RankTable, check_tables
+from daskkern.data.schema.layout import is_by_column
 from daskkern.errors import SpecError
-
-ScalingKind: TypeAlias = Literal[
-    "standard", "minmax", "maxabs", "unit_variance", "none", "auto", "robust", "ranks", "warped"
-]
-SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "minmax", "maxabs", "unit_variance", "none")
-RECORDED_KINDS: tuple[ScalingKind, ...] = (*SCALING_KINDS, "auto", "robust", "ranks", "warped")
-"""In addition those that a fit learns, which need more than moments and range; see
-:mod:`daskkern.data.schema.learned_scaling`.
-"""
-SPARSE_SCALINGS: tuple[ScalingKind, ...] = ("maxabs", "unit_variance", "none")
-"""Kinds without a shift: zeros stay zeros, and sparse rows stay sparse."""
 
 WIDE = 1 << 15
 """Number of columns above which statistics are stored in arrays rather than in attributes."""
 
-_FAR = 1000
-"""A column whose shift is more than this times its scale keeps fewer than four digits after the shift in float32."""
 _PANEL_BYTES = 1 << 20  # the float64 copy of a panel stays in cache while its moments are taken
 
 
@@ -52,6 +36,11 @@ class ColumnStatistics:
     std: Floats
     min: Floats
     max: Floats
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a store keeps the statistics in an array rather than in its attributes."""
+        return len(self.mean) > WIDE
 
     def table(self) -> FloatArray:
         """Return mean, std, min and max as the rows of an array (4, d)."""
@@ -144,156 +133,11 @@ class Moments:
         constant = self._min == self._max  # rounding errors in the mean must not count as spread
         std = np.where(constant, 0.0, np.sqrt(self._squares / self._count))
         mean = np.where(constant, self._min, self._mean)
-        if len(mean) > WIDE:
-            return ColumnStatistics(self._count, mean, std, self._min, self._max)
-        return ColumnStatistics(self._count, _floats(mean), _floats(std), _floats(self._min), _floats(self._max))
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """The map ``z = (x - shift) / scale`` of every column, followed by ``bend arcsinh(z / bend)`` where it has a bend.
-
-    A bent column is linear up to about `bend` and logarithmic beyond. `shift` and `scale` are empty for kind ``"none"``
-    and `bend` where no column has one; a bend of 0 means none. The columns that `ranks` has tables of have a shift of 0
-    and a scale of 1, and are mapped by these tables.
-    """
-
-    kind: ScalingKind = "none"
-    shift: tuple[float, ...] = ()
-    scale: tuple[float, ...] = ()
-    bend: tuple[float, ...] = ()
-    ranks: tuple[RankTable, ...] = field(default=(), repr=False)  # hundreds of numbers
-
-    def __post_init__(self) -> None:
-        check_tables(self.ranks, len(self.scale))
-        if self.bend and (len(self.bend) != len(self.scale) or not all(0 <= b < np.inf for b in self.bend)):
-            raise SpecError("got bends that are not finite numbers of 0 or more, one per column; learn it again")
-
-    @classmethod
-    def of(cls, kind: str, statistics: ColumnStatistics) -> "Scaling":
-        """Return the scaling of one kind for columns with these statistics; without spread the scale is 1.
-
-        ``"standard"`` gives mean 0 and standard deviation 1, ``"minmax"`` the range 0 to 1. ``"maxabs"`` divides by
-        the largest absolute value and ``"unit_variance"`` by the standard deviation; neither shifts, like
-        scikit-learn's ``MaxAbsScaler`` and ``StandardScaler(with_mean=False)``.
-        """
-        check_scaling_kind(kind)
-        if kind == "none":
-            return cls()
-        low, high, std = np.asarray(statistics.min), np.asarray(statistics.max), np.asarray(statistics.std)
-        shift, scale = {
-            "standard": (np.asarray(statistics.mean), std),
-            "minmax": (low, high - low),
-            "maxabs": (np.zeros_like(low), np.maximum(np.abs(low), np.abs(high))),
-            "unit_variance": (np.zeros_like(low), std),
-        }[kind]
-        known = next(name for name in SCALING_KINDS if name == kind)
-        return cls(known, _floats(shift), _floats(np.where(scale > 0, scale, 1.0)))
-
-    def apply(self, X: FeatureRows, dtype: npt.DTypeLike, *, overwrite: bool = False) -> FeatureRows:
-        """Return the rows `X` (m, d), dense or CSR, scaled, as float `dtype`.
-
-        `X` itself is returned when there is nothing to do. It is modified only with `overwrite`, which saves
-        the copy when `X` already has the dtype. A shift of sparse rows raises SpecError. Wide integers and float64
-        are scaled in float64 first, because float32 would round away what is left after the shift.
-        """
-        dtype = np.dtype(dtype)
-        if self.kind == "none":
-            return X.astype(dtype, copy=False)
-        if is_sparse(X):
-            if self.shifts:
-                check_sparse_scaling(self.kind)
-            return self._bent_sparse(divide_columns(X, self._vectors[1], dtype))
-        scaled = X.astype(np.float64 if float32_rounds(X.dtype) else dtype, copy=not overwrite)
-        shift, scale = self._vectors
-        scaled -= shift.astype(scaled.dtype)
-        scaled /= scale.astype(scaled.dtype)
-        self._bend(scaled)
-        for table in self.ranks:
-            scaled[:, table.column] = table.apply(scaled[:, table.column])
-        return scaled.astype(dtype, copy=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON that a store or a model records."""
-        recorded: dict[str, Any] = {"kind": self.kind, "shift": list(self.shift), "scale": list(self.scale)}
-        if self.bend:
-            recorded["bend"] = list(self.bend)
-        if self.ranks:
-            recorded["ranks"] = [table.to_json() for table in self.ranks]
-        return recorded
-
-    @property
-    def is_affine(self) -> bool:
-        """Whether no column is bent or ranked."""
-        return not self.bend and not self.ranks
-
-    @property
-    def is_far(self) -> bool:
-        """Whether a column lies so far from 0 that it has to be read in float64, before the shift."""
-        shift, scale = self._vectors
-        reach = [(np.abs(table.values).max(), table.values[-1] - table.values[0]) for table in self.ranks]
-        return bool((np.abs(shift) > _FAR * scale).any()) or any(most > _FAR * spread for most, spread in reach)
-
-    @property
-    def shifts(self) -> bool:
-        """Whether zeros may become other numbers, so that sparse rows cannot stay sparse."""
-        return self.kind not in SPARSE_SCALINGS and (any(self.shift) or bool(self.ranks))
-
-    def _bend(self, scaled: HostArray) -> None:
-        """Bend the columns of dense rows in place."""
-        columns, bend = self._bends
-        if not columns.size:
-            return
-        bend = bend.astype(scaled.dtype)
-        every = columns.size == scaled.shape[1]
-        part = scaled if every else scaled[:, columns]
-        part /= bend
-        np.arcsinh(part, out=part)
-        part *= bend
-        if not every:
-            scaled[:, columns] = part
-
-    def _bent_sparse(self, scaled: CsrRows) -> CsrRows:
-        """Return CSR rows with their entries bent; zeros stay zeros, and entries of one place are added up before."""
-        if self._bends[0].size:
-            if not scaled.has_canonical_format:
-                scaled = scaled.copy()
-                scaled.sum_duplicates()
-            bend = np.asarray(self.bend)[scaled.indices]
-            bent = np.flatnonzero(bend)
-            bend = bend[bent]
-            scaled.data[bent] = bend * np.arcsinh(scaled.data[bent] / bend)
-        return scaled
-
-    @cached_property
-    def _vectors(self) -> tuple[FloatArray, FloatArray]:
-        return np.asarray(self.shift), np.asarray(self.scale)
-
-    @cached_property
-    def _bends(self) -> tuple[IntArray, FloatArray]:
-        """Return the columns that have a bend, and their bends."""
-        bend = np.asarray(self.bend)
-        columns = np.flatnonzero(bend)
-        return columns, bend[columns]
-
-
-def check_scaling_kind(kind: str) -> None:
-    """Raise SpecError unless `kind` is the name of a scaling."""
-    if kind not in SCALING_KINDS:
-        raise SpecError(f"got scale {kind!r}; choose one of {', '.join(SCALING_KINDS)}")
-
-
-def check_sparse_scaling(kind: str) -> None:
-    """Raise SpecError unless a scaling of this kind keeps sparse rows sparse."""
-    if kind not in RECORDED_KINDS:
-        check_scaling_kind(kind)
-    if kind not in SPARSE_SCALINGS:
-        raise SpecError(
-            f"got scale {kind!r} for sparse rows, but it shifts columns, so that no zero would stay zero; "
-            "choose maxabs (divide by the largest absolute value), unit_variance (divide by the standard deviation, "
-            "without centring) or none"
+        return ColumnStatistics(
+            self._count, floats_of(mean), floats_of(std), floats_of(self._min), floats_of(self._max)
         )
 
 
-def _floats(values: HostArray) -> tuple[float, ...]:
+def floats_of(values: HostArray) -> tuple[float, ...]:
+    """Return an array as a tuple of Python floats."""
     return tuple(float(value) for value in values)

@@ -24,7 +24,8 @@ import numpy as np
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.csr import FeatureRows, is_sparse
-from daskkern.data.schema.column_statistics import ColumnStatistics, Scaling, ScalingKind
+from daskkern.data.schema.column_scaling import Scaling, ScalingKind
+from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.schema.rank_tables import rank_tables
 
 LEARNED_KINDS: tuple[ScalingKind, ...] = ("auto", "robust")

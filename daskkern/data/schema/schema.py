@@ -14,14 +14,13 @@ import numpy as np
 
 from daskkern.arrays import FloatArray
 from daskkern.data.schema.attributes import Attributes, is_whole
-from daskkern.data.schema.column_statistics import (
+from daskkern.data.schema.column_scaling import (
     RECORDED_KINDS,
     SPARSE_SCALINGS,
-    WIDE,
-    ColumnStatistics,
     Scaling,
     ScalingKind,
 )
+from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.schema.encoding import Encoding, encoding_from_json, feature_names_of
 from daskkern.data.schema.rank_tables import tables_from_json
 from daskkern.errors import SpecError, StoreError
@@ -108,7 +107,7 @@ class StoreInfo:
             "class_counts": _list(self.class_counts),
             "feature_names": _list(self.feature_names),
             "target_names": _list(self.target_names),
-            "statistics": ({"array": STATISTICS} if self.n_features > WIDE else _statistics_to_json(self.statistics)),
+            "statistics": ({"array": STATISTICS} if self.statistics.is_wide else _statistics_to_json(self.statistics)),
             "target_statistics": _statistics_to_json(self.target_statistics),
             "scaling": self.scaling.to_json(),
             "has_weight": self.has_weight,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import ClassLabel, StoreInfo, Task
 

@@ -10,7 +10,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.rows.array_rows import check_codes, float_dtype
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.storage.csr_store import CsrReader
 from daskkern.data.storage.random_access import gives_ranges, has_plain_chunks, parts_at, rows_at
 from daskkern.data.storage.sizes import ZarrArray

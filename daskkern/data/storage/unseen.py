@@ -6,7 +6,7 @@ import numpy as np
 
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.rows import Fields
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.encoding import code_columns, feature_names_of
 from daskkern.data.storage.store import Store
 from daskkern.data.storage.store_rows import StoreRows

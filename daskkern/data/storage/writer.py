@@ -15,7 +15,7 @@ from daskkern.data.remote.group import remote_group
 from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
 from daskkern.data.schema.code_columns import with_codes_unscaled
-from daskkern.data.schema.column_statistics import WIDE, Scaling, check_scaling_kind, check_sparse_scaling
+from daskkern.data.schema.column_scaling import Scaling, check_scaling_kind, check_sparse_scaling
 from daskkern.data.schema.encoding import Encoding, code_columns, with_means
 from daskkern.data.schema.layout import default_chunk_rows, sparse_chunk_rows, stored_dtype
 from daskkern.data.schema.provenance import Provenance
@@ -249,7 +249,7 @@ class StoreWriter:
         if "weight" in self._buffers and not self._observed.weighs:
             raise DataError("got weights that are all 0; at least one must be positive")
         info = self._info()
-        if info.n_features > WIDE:
+        if info.statistics.is_wide:
             write_whole(self._group, STATISTICS, info.statistics.table(), overwrite=True)
         key = {} if self.resume_key is None else {SOURCE_KEY: self.resume_key}
         attributes = {**info.to_attributes(), **key, "provenance": dict(self._provenance)}

@@ -10,7 +10,7 @@ from daskkern.basis import BasisSpec
 from daskkern.data.remote.stores import absolute
 from daskkern.data.rows.batch_plan import ORDER
 from daskkern.data.rows.rows import mean_row_bytes
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.storage.checksums import checksum_of
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.errors import StoreError

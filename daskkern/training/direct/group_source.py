@@ -10,7 +10,8 @@ from distributed import Client
 
 from daskkern.data.rows.grouped_rows import GroupedRows, GroupReader, RowTargets
 from daskkern.data.rows.rows import ALL, Fields, Rows
-from daskkern.data.schema.column_statistics import Moments, Scaling
+from daskkern.data.schema.column_scaling import Scaling
+from daskkern.data.schema.column_statistics import Moments
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sent_rows import Kept

@@ -12,7 +12,7 @@ import numpy as np
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Fields, Rows, take
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
 from daskkern.losses import Squared, encode

@@ -11,7 +11,7 @@ from daskkern.basis import ColumnSet
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at, some_positions
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.errors import DataError
 from daskkern.training.checkpoints.partial_fit import prepare_next
 from daskkern.training.feeding.row_source import RowSource

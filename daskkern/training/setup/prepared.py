@@ -10,7 +10,7 @@ from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.subset import RowsWithout, original_numbers
 from daskkern.data.rows.sweep import SweepPlan
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.events import StageFinished
 from daskkern.feature_learning import PendingMetric
 from daskkern.preconditioners import StableSteps

@@ -11,13 +11,8 @@ from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.schema.code_columns import with_codes_unscaled
-from daskkern.data.schema.column_statistics import (
-    SPARSE_SCALINGS,
-    ColumnStatistics,
-    Moments,
-    Scaling,
-    check_sparse_scaling,
-)
+from daskkern.data.schema.column_scaling import SPARSE_SCALINGS, Scaling, check_sparse_scaling
+from daskkern.data.schema.column_statistics import ColumnStatistics, Moments
 from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling, ranked_scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel, LinearKernel

@@ -20,7 +20,7 @@ from daskkern.data.rows.resampled import ResampledRows, chunk_masses
 from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
 from daskkern.data.rows.shared_batches import AHEAD, messages_of, shared_batches
 from daskkern.data.rows.subset import RowsWithout
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.storage.store import open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.data.storage.writer import StoreWriter

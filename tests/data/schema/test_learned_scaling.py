@@ -6,7 +6,8 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskkern.data.schema.column_statistics import ColumnStatistics, Moments, Scaling
+from daskkern.data.schema.column_scaling import Scaling
+from daskkern.data.schema.column_statistics import ColumnStatistics, Moments
 from daskkern.data.schema.learned_scaling import IGNORED, learned_scaling
 from daskkern.errors import SpecError
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import quantile_transform
 
-from daskkern.data.schema.column_statistics import Moments, Scaling
+from daskkern.data.schema.column_scaling import Scaling
+from daskkern.data.schema.column_statistics import Moments
 from daskkern.data.schema.learned_scaling import learned_scaling, ranked_scaling
 from daskkern.data.schema.rank_tables import MOST_KNOTS, RankTable, rank_tables, tables_from_json
 from daskkern.errors import SpecError

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 import daskkern
 from daskkern.arrays import HostArray
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.shuffle.buckets import Buckets, row_keys
 from daskkern.data.shuffle.shuffle import shuffle_store
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows

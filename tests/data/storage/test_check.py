@@ -12,7 +12,7 @@ import zarr
 from distributed import Client
 
 from daskkern.arrays import HostArray
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.storage.check import CheckReport, check_store
 from daskkern.data.storage.check_parallel import check_store_on
 from daskkern.data.storage.store import checksum, open_store

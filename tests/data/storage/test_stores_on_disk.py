@@ -12,7 +12,8 @@ import scipy.sparse
 import zarr
 
 from daskkern.arrays import HostArray
-from daskkern.data.schema.column_statistics import Moments, Scaling
+from daskkern.data.schema.column_scaling import Scaling
+from daskkern.data.schema.column_statistics import Moments
 from daskkern.data.schema.layout import default_chunk_rows, stored_dtype
 from daskkern.data.shuffle.shuffle import shuffle_store
 from daskkern.data.storage.store import Store, open_store

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import daskkern
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.errors import StoreError
 from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.setup.scaling import with_scaling

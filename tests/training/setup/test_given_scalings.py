@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import daskkern
 from daskkern import AutoKernelClassifier, KernelClassifier, KernelRegressor
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.rank_tables import RankTable
 from daskkern.errors import SpecError
 

@@ -66,6 +66,7 @@ def report(
             *source.parts.notes,
             *_ignored_test(source.parts, outputs),
             *_resolution(info, source.parts.train),
+            *_zeros(info, source.parts.train),
             *(note for path in outputs.values() for note in unseen_notes(open_store(path))),
             *((SORTED_NOTE,) if shuffled and requested is None else ()),
         ),
@@ -101,3 +102,15 @@ def _resolution(info: StoreInfo, table: Table) -> tuple[str, ...]:
         "which float32 barely resolves; subtract an offset before ingesting"
         for j in coarse[:5]
     )
+
+
+def _zeros(info: StoreInfo, table: Table) -> tuple[str, ...]:
+    """Return a note on dense columns of floats that are 0 in all rows: float32 has no numbers between 0 and 1e-45."""
+    if table.dtype.kind != "f" or table.is_sparse:
+        return ()
+    empty = np.flatnonzero((np.asarray(info.statistics.min) == 0) & (np.asarray(info.statistics.max) == 0))
+    if not empty.size:
+        return ()
+    names = ", ".join(table.feature_name(int(j)) for j in empty[:5]) + ", ..." * (empty.size > 5)
+    which = "column" if empty.size == 1 else "columns"
+    return (f"0 in every row, as values below 1e-45 are in float32: feature {which} {names}; rescale such values",)

@@ -19,7 +19,7 @@ from daskkern.data.ingest.pipeline.stream import Progress
 from daskkern.data.ingest.readers.lake_tables import UnsurveyedGapError
 from daskkern.data.ingest.readers.tables import Request, Table
 from daskkern.data.lake.opening import TaskRunner, run_here
-from daskkern.data.schema.column_statistics import check_scaling_kind
+from daskkern.data.schema.column_scaling import check_scaling_kind
 from daskkern.data.schema.encoding import check_choices
 from daskkern.data.schema.provenance import made_now
 from daskkern.data.schema.table_schema import TableSchema

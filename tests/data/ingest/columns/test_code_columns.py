@@ -9,7 +9,7 @@ import pytest
 
 from daskkern import ingest
 from daskkern.data.schema.code_columns import with_codes_unscaled
-from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.encoding import ColumnEncoding, code_columns, encoding_from_json
 from daskkern.data.schema.rank_tables import rank_tables
 from daskkern.data.schema.same_columns import other_codes
