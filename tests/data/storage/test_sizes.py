@@ -10,7 +10,8 @@ import pytest
 import zarr
 
 from daskkern.data.ingest import ingest
-from daskkern.data.schema.schema import STATISTICS, WIDE
+from daskkern.data.schema.column_statistics import WIDE
+from daskkern.data.schema.schema import STATISTICS
 from daskkern.data.storage.records import read_records
 from daskkern.data.storage.sizes import check_chunks, missing_chunk, stored_bytes
 from daskkern.data.storage.store import open_store
