@@ -11,6 +11,7 @@ from daskkern.estimators.auto_base import AutoKernelEstimator
 from daskkern.estimators.class_inputs import class_source
 from daskkern.estimators.classifier import KernelClassifier
 from daskkern.estimators.direct_inputs import named_roles
+from daskkern.estimators.parameters import computed_by_client
 from daskkern.estimators.regressor import KernelRegressor
 
 
@@ -83,6 +84,7 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
         self.class_weight, self.handle_unknown = class_weight, handle_unknown
 
+    @computed_by_client
     def fit(
         self,
         X: Any,
@@ -129,6 +131,7 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         self.classes_ = self.best_estimator_.classes_ = classes
         return self
 
+    @computed_by_client
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy on arrays with labels `y`, or on a store, in one streaming pass."""
         check_is_fitted(self, "best_estimator_")
@@ -194,6 +197,7 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
         self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
         self.handle_unknown = handle_unknown
 
+    @computed_by_client
     def fit(
         self,
         X: Any,
@@ -218,6 +222,7 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
         self._search(plain, plain._source(X, y, sample_weight, roles=roles))
         return self
 
+    @computed_by_client
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R2 on arrays with targets `y`, or on a store, in one streaming pass."""
         check_is_fitted(self, "best_estimator_")

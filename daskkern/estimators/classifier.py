@@ -17,7 +17,7 @@ from daskkern.estimators.class_inputs import class_source, known_classes, takes_
 from daskkern.estimators.direct_inputs import cell_score, named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels
-from daskkern.estimators.parameters import unknown_choice
+from daskkern.estimators.parameters import computed_by_client, unknown_choice
 from daskkern.estimators.uncertainty import ClassUncertainty
 from daskkern.evaluation.lazy_scores import lazy_accuracy
 from daskkern.evaluation.tables.scoring import score_place
@@ -185,6 +185,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         tags.classifier_tags.multi_label = takes_several_labels(self.loss)
         return tags
 
+    @computed_by_client
     def fit(
         self,
         X: Any,
@@ -237,6 +238,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         return self
 
     @available_if(goes_on)
+    @computed_by_client
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "KernelClassifier":
         """Run one epoch on these rows from the current model, with its columns, preconditioner and step count.
 
@@ -267,7 +269,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     def decision_function(self, X: Any) -> Any:
         """Return scores (n, n_classes), or (n,) for two classes, or (n, c) of several labels; lazy for a dask array."""
         check_is_fitted(self, "model_")
-        shape = (0, len(self.classes_)) if self._has_several or len(self.classes_) > 2 else (0,)
+        shape = (0, len(self.classes_)) if self.model_.task == "multilabel" or len(self.classes_) > 2 else (0,)
         return self._apply(X, self.model_.decisions, np.empty(shape, self.model_.coef.dtype))
 
     def predict(self, X: Any) -> Any:
@@ -276,10 +278,11 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         Stores and table files, local or behind URLs, are streamed. Labels follow the sign, or the largest, of scores.
         """
         check_is_fitted(self, "model_")
-        if self._has_several:
+        if self.model_.task == "multilabel":
             return self._apply(X, self.model_.labels, np.empty((0, len(self.classes_)), np.int64))
         return self._apply(X, Labels(self.classes_), self.classes_[:0])
 
+    @computed_by_client
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy on arrays with labels `y`, on a store or table files, or on a Dataset's cells.
 
@@ -294,7 +297,3 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         if not is_lazy(X):
             return float(super().score(X, y, sample_weight))
         return lazy_accuracy(self.predict(X), y, sample_weight)
-
-    @property
-    def _has_several(self) -> bool:
-        return self.model_.task == "multilabel"

@@ -1,19 +1,29 @@
 """Parameters of the estimators as settings take them."""
 
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 import numpy as np
+from dask.base import is_dask_collection
 from distributed import default_client
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from daskkern.backend.current import current
 from daskkern.backend.nested_parameters import NestedParameters, split_names
 from daskkern.basis import BasisSpec, Landmarks
+from daskkern.cluster.connect.clients import client_of
 from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.errors import SpecError
 from daskkern.kernels import CallableKernel, Kernel, parse_kernel
 from daskkern.losses import parse_loss
 from daskkern.solvers import parse_solver
+
+_MOST_PARTS = 3  # of validation rows: X, y, and weights
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -94,6 +104,30 @@ def unknown_choice(estimator: BaseEstimator) -> UnknownChoice:
     if not isinstance(given, str) or given not in choices:
         raise SpecError(f"got handle_unknown={given!r}; expected 'error' or 'ignore'")
     return choices[given]
+
+
+def computed_by_client(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Return a method of an estimator that computes the Dask collections it is given on the estimator's client.
+
+    They may be persisted there, and unknown to the active client of this process.
+    """
+
+    @wraps(method)
+    def computing(*args: Given.args, **options: Given.kwargs) -> Result:
+        client = getattr(args[0], "client", None)
+        if client is None or not any(map(_has_collection, (*args[1:], *options.values()))):
+            return method(*args, **options)
+        with client_of(client) as connected:
+            assert connected is not None
+            with current(connected):
+                return method(*args, **options)
+
+    return computing
+
+
+def _has_collection(given: Any) -> bool:
+    parts = given if isinstance(given, tuple | list) and len(given) <= _MOST_PARTS else (given,)
+    return any(map(is_dask_collection, parts))
 
 
 def active_client(client: Any) -> Any:

@@ -21,7 +21,7 @@ from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.direct_inputs import cell_score, direct_source, is_direct, named_roles
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
-from daskkern.estimators.parameters import unknown_choice
+from daskkern.estimators.parameters import computed_by_client, unknown_choice
 from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.lazy_scores import lazy_r2
 from daskkern.evaluation.tables.scoring import score_place
@@ -173,6 +173,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         self.verbose, self.callbacks = verbose, callbacks
         self.learn_features, self.calibrate, self.groups = learn_features, calibrate, groups
 
+    @computed_by_client
     def fit(
         self,
         X: Any,
@@ -218,6 +219,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         return self
 
     @available_if(goes_on)
+    @computed_by_client
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelRegressor":
         """Run one epoch on these rows from the current model; see :meth:`daskkern.KernelClassifier.partial_fit`.
 
@@ -253,6 +255,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         mean = self._apply(X, self.model_.labels, self.model_.labels(self.model_.coef[:0]))
         return (mean, self._deviations(X)) if return_std else mean
 
+    @computed_by_client
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R2 on arrays with targets `y`, on a store or table files, in one pass, or on a Dataset's cells.
 

@@ -18,7 +18,7 @@ from daskkern.data.schema.learned_scaling import IGNORED
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import ModelError, SpecError
 from daskkern.estimators.inputs import is_lazy
-from daskkern.estimators.parameters import active_client, as_kernel, as_seed
+from daskkern.estimators.parameters import active_client, as_kernel, as_seed, computed_by_client
 from daskkern.kernels import Gaussian
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.models import KernelModel, save_model
@@ -129,6 +129,7 @@ class KernelDensity(UnsupervisedEstimator):
         basis = super()._basis(n_rows)
         return spanned(basis) if basis.is_mapped else basis
 
+    @computed_by_client
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelDensity":
         """Estimate the density of rows `X`; see :meth:`daskkern.KernelPCA.fit`.
 
@@ -177,6 +178,7 @@ class KernelDensity(UnsupervisedEstimator):
             density = _LogDensity(passes, self.kernel_, float(np.log(self._total)) + self._log_norm, self.device)
             return self._apply_rows(X, density, np.empty(0))
 
+    @computed_by_client
     def score(self, X: Any, y: Any = None) -> float:
         """Return the sum of the logarithms of the densities of rows: their log-likelihood. `y` is not used."""
         return float(self.score_samples(X).sum())

@@ -12,6 +12,7 @@ from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec
 from daskkern.errors import SpecError
 from daskkern.estimators.inputs import is_lazy
+from daskkern.estimators.parameters import computed_by_client
 from daskkern.kernels import Kernel
 from daskkern.models import KernelModel
 from daskkern.unsupervised.base import UnsupervisedEstimator, whole
@@ -94,6 +95,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         tags.transformer_tags.preserves_dtype = []
         return tags
 
+    @computed_by_client
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelKMeans":
         """Cluster rows `X`; see :meth:`daskkern.KernelPCA.fit`. A store brings its own weights."""
         k, n_init = whole("n_clusters", self.n_clusters), whole("n_init", self.n_init)
@@ -129,6 +131,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         check_is_fitted(self, "model_")
         return self._apply_rows(X, _Distances(self.kernel_), np.empty((0, self._n_features_out)))
 
+    @computed_by_client
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the sum of the weighted squared distances of rows from their centres; `y` is not used."""
         nearest = self.transform(X).min(axis=1) ** 2

@@ -67,7 +67,7 @@ class NystromSGD(Solver[NystromRun]):
     mode : {"auto", "streamed", "stored"}
         "stored" computes psi once, into a scratch store of n r numbers, and reads it back in every epoch: cheaper
         when rows are wide. "auto" is stored when psi fits in a quarter of the free disk space of the scratch
-        folder and more than two epochs are asked.
+        folder, there are more than two epochs, and all workers are on this machine or `scratch` is given.
     n_directions : int or "auto"
         k: directions above it are not conditioned; "auto" is all, as in the paper's experiments, 0 none. The first
         k are damped to ``l_(k+1)``, as in equation 14; all of them to the last.

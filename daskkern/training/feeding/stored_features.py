@@ -2,9 +2,10 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import gethostname
 
 import numpy as np
 import zarr
@@ -26,8 +27,11 @@ _COLUMN_BLOCKS = 8
 _TASK_ROWS = 4096
 
 
-def is_stored(prepared: Prepared, settings: FitSettings) -> bool:
-    """Return whether psi is stored on disk: when requested, or when it fits and is read more than twice."""
+def is_stored(prepared: Prepared, settings: FitSettings, machines: Iterable[str] = ()) -> bool:
+    """Return whether psi is stored on disk: when requested, or when it fits and is read more than twice.
+
+    `machines` are those of the workers. Others than this one do not see its folder for temporary files.
+    """
     how, folder = settings.solver.storage, settings.solver.storage_folder
     if how == "never" or settings.sampling != "uniform":
         return False
@@ -35,6 +39,8 @@ def is_stored(prepared: Prepared, settings: FitSettings) -> bool:
         raise SpecError(f"the scratch folder {folder} does not exist; create it, or leave scratch out")
     if how == "always":
         return True
+    if folder is None and not {gethostname()}.issuperset(machines):
+        return False
     size = prepared.plan.n_rows * _feature_map(prepared).shape[1] * np.dtype(settings.dtype).itemsize
     free = shutil.disk_usage(folder or tempfile.gettempdir()).free
     return settings.max_epochs > 2 and size <= free // 4
@@ -44,7 +50,8 @@ def is_stored(prepared: Prepared, settings: FitSettings) -> bool:
 def stored_features(source: RowSource, settings: FitSettings, prepared: Prepared) -> Iterator[str]:
     """Write psi (n, r) to a scratch store, yield its path, and remove it at the end.
 
-    One Dask task for each chunk of rows. Columns are chunked too, so that a rank reads only its own.
+    One Dask task reads the landmarks, where rows are those of workers, and one writes each chunk of rows. Columns are
+    chunked too, so that a rank reads only its own.
     """
     M = _feature_map(prepared)
     n, r = prepared.plan.n_rows, M.shape[1]
@@ -59,10 +66,13 @@ def stored_features(source: RowSource, settings: FitSettings, prepared: Prepared
             dtype=settings.dtype,
             compressors=None,
         )
-        Z = _landmark_rows(source, settings, prepared)
+        held = prepared.validation
+        Z = prepared.points
+        if Z is None:
+            drawn = delayed(_drawn_rows, pure=False)
+            Z = drawn(source, settings.dtype, held, prepared.indices, dask_key_name=task_name("landmarks"))
         shared = delayed((prepared.basis, Z, M), pure=False)
         write = delayed(_write_chunk, pure=False)
-        held = prepared.validation
         compute(
             *[
                 write(source, settings.dtype, held, shared, path, part, dask_key_name=task_name("eigenfeatures"))
@@ -87,11 +97,8 @@ def _chunk_rows(prepared: Prepared) -> int:
     return min(_TASK_ROWS, prepared.plan.part_rows, prepared.plan.n_rows)
 
 
-def _landmark_rows(source: RowSource, settings: FitSettings, prepared: Prepared) -> HostArray:
-    if prepared.points is not None:
-        return prepared.points
-    assert prepared.indices is not None
-    X = take(training_rows(source.open(settings.dtype), prepared.validation), prepared.indices, Fields.X).X
+def _drawn_rows(source: RowSource, dtype: str, validation: IntArray | None, indices: IntArray) -> HostArray:
+    X = take(training_rows(source.open(dtype), validation), indices, Fields.X).X
     assert X is not None
     return X
 
@@ -145,9 +152,11 @@ class FeatureRows(Rows):
 
 
 @contextmanager
-def features_for(source: RowSource, settings: FitSettings, prepared: Prepared) -> Iterator[str | None]:
+def features_for(
+    source: RowSource, settings: FitSettings, prepared: Prepared, machines: Iterable[str] = ()
+) -> Iterator[str | None]:
     """Yield the path of the eigenfeatures of stored Nystrom-SGD, or None for every other fit."""
-    if is_stored(prepared, settings):
+    if is_stored(prepared, settings, machines):
         with stored_features(source, settings, prepared) as path:
             yield path
     else:

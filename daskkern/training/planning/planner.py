@@ -1,6 +1,6 @@
 """From settings and sizes to the memory plan of a rank: of a fit that is prepared, and of one that has not begun."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -186,8 +186,8 @@ def least_settings(settings: FitSettings, held_out: bool) -> FitSettings:
     return replace(least, early_stopping=early, calibrate=held_out and settings.calibrate, keep_blocks="never")
 
 
-def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
-    """Return the sizes of `prepared`."""
+def summarise(prepared: Prepared, settings: FitSettings, machines: Iterable[str] = ()) -> PreparedSummary:
+    """Return the sizes of `prepared`, for workers on these machines."""
     state = prepared.state
     plan = prepared.plan
     return PreparedSummary(
@@ -201,7 +201,7 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
         window_rows=most_window_rows(plan),
         chunk_rows=plan.chunk_rows,
         validation=0 if prepared.validation is None else prepared.validation.size,
-        stored=is_stored(prepared, settings),
+        stored=is_stored(prepared, settings, machines),
         wide=prepared.basis.placement.widens(settings.dtype, settings.rounding),
         reshuffle=isinstance(plan, BatchPlan) and plan.reshuffle,
     )

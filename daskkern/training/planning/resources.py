@@ -12,7 +12,7 @@ _SAME = 1.25
 @dataclass(frozen=True)
 class WorkerResources:
     """What one worker may plan with: threads, bytes of memory, of its device and of disk; its kind, its
-    address, and the bytes that its device has in all, 0 without one."""
+    address, the bytes that its device has in all, 0 without one, and the name of its machine."""
 
     threads: int
     budget: int
@@ -21,6 +21,7 @@ class WorkerResources:
     kind: str = ""
     address: str = field(default="", compare=False)
     device_size: int = 0
+    machine: str = field(default="", compare=False)
 
     def shared_by(self, shards: int) -> "WorkerResources":
         """Return what each of `shards` virtual ranks of this worker may plan with."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from socket import gethostname
 
 from distributed import Client
 
@@ -64,8 +65,14 @@ def resources_of(
         )
     disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
     kinds = run_on(client, workers, _kind, settings)
+    machines = run_on(client, workers, gethostname)
     return [
-        replace(resource, disk=disks[worker], kind=f"{resource.threads} threads, {kinds[worker]}")
+        replace(
+            resource,
+            disk=disks[worker],
+            kind=f"{resource.threads} threads, {kinds[worker]}",
+            machine=machines[worker],
+        )
         for resource, worker in zip(resources, workers, strict=True)
     ]
 

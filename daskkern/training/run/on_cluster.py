@@ -147,14 +147,15 @@ def _fit_sent(
     home = lease.addresses[roomiest(resources)] if is_mixed(resources) else None
     with _set_up(client, job, listener, gang, lease, home) as (lease, ticket, prepared):
         scaled = job.scaled(prepared.scaling)
-        summary = summarise(prepared, settings)
+        machines = {each.machine for each in resources}
+        summary = summarise(prepared, settings, machines)
 
         def decide(lease: Lease) -> RankPlans:
             found = resources if lease is known else look(lease)
             return ClusterPlanner(client, scaled.source, settings, lease.addresses, found).with_blocks(summary)
 
         lease, plans = _steadily(client, gang, lease, decide)
-        with current(client), features_for(scaled.source, settings, prepared) as features:
+        with current(client), features_for(scaled.source, settings, prepared, machines) as features:
             whole = RemoteValue(str(ticket.key))
             keeps = can_keep(plans.tightest, settings, summary.p, summary.n_outputs)
             policy = replace(job.policy, in_memory=gang.retries > 0 and keeps, carry=job.policy.carry and keeps)

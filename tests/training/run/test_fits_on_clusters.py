@@ -132,6 +132,17 @@ def test_the_hinge_loss_agrees_on_what_it_predicts(store, client2):
     assert (here == there).mean() >= 0.999
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_stored_eigenfeatures_of_arrays_that_only_workers_have(lazy, X, client2):
+    y = load_digits(return_X_y=True)[1]
+    solver = NystromSGD(mode="stored")
+    settings = {"kernel": Gaussian(25.0), "basis": Landmarks(200), "max_epochs": 3, "solver": solver}
+    here = KernelClassifier(**settings).fit(X, y)
+    rows = (da.from_array(X, chunks=(400, -1)), da.from_array(y, chunks=400)) if lazy else (X, y)
+    there = KernelClassifier(**settings, client=client2).fit(*rows)
+    np.testing.assert_allclose(there.decision_function(X), here.decision_function(X), atol=1e-3)
+
+
 @pytest.mark.repeated
 def test_arrays_and_dask_arrays_reach_the_workers(X, client2):
     y = load_digits(return_X_y=True)[1]

@@ -1,6 +1,7 @@
 """The ranks of one fit, as threads of this process: however many there are, they make one model."""
 
 from dataclasses import replace
+from socket import gethostname
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitStarted
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
-from daskkern.training.feeding.stored_features import stored_features
+from daskkern.training.feeding.stored_features import is_stored, stored_features
 from daskkern.training.run.early_stopping import EarlyStopping
 from tests.support.fits import Fit, toy_settings, toy_source
 
@@ -60,6 +61,13 @@ def test_stored_eigenfeatures_make_the_streamed_model() -> None:
         for ranks in (1, 2, 3):
             found = stored.scores(stored.results(ranks))
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+
+
+def test_eigenfeatures_are_not_stored_where_other_machines_cannot_see_them() -> None:
+    fit = Fit.of(toy_source(), replace(toy_settings(Landmarks(40), NystromSGD()), max_epochs=3))
+    assert is_stored(fit.prepared, fit.settings)
+    assert is_stored(fit.prepared, fit.settings, {gethostname()})
+    assert not is_stored(fit.prepared, fit.settings, {gethostname(), "elsewhere"})
 
 
 def test_more_ranks_than_columns_still_make_the_model() -> None:
