@@ -42,7 +42,9 @@ from daskkern.solvers import (
 ALPHA = 1e-3
 ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
     "sgd": KernelRegressor("gaussian:median", basis=RandomFeatures(60), solver=SGD(), max_epochs=20, batch_size=10),
-    "eigenpro, features": KernelClassifier("gaussian:median", "squared", RandomFeatures(60), EigenPro(), max_epochs=20),
+    "eigenpro, features": KernelClassifier(
+        "gaussian:median", "squared", RandomFeatures(60), EigenPro(), max_epochs=20, dtype="float64"
+    ),
     "pegasos": KernelClassifier("linear", "hinge", Linear(), Pegasos(), ALPHA, 10),
     "sdca": KernelClassifier("gaussian:median", "hinge", NystromFeatures(30), SDCA(), ALPHA),
     "sdca, regression": KernelRegressor("gaussian:median", "squared", AllRows(), SDCA(), ALPHA, 40, dtype="float64"),
@@ -58,9 +60,11 @@ ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
     "mixed_gradient": KernelClassifier("linear", "logistic", Linear(), "mixed_gradient", ALPHA, 20),
     "sarah": KernelClassifier("linear", "logistic", Linear(), SARAH(), ALPHA),
     "norma": KernelClassifier("gaussian:median", "hinge", AllRows(), "norma", ALPHA),
-    "bsgd": KernelClassifier("gaussian:median", "hinge", Landmarks(30), BSGD(), ALPHA),
+    "bsgd": KernelClassifier("gaussian:median", "hinge", Landmarks(30), BSGD(), 10 * ALPHA),
     "amm": KernelClassifier("linear", "multiclass_hinge", Linear(), AMM(), ALPHA),
-    "doubly_sgd": KernelClassifier("gaussian:median", "hinge", DoublyStochastic(16), "doubly_sgd", ALPHA, 20, 20),
+    "doubly_sgd": KernelClassifier(
+        "gaussian:median", "hinge", DoublyStochastic(16), "doubly_sgd", ALPHA, 20, 20, dtype="float64"
+    ),
     "block_cd": KernelRegressor("gaussian:median", "squared", AllRows(), "block_cd", ALPHA, dtype="float64"),
     "local_ridge": KernelRegressor("gaussian:median", "squared", LocalRows(20), "local_ridge", ALPHA, dtype="float64"),
     "askotch": KernelRegressor("gaussian:median", "squared", AllRows(), "askotch", ALPHA, 20, dtype="float64"),
