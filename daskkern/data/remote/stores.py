@@ -143,10 +143,10 @@ class RemoteStore(WrapperStore[AbstractStore]):
         return await self._retried(lambda: self._store.exists(key), key)
 
     async def set(self, key: str, value: Buffer) -> None:
-        await self._retried(lambda: self._store.set(key, value), key, writing=True)
+        await self._put(lambda: self._store.set(key, value), key)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        await self._retried(lambda: self._store.set_if_not_exists(key, value), key, writing=True)
+        await self._put(lambda: self._store.set_if_not_exists(key, value), key)
 
     async def delete(self, key: str) -> None:
         await self._retried(lambda: self._store.delete(key), key, writing=True)
@@ -190,6 +190,19 @@ class RemoteStore(WrapperStore[AbstractStore]):
         if value is None:
             raise StoreError(f"{self.url}/{key} is gone; was it removed by another process?")
         await self.set(target, value)
+
+    async def _put(self, request: Callable[[], Awaitable[None]], key: str) -> None:
+        async def put() -> None:
+            try:
+                await request()
+            except FileNotFoundError:  # a file system with folders, of which one is missing
+                made: Any = self._store
+                if not hasattr(made, "fs"):
+                    raise
+                await made.fs._makedirs(f"{made.path}/{key}".rpartition("/")[0], exist_ok=True)
+                await request()
+
+        await self._retried(put, key, writing=True)
 
     async def _get_many(
         self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]

@@ -121,7 +121,8 @@ class RemoteFolder:
     def _upload(self, name: str) -> "_Upload":
         store: Any = self._store._store
         if hasattr(store, "fs"):
-            return _FileSystemUpload(store.fs, f"{store.path.rstrip('/')}/{name}")
+            # Zarr wraps file systems without asynchronous methods; files that the wrapper opens write nothing.
+            return _FileSystemUpload(getattr(store.fs, "sync_fs", store.fs), f"{store.path.rstrip('/')}/{name}")
         return _ObjectUpload(store.store, name)
 
     def read(self, name: str) -> bytes | None:
