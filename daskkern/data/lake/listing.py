@@ -15,6 +15,9 @@ from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import DataError
 
 SUFFIXES = (".parquet", ".pq")
+_TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson", ".svm", ".libsvm", ".svmlight")
+OTHER_TABLES = (*_TEXTS, *(f"{text}.gz" for text in _TEXTS), ".arrow", ".feather", ".arrows", ".ipc", ".orc")
+"""Endings of tables of other formats, which a folder of Parquet files must not have."""
 _HIDDEN = (".", "_")
 
 
@@ -57,7 +60,7 @@ def listed(place: str, suffixes: Sequence[str] = SUFFIXES) -> list[LakeFile]:
     Raises
     ------
     DataError
-        When no file matches; NoParquetError if a folder has no Parquet files.
+        When no file matches, or a folder has tables of other formats, too; NoParquetError if it has no Parquet files.
     StoreError
         When the server cannot be reached.
     """
@@ -72,6 +75,12 @@ def listed(place: str, suffixes: Sequence[str] = SUFFIXES) -> list[LakeFile]:
     kept = [file for file in matched if is_data(file.place, root, suffixes)]
     if not kept:
         raise _nothing(place, root, len(below))
+    other = next((file.place for file in matched if is_data(file.place, root, OTHER_TABLES)), None)
+    if other is not None and not set(suffixes).intersection(OTHER_TABLES):
+        raise DataError(
+            f"{kept[0].place} and {other} are of different formats; a folder has files of one format: name the files, "
+            f"for example '{place.rstrip('/')}/*{os.path.splitext(kept[0].place)[1]}'"
+        )
     return sorted((LakeFile(file, root) for file in kept), key=lambda file: natural_key(file.place))
 
 

@@ -148,7 +148,7 @@ def _expand(name: str) -> list[SourceFile]:
         return [Path(name)]
     if not glob.has_magic(name):
         raise DataError(f"there is no file {name}; check the name")
-    found = sorted(glob.glob(name), key=natural_key)
+    found = sorted(glob.glob(name, recursive=True), key=natural_key)
     if not found:
         raise DataError(f"no file matches {name}; check the pattern")
     return [Path(path) for path in found]

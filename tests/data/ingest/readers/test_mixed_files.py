@@ -13,6 +13,8 @@ import pyarrow.orc
 import pytest
 
 from daskkern.data.ingest import ingest
+from daskkern.data.ingest.readers.formats import FORMATS
+from daskkern.data.lake.listing import OTHER_TABLES
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 
@@ -96,3 +98,32 @@ def test_labels_that_would_be_merged_are_refused(tmp_path: Path, ending: str, fo
     (tmp_path / f"rows.{ending}").write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match=rf"row 0 of .* has the {found}.*float64.*; write labels as text"):
         ingest(tmp_path / f"rows.{ending}", tmp_path / "store", target="y", task="classification")
+
+
+@pytest.mark.parametrize("other", ["a.csv", "deep/c.csv.gz", "z.jsonl"])
+def test_folders_with_tables_of_other_formats_are_refused(tmp_path: Path, other: str) -> None:
+    rows = pd.DataFrame({"a": [1.0, 2.0], "y": [0.5, 0.7]})
+    folder = tmp_path / "rows"
+    (folder / "deep").mkdir(parents=True)
+    rows.to_parquet(folder / "b.parquet")
+    (folder / "_hidden.csv").write_text("a,y\n")
+    ingest(folder, tmp_path / "first.zarr", target="y")
+    (folder / other).write_bytes(b"")
+    with pytest.raises(DataError, match=rf"b\.parquet and .*{other} are of different formats"):
+        ingest(folder, tmp_path / "second.zarr", target="y")
+    ingest(f"{folder}/*.parquet", tmp_path / "third.zarr", target="y")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_two_asterisks_mean_any_number_of_folders(tmp_path: Path, ending: str) -> None:
+    for number, folder in enumerate(("rows", "rows/1", "rows/1/2")):
+        (tmp_path / folder).mkdir()
+        rows = pd.DataFrame({"a": [1.0, 2.0], "y": [number + 0.5, number + 0.7]})
+        path = tmp_path / folder / f"f{number}.{ending}"
+        rows.to_csv(path, index=False) if ending == "csv" else rows.to_parquet(path)
+    ingest(f"{tmp_path}/rows/**/*.{ending}", tmp_path / "s.zarr", target="y")
+    assert open_store(tmp_path / "s.zarr").info.n_rows == 6
+
+
+def test_endings_of_other_tables_are_those_of_the_formats() -> None:
+    assert set(OTHER_TABLES) == {suffix for known in FORMATS if known.streams for suffix in known.suffixes}
