@@ -6,7 +6,7 @@ missing numbers the mean of their column. A frame of numbers without gaps has no
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ from dask.base import is_dask_collection
 from daskkern.arrays import HostArray
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.ingest.columns.categories import missing_like, plain_encoding, survey_categories
-from daskkern.data.ingest.columns.dates import days_of_texts
+from daskkern.data.ingest.columns.dates import days_of_texts, refuse_other_numbers
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kind_survey import are_truths
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, texts_of, to_numbers, to_numpy
@@ -99,7 +99,7 @@ def encoded(X: Any, encoding: Encoding, unknown: UnknownChoice | None = None) ->
         column of one feature for each category, unless `unknown` ignores it: all features of the column are then 0. In
         a column of codes such texts differ from all others. None refuses them, for estimators without the choice.
     """
-    table = _table(X)
+    table = _table(X, [column.name for column in encoding if column.kind != "number"])
     features = np.empty((table.num_rows, len(feature_names_of(encoding))))
     at = 0
     for column in encoding:
@@ -119,11 +119,9 @@ def check_columns(expected: tuple[str, ...], X: Any) -> None:
     names = tuple(map(str, X.schema.names if isinstance(X, pa.Table | pa.RecordBatch) else X.columns))
     if names == expected:
         return
-    missing = [name for name in expected if name not in names]
-    other = [name for name in names if name not in expected]
-    if missing:
+    if missing := [name for name in expected if name not in names]:
         raise DataError(f"X has no column {missing[0]!r}, which the model was trained with; add it")
-    if other:
+    if other := [name for name in names if name not in expected]:
         raise DataError(f"X has a column {other[0]!r}, which the training rows did not have; leave it out")
     first = next(pair for pair in zip(expected, names, strict=False) if pair[0] != pair[1])
     raise DataError(f"X has column {first[1]!r} where the training rows had {first[0]!r}; keep the order of columns")
@@ -145,22 +143,23 @@ def _is_mixed(frame: Any) -> bool:
     return False
 
 
-def _table(X: Any) -> pa.Table:
-    """Return a frame as a table of numbers, booleans, and texts, plain or as dictionaries."""
+def _table(X: Any, categories: Collection[str] = ()) -> pa.Table:
+    """Return a frame as a table of numbers, booleans, and texts, plain or dictionaries; `categories` may be dates."""
     if hasattr(X, "iloc") and not X.columns.is_unique:
         raise DataError(f"X has more than one column {X.columns[X.columns.duplicated()][0]!r}; give each its own name")
     table = arrow_table(X)
-    columns = [_plain(table.column(at).combine_chunks(), name) for at, name in enumerate(table.schema.names)]
-    return pa.table(columns, names=table.schema.names)
+    names = table.schema.names
+    columns = [_plain(table.column(at).combine_chunks(), name, categories) for at, name in enumerate(names)]
+    return pa.table(columns, names=names)
 
 
-def _plain(column: Any, name: str) -> pa.Array:
+def _plain(column: Any, name: str, categories: Collection[str]) -> pa.Array:
     column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
     kind = column.type
     if is_time(kind):
-        return pa.array(to_numbers(column))
+        return column if name in categories else pa.array(to_numbers(column))
     if pa.types.is_dictionary(kind) and not is_text(kind):
-        return _plain(column.dictionary_decode(), name)
+        return _plain(column.dictionary_decode(), name, categories)
     if pa.types.is_null(kind):
         return column.cast(pa.float64())
     if not is_number(kind) and not is_text(kind):
@@ -225,8 +224,9 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownCh
             return _checked_codes(values, known)
         values = texts
     if known.kind == "number":
-        values = _written_numbers(values, known.name)
-        numbers = to_numpy(values).astype(np.float64)
+        numbers = to_numpy(_written_numbers(values, known.name)).astype(np.float64)
+        if known.is_date:
+            refuse_other_numbers(numbers, column.type, known.name, "X", 0)
         gaps = np.isnan(numbers)
         if gaps.any():
             if known.fill is None:
@@ -237,7 +237,7 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownCh
                 )
             numbers[gaps] = float(known.fill)
         return numbers[:, None]
-    if not is_text(values.type) and not pa.types.is_boolean(values.type):
+    if not (is_text(values.type) or is_time(values.type) or pa.types.is_boolean(values.type)):
         values = values.cast(pa.string())
     batch = pa.RecordBatch.from_arrays([values], [known.name])
     return Encoder((known,), missing_like((known,)), _NO_TEXT, unknown).features(batch, np.dtype(np.float64), "X", 0)

@@ -17,6 +17,7 @@ from daskkern.backend.namespace import as_host, is_sparse
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.csr import FeatureRows, as_csr
 from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
+from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
@@ -216,6 +217,7 @@ def check_weight(weight: HostArray) -> None:
 
 
 def _known(array: da.Array, name: str) -> da.Array:
+    refuse_masks(array, name)
     if any(np.isnan(size) for size in array.shape):
         raise DataError(f"{name} is a dask array of unknown length; call {name}.compute_chunk_sizes() first")
     return array

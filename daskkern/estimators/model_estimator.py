@@ -18,7 +18,7 @@ from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.table_files import TableFiles
 from daskkern.data.remote.local_stores import fix_places
-from daskkern.data.rows.finite import check_finite
+from daskkern.data.rows.finite import check_finite, refuse_masks
 from daskkern.data.schema.same_columns import column_names
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
@@ -102,6 +102,7 @@ class ModelEstimator(NestedEstimator):
     def _apply_lazily(self, X: da.Array, function: RowFunction, like: HostArray) -> da.Array:
         if X.ndim != 2 or X.shape[1] != self.model_.n_features:
             raise DataError(f"X has shape {X.shape}, but the model expects {self.model_.n_features} features")
+        refuse_masks(X, "X")
         fix_places(X)
         X = X.rechunk({1: -1})
         shared = delayed(self.model_, pure=True)  # one copy in the graph, not one per block

@@ -61,9 +61,16 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
         ingest(place, store, target=None if targets else (), like=trained_schema(model), shuffle=False)
         rows = open_store(store)
         if targets and rows.info.task is None:
-            named = f"a column {model.target_names[0]!r} with" if model.target_names else "a column with"
-            raise DataError(f"{place} has no targets to score predictions against; add {named} the true values")
+            raise DataError(
+                f"{place} has no targets to score predictions against; add {named_targets(model)} with the true values"
+            )
         yield rows
+
+
+def named_targets(model: KernelModel) -> str:
+    """Return which columns of a table hold the targets of a model, for messages."""
+    names = [repr(name) for name in model.target_names or ()]
+    return f"the columns {' and '.join(names)}" if len(names) > 1 else f"a column {names[0]}" if names else "a column"
 
 
 def trained_schema(model: KernelModel) -> TableSchema:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import FeatureRows
-from daskkern.data.schema.same_columns import other_codes, other_name
+from daskkern.data.schema.same_columns import other_codes, other_name, other_target
 from daskkern.data.storage.csr_store import CsrReader
 from daskkern.data.storage.store import Store, read_array
 from daskkern.errors import DataError, ModelError
@@ -41,6 +41,12 @@ def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
         raise DataError(
             f"the model predicts {model.n_targets} targets, but the store {store.path} has {info.n_targets}; "
             "ingest the same targets as for training"
+        )
+    aim = other_target(model.target_names, info.target_names) if targets else None
+    if aim is not None:
+        raise DataError(
+            f"the model was trained on target {aim[0]!r} where the store {store.path} has {aim[1]!r}; ingest the same "
+            "targets in the same order"
         )
     if targets and info.task != task:
         raise ModelError(

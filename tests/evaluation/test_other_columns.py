@@ -38,6 +38,20 @@ def test_other_numbers_of_categories_are_refused(tmp_path: Path) -> None:
     assert model.fit(train, validation=alike).score(alike) > 0
 
 
+def test_several_targets_in_another_order_are_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"size": np.arange(40.0)}).assign(y=lambda rows: rows["size"], z=1 - np.arange(40.0))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    for name, targets in {"train": "y,z", "other": "z,y"}.items():
+        daskkern.ingest(tmp_path / "rows.csv", tmp_path / name, target=targets.split(","), shuffle=False)
+    train, other = tmp_path / "train", tmp_path / "other"
+    model = KernelRegressor("gaussian:2", max_epochs=2, device="cpu", calibrate=False).fit(train)
+    with pytest.raises(DataError, match=r"was trained on target 'y' where the store .*other has 'z'"):
+        model.score(other)
+    with pytest.raises(DataError, match="have target 'y' where the validation rows have 'z'"):
+        model.fit(train, validation=other)
+    assert model.predict(other).shape == (40, 2)
+
+
 @pytest.mark.parametrize(
     ("theirs", "column"),
     [

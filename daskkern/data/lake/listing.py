@@ -11,7 +11,7 @@ from typing import Any
 from fsspec.utils import glob_translate
 
 from daskkern.data.remote.files import FoundFile, file_at, files_below
-from daskkern.data.remote.stores import absolute, is_url
+from daskkern.data.remote.stores import WEB, absolute, is_url
 from daskkern.errors import DataError
 
 SUFFIXES = (".parquet", ".pq")
@@ -19,6 +19,7 @@ _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson", ".svm", ".libsvm", ".svmlight")
 OTHER_TABLES = (*_TEXTS, *(f"{text}.gz" for text in _TEXTS), ".arrow", ".feather", ".arrows", ".ipc", ".orc")
 """Endings of tables of other formats, which a folder of Parquet files must not have."""
 _HIDDEN = (".", "_")
+_WEB = tuple(f"{scheme}://" for scheme in WEB)
 
 
 class NoParquetError(DataError):
@@ -97,6 +98,8 @@ def _words(part: str) -> list[object]:
 
 
 def _has_magic(place: str) -> bool:
+    if place.startswith(_WEB):  # "?" begins a query, and nothing can be listed
+        return False
     return glob.has_magic(place.partition("://")[2] if is_url(place) else place) and not os.path.exists(place)
 
 

@@ -1,7 +1,7 @@
 """Opening a lake: its files are listed once, their footers read side by side, and their schemas made one."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -45,6 +45,7 @@ def open_lake(
     columns: Sequence[str] | Callable[[Sequence[str]], Sequence[str]] | None = None,
     where: str | None = None,
     run: TaskRunner = run_here,
+    texts: Collection[str] = (),
 ) -> Lake:
     """Open Parquet files as one table of row groups; no row is read.
 
@@ -60,6 +61,8 @@ def open_lake(
         A filter, see :mod:`daskkern.data.lake.where`. Folders and row groups in which no row passes are not read.
     run : callable
         Runs jobs, for example on workers; by default threads of this process.
+    texts : collection of str
+        Columns that hold texts where they are in the names of folders, also if all values are whole numbers.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def open_lake(
     files = [file for name in names for file in _files(absolute(name))]
     if not files:
         raise DataError("got no source; name at least one file")
-    fixed, values = partition_values(files)
+    fixed, values = partition_values(files, texts)
     first = footer(FooterJob(files[0]))
     index = _index(first.schema)
     schema = _with_partitions(plain_schema(first.schema, index), fixed, files[0])

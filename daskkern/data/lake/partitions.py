@@ -1,7 +1,7 @@
 """Columns that are stored in the names of folders, as Hive, Spark and dask write them: ``day=1/part-0.parquet``."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any, TypeAlias
@@ -19,10 +19,10 @@ PartitionValues: TypeAlias = tuple[tuple[str, Any], ...]
 """Columns and their values in all rows of a file; None is a missing value."""
 
 
-def partition_values(files: Sequence[LakeFile]) -> tuple[pa.Schema, list[PartitionValues]]:
+def partition_values(files: Sequence[LakeFile], texts: Collection[str] = ()) -> tuple[pa.Schema, list[PartitionValues]]:
     """Return the columns in the names of folders, and their values for each file.
 
-    A column whose values are all whole numbers holds integers, any other one texts.
+    A column whose values are all whole numbers holds integers, any other one texts, as do those named in `texts`.
 
     Raises
     ------
@@ -47,10 +47,14 @@ def partition_values(files: Sequence[LakeFile]) -> tuple[pa.Schema, list[Partiti
         return pa.schema([]), [()] * len(files)
     known = ds.HivePartitioning(pa.schema([(name, pa.string()) for name in names[0]]))
     folders = {path.rpartition("/")[0]: path for path in paths}
-    texts = {folder: ds.get_partition_keys(known.parse(path)) for folder, path in folders.items()}
-    kinds = {name: _kind([found.get(name) for found in texts.values()]) for name in names[0]}
+    parsed = {folder: ds.get_partition_keys(known.parse(path)) for folder, path in folders.items()}
+    kinds = {
+        name: pa.string() if name in texts else _kind([found.get(name) for found in parsed.values()])
+        for name in names[0]
+    }
     typed = {
-        folder: tuple((name, _typed(found.get(name), kinds[name])) for name in kinds) for folder, found in texts.items()
+        folder: tuple((name, _typed(found.get(name), kinds[name])) for name in kinds)
+        for folder, found in parsed.items()
     }
     return pa.schema(list(kinds.items())), [typed[path.rpartition("/")[0]] for path in paths]
 

@@ -49,6 +49,8 @@ def sentence(error: BaseException, url: str) -> str:
         return f"access to {url} was denied ({why}); check the credentials in the environment and what they allow"
     if any(sign in text for sign in _TOO_SLOW):
         return f"the server of {url} did not answer in time{often}; try again, or set DASKKERN_REMOTE_TIMEOUT (seconds)"
+    if "Range request not supported" in text:
+        return f"the server of {url} sends whole files only, and files are read in parts; copy the file to this machine"
     if any(sign in text for sign in _BROKEN):
         return f"the answer of the server of {url} broke off{often}; try again later"
     if any(sign in text for sign in _NOT_REACHED):

@@ -17,6 +17,7 @@ from fsspec.core import url_to_fs
 
 from daskkern.data.remote.errors import INSTALL, is_cut_short, sentence
 from daskkern.data.remote.stores import OBJECTS, PAUSES, WEB, is_url, patience
+from daskkern.data.remote.web_files import WebFiles
 from daskkern.errors import DataError, StoreError, without_secrets
 
 Answer = TypeVar("Answer")
@@ -190,8 +191,10 @@ def _system(url: str) -> tuple[Any, str]:
     """Return the fsspec file system of a URL, and the path in it."""
     scheme, _, path = url.partition("://")
     try:
+        if scheme in WEB:
+            return WebFiles(), url
         if scheme in OBJECTS:
-            return _object_system(scheme, os.getpid()), url if scheme.startswith("http") else path
+            return _object_system(scheme, os.getpid()), path
         system, inside = url_to_fs(url)
         return system, str(inside)
     except (ImportError, ValueError) as error:

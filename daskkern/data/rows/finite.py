@@ -50,3 +50,12 @@ def check_labels(y: HostArray) -> None:
     other = y[(y != 0) & (y != 1)]
     if other.size:
         raise DataError(f"got the label {other[0]:g} in a table of several labels; expected 0 and 1 only")
+
+
+def refuse_masks(array: Any, name: str) -> None:
+    """Raise DataError for a dask array of masked chunks, of which the values below the masks would be used."""
+    if isinstance(getattr(array, "_meta", None), np.ma.MaskedArray):
+        raise DataError(
+            f"{name} is a dask array of masked chunks; fill in what is masked, such as with "
+            "dask.array.ma.filled(array, value), or leave out these rows"
+        )

@@ -24,6 +24,11 @@ def other_name(expected: tuple[str, ...] | None, found: tuple[str, ...] | None) 
     return next((pair for pair in zip(expected, found, strict=False) if pair[0] != pair[1]), None)
 
 
+def other_target(expected: tuple[str, ...] | None, found: tuple[str, ...] | None) -> tuple[str, str] | None:
+    """Return the first two of several targets whose names differ; a single one may have been renamed."""
+    return other_name(expected, found) if expected and len(expected) > 1 else None
+
+
 def other_codes(expected: Encoding | None, found: Encoding | None) -> str | None:
     """Return the first column whose numbers stand for other categories; None where there is none, or it is not known.
 

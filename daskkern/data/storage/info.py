@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import FloatArray, HostArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.rows import Fields, Rows
 from daskkern.data.schema.provenance import recorded
 from daskkern.data.schema.schema import ClassLabel, StoreInfo
@@ -192,7 +192,7 @@ def _targets(rows: Rows, info: StoreInfo, max_values: int) -> tuple[TargetDescri
 
 
 def _target(name: str, values: FloatArray, mean: float, std: float) -> TargetDescription:
-    counts, edges = np.histogram(values, bins=_BINS)
+    counts, edges = _histogram(values)
     return TargetDescription(
         name=name,
         mean=mean,
@@ -202,6 +202,14 @@ def _target(name: str, values: FloatArray, mean: float, std: float) -> TargetDes
         counts=tuple(counts.tolist()),
         n_sampled=len(values),
     )
+
+
+def _histogram(values: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return counts and edges; of one bin where float64 has too few numbers between the least and the largest."""
+    try:
+        return np.histogram(values, bins=_BINS)
+    except ValueError:
+        return np.array([len(values)]), np.array([values.min(), values.max()])
 
 
 def _weight(rows: Rows, max_values: int) -> WeightDescription:

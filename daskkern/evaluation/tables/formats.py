@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from daskkern.data.remote.stores import public
-from daskkern.errors import SpecError
+from daskkern.errors import DataError, SpecError
 
 TableFormat: TypeAlias = Literal["parquet", "csv", "csv.gz", "arrow", "zarr"]
 _ENDINGS: dict[str, TableFormat] = {
@@ -60,7 +60,13 @@ class BatchWriter:
 
 @contextmanager
 def batch_writer(file: BinaryIO, kind: TableFormat, schema: pa.Schema) -> Iterator[BatchWriter]:
-    """Yield a writer of batches to an open file, which is left open at the end."""
+    """Yield a writer of batches to an open file, which is left open at the end.
+
+    Raises DataError for columns of lists and other nested values in CSV.
+    """
+    nested = next((field for field in schema if kind.startswith("csv") and pa.types.is_nested(field.type)), None)
+    if nested is not None:
+        raise DataError(f"column {nested.name!r} holds {nested.type} values, which CSV cannot hold; write .parquet")
     if kind == "csv.gz":
         with (
             gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,  # equal rows are equal bytes

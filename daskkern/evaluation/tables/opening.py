@@ -12,11 +12,14 @@ import zarr
 from dask.base import is_dask_collection
 
 from daskkern.arrays import HostArray
+from daskkern.data.cubes.cube_stores import is_cube_store, plain_arrays
 from daskkern.data.ingest.columns.imputing import filled_as
 from daskkern.data.ingest.columns.match_schema import decide_like
 from daskkern.data.ingest.pipeline.sources import open_source
 from daskkern.data.ingest.readers.frames import is_frame, open_table
+from daskkern.data.ingest.readers.keyed_choice import USUAL_FEATURES
 from daskkern.data.ingest.readers.tables import Request, Table
+from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.data.schema.same_columns import column_names
@@ -24,7 +27,7 @@ from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DataError
-from daskkern.evaluation.raw_tables import TablePlace, store_at, trained_schema
+from daskkern.evaluation.raw_tables import TablePlace, named_targets, store_at, trained_schema
 from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.evaluation.tables.rows import BLOCK_ROWS, InputRows, StoreInput, TableInput
 from daskkern.models import KernelModel
@@ -80,6 +83,11 @@ def open_rows(
         found = StoreInput(store, tuple(keep))
         found.check()
         return OpenedRows(found, work_key([store.fingerprint(), list(keep)]))
+    if isinstance(source, str) and not is_url(source) and _has_cells_only(source):
+        raise DataError(
+            f"{source} is a Zarr store of xarray, whose cells an estimator predicts and scores in Python: "
+            "KernelRegressor.from_model(model).score(xarray.open_zarr(store))"
+        )
     schema = trained_schema(model)
     scratch = Path(tempfile.gettempdir())
     request = Request(
@@ -88,11 +96,18 @@ def open_rows(
     table, key, shared = _table(source, request, schema)
     decision = decide_like(table, schema)
     if targets and decision.task is None:
-        named = f"a column {model.target_names[0]!r} with" if model.target_names else "a column with"
-        raise DataError(f"{table.source} has no targets to score predictions against; add {named} the true values")
+        raise DataError(
+            f"{table.source} has no targets to score predictions against; add {named_targets(model)} with the true "
+            "values"
+        )
     if model.scaling.is_far or model.points.dtype == np.float64:
         table = table.unrounded()
     return OpenedRows(TableInput(table, decision, model.classes, shared), key)
+
+
+def _has_cells_only(place: str) -> bool:
+    """Return whether a local path is a Zarr store of xarray without an array that may be a table of features."""
+    return is_cube_store(place) and not set(USUAL_FEATURES) & plain_arrays(place).keys()
 
 
 def feature_blocks(

@@ -8,7 +8,7 @@ from daskkern.basis import BasisSpec
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at, some_positions
-from daskkern.data.schema.same_columns import other_name
+from daskkern.data.schema.same_columns import other_name, other_target
 from daskkern.errors import DataError, SpecError
 from daskkern.solvers import Snapshot, Solver
 from daskkern.solvers.sampling import draws_rows
@@ -149,6 +149,9 @@ def _check_alike(ours: SourceInfo, theirs: SourceInfo) -> None:
     other = other_name(theirs.feature_names, ours.feature_names)
     if other is not None:
         raise DataError(f"got rows with feature {other[1]!r}; expected {other[0]!r}, as in the rows before")
+    aim = other_target(theirs.target_names, ours.target_names)
+    if aim is not None:
+        raise DataError(f"got rows with target {aim[1]!r}; expected {aim[0]!r}, as in the rows before")
     for name, what in (
         ("n_features", "features"),
         ("task", "a task"),

@@ -11,7 +11,7 @@ from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.rows import Rows, row_fields, take
-from daskkern.data.schema.same_columns import other_codes, other_name
+from daskkern.data.schema.same_columns import other_codes, other_name, other_target
 from daskkern.errors import DataError
 from daskkern.losses import best_of, decode
 from daskkern.solvers import AnyProblem
@@ -125,6 +125,12 @@ def check_comparable(validation: RowSource, source: RowSource) -> None:
         )
     if theirs.task == ours.task == "regression" and theirs.n_targets != ours.n_targets:
         raise DataError(f"the validation rows have {theirs.n_targets} targets, the training rows {ours.n_targets}")
+    aim = other_target(ours.target_names, theirs.target_names)
+    if aim is not None:
+        raise DataError(
+            f"the training rows have target {aim[0]!r} where the validation rows have {aim[1]!r}; give the same "
+            "targets in the same order"
+        )
     if theirs.task != ours.task or theirs.classes != ours.classes:
         raise DataError(
             f"the validation rows are for {theirs.task} with classes {theirs.classes}, the training rows for "

@@ -103,8 +103,7 @@ def test_statistics_are_those_of_the_dense_rows(
     wide = S.astype(np.float64)
     for name, expected in (("mean", wide.mean(0)), ("std", wide.std(0)), ("min", wide.min(0)), ("max", wide.max(0))):
         np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-12, atol=1e-12)
-    for module in ("schema.column_statistics", "schema.schema", "storage.writer"):
-        monkeypatch.setattr(f"daskkern.data.{module}.WIDE", 4)
+    monkeypatch.setattr("daskkern.data.schema.column_statistics.WIDE", 4)
     store = open_store(_write(store_path.with_name("w"), S))
     assert store.group.attrs["statistics"] == {"array": "column_statistics"}
     assert store.info.statistics == found

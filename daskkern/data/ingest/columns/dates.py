@@ -1,11 +1,17 @@
-"""Dates that are written as texts, as CSV files have them, where the training rows had a column of dates."""
+"""Dates that are written otherwise than in the training rows: as texts, as CSV files have them, or as numbers."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskkern.data.ingest.readers.arrow import to_numbers
+from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.written_values import is_number
+from daskkern.data.ingest.readers.arrow import is_time, to_numbers
 from daskkern.errors import DataError
 
+_MOST_DAYS = 3_000_000  # the end of the year 9999 is day 2,932,896
 _KINDS = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
 
 
@@ -39,6 +45,30 @@ def days_of_texts(texts: pa.Array, name: str, source: str, first: int) -> pa.Arr
             "where the training rows had dates; write it as 2026-01-31, 2026-01-31T12:00:00 or days since 1970-01-01"
         )
     return pa.concat_arrays([value for value in each if value is not None])
+
+
+def refuse_other_numbers(days: HostArray, kind: pa.DataType, name: str, source: str, first: int) -> None:
+    """Raise DataError where numbers of Arrow type `kind`, NaN where missing, are no days: years, seconds, 20260131."""
+    far = np.abs(np.nan_to_num(days)) > _MOST_DAYS
+    if not is_time(kind) and far.any():
+        row = int(np.argmax(far))
+        raise DataError(
+            f"row {first + row} of {source} (counted from 0) has {days[row]:.15g} in column {name!r}, where the "
+            "training rows had dates: numbers count as days since 1970-01-01, and that is beyond the year 9999; write "
+            "dates, such as 2026-01-31T12:00:00"
+        )
+
+
+def texts_of_moments(values: pa.Array, categories: Sequence[str]) -> pa.Array:
+    """Return dates and times as texts: those of the categories that are the same moment, else in ISO notation."""
+    known = {}
+    for category in categories:
+        days = None if is_number(category) else _days(pa.array([category]))
+        if days is not None:
+            known[days[0].as_py()] = category
+    moments, texts = to_numbers(values).tolist(), values.cast(pa.string()).to_pylist()
+    found = [known.get(moment, text) for moment, text in zip(moments, texts, strict=True)]
+    return pa.array(found, pa.string())
 
 
 def _days(texts: pa.Array) -> pa.Array | None:

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
-from daskkern.data.ingest.columns.dates import days_of_texts
-from daskkern.data.ingest.readers.arrow import is_text, refuse_missing, texts_of, to_numbers, to_numpy
+from daskkern.data.ingest.columns.dates import days_of_texts, refuse_other_numbers, texts_of_moments
+from daskkern.data.ingest.columns.kind_survey import numbers_of_truths
+from daskkern.data.ingest.readers.arrow import is_text, is_time, refuse_missing, texts_of, to_numbers, to_numpy
 from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice, UnknownChoice, feature_names_of
 from daskkern.errors import DataError
 
@@ -74,9 +75,13 @@ class Encoder:
             if column.kind == "number":
                 if column.is_date and is_text(values.type):
                     values = days_of_texts(texts_of(values, self.absent), column.name, source, first)
+                elif is_text(values.type):
+                    values = numbers_of_truths(texts_of(values, self.absent), column.name, source, first)
                 if self.missing == "refuse":
                     refuse_missing(values, column.name, source, first)
                 rows[0] = _numbers(values, column.fill)
+                if column.is_date:
+                    refuse_other_numbers(rows[0], batch.column(column.name).type, column.name, source, first)
             else:
                 codes = self._codes(values, column, source, first)
                 if column.kind != "onehot":
@@ -94,6 +99,8 @@ class Encoder:
                 return codes
         if pa.types.is_boolean(values.type):
             values = _as_written(values, column.categories)
+        if is_time(values.type):
+            values = texts_of_moments(values, column.categories)
         texts = texts_of(values, self.absent)
         if column.fill is not None:
             texts = pc.fill_null(texts, column.fill)

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from daskkern.data.ingest.columns.kept import TextBatches
 from daskkern.data.ingest.readers.tables import TargetKind
 from daskkern.data.schema.encoding import MISSING_TEXTS
+from daskkern.errors import DataError
 
 TYPES: dict[TargetKind, pa.DataType] = {
     "text": pa.string(),
@@ -17,6 +18,8 @@ TYPES: dict[TargetKind, pa.DataType] = {
 }
 
 
+_SPELLED = pa.array(["false", "true"])  # by value
+_AS_ARROW = ("true", "True", "TRUE", "false", "False", "FALSE")  # what Arrow reads as booleans
 _PADDED = r"^\s*[-+]?0\d+\s*$"
 
 
@@ -54,14 +57,14 @@ class KindSurvey:
         self.gaps += len(values) - len(present)
         if self._labels and self._possible and pc.any(pc.match_substring_regex(present, _PADDED)).as_py():
             self._possible = []
-        self._possible = [kind for kind in self._possible if _fits(present, kind)]
+        self._possible = [kind for kind in self._possible if _fits(present, kind, self._labels)]
 
 
 def truths_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataType]:
-    """Return the type of those columns whose first values are "true" and "false" alone, to be read as booleans.
+    """Return the type, texts, of those columns whose first values are "true" and "false" alone.
 
-    Data frames and Parquet files have booleans, which are the numbers 1 and 0; a CSV file of the same rows has texts.
-    A column is decided by the first block in which it has a value.
+    Data frames and Parquet files have booleans, which are the numbers 1 and 0; a CSV file of the same rows has texts,
+    which :func:`numbers_of_truths` converts. A column is decided by the first block in which it has a value.
     """
     types = dict.fromkeys(names, pa.string())
     undecided, found = list(names), list[str]()
@@ -71,7 +74,20 @@ def truths_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataTy
         undecided = [name for name in undecided if name not in present]
         if not undecided:
             break
-    return dict.fromkeys(found, pa.bool_())
+    return dict.fromkeys(found, pa.string())
+
+
+def numbers_of_truths(texts: pa.Array, name: str, source: str, first: int) -> pa.Array:
+    """Return "true" as 1 and "false" as 0, in any case; null where a text is null. DataError for other texts."""
+    spelled = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    found = pc.index_in(spelled, value_set=_SPELLED)
+    other = pc.index(pc.and_(pc.is_null(found), pc.is_valid(texts)), True).as_py()
+    if other >= 0:
+        raise DataError(
+            f"row {first + other} of {source} (counted from 0) has {texts[other].as_py()!r:.60} in column {name!r}, "
+            "where true or false is expected; correct it, or leave the column out with --drop"
+        )
+    return found
 
 
 def _has_values(texts: pa.Array | pa.ChunkedArray) -> bool:
@@ -85,10 +101,11 @@ def are_truths(texts: pa.Array | pa.ChunkedArray) -> bool:
     return survey.kind == "truth" and not survey.is_number
 
 
-def _fits(values: pa.Array | pa.ChunkedArray, kind: TargetKind) -> bool:
+def _fits(values: pa.Array | pa.ChunkedArray, kind: TargetKind, as_written: bool) -> bool:
     trimmed = pc.utf8_trim_whitespace(values)
     if kind == "truth":
-        return bool(pc.all(pc.is_in(pc.utf8_lower(trimmed), pa.array(["true", "false"])), min_count=0).as_py())
+        spelled = pc.is_in(values, pa.array(_AS_ARROW)) if as_written else pc.is_in(pc.utf8_lower(trimmed), _SPELLED)
+        return bool(pc.all(spelled, min_count=0).as_py())
     try:
         trimmed.cast(TYPES[kind])
     except pa.ArrowInvalid:

@@ -11,7 +11,12 @@ from daskkern.errors import DataError, SpecError
 
 
 def like_of(
-    like: str | os.PathLike[str] | TableSchema, scale: str, categorical: str, missing: str, drop: Sequence[str]
+    like: str | os.PathLike[str] | TableSchema,
+    scale: str,
+    categorical: str,
+    missing: str,
+    drop: Sequence[str],
+    columns: Sequence[str] | None = None,
 ) -> TableSchema:
     """Return the schema that rows must match, after checking that no option was given that it determines."""
     path = "the model" if isinstance(like, TableSchema) else os.fspath(like)
@@ -24,10 +29,11 @@ def like_of(
             raise SpecError(
                 f"got --{option} {value} together with --like, which takes it from {path}; leave one of them out"
             )
-    if drop:
-        raise SpecError(
-            "got --drop together with --like, which takes exactly the columns of its store; leave out --drop"
-        )
+    for option, names in (("--drop", drop), ("--columns", columns)):
+        if names:
+            raise SpecError(
+                f"got {option} together with --like, which takes exactly the columns of its store; leave out {option}"
+            )
     return like if isinstance(like, TableSchema) else TableSchema.of(open_store(like).info)
 
 

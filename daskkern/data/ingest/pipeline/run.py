@@ -144,7 +144,7 @@ def ingest(
     outputs = {part: path for part, path in ((TRAIN, out), (TEST, out_test), (VALIDATION, out_validation)) if path}
     begun = not overwrite and is_begun(outputs)
     check_outputs(outputs, overwrite or begun)
-    known = None if like is None else like_of(like, scale, categorical, missing, drop)
+    known = None if like is None else like_of(like, scale, categorical, missing, drop, columns)
     choices = check_choices(categorical, missing)
     names = (target,) if isinstance(target, str) else None if target is None else tuple(target)
     scratch = working_place(out).parent

@@ -21,6 +21,7 @@ from daskkern.data.lake.listing import NoParquetError
 from daskkern.data.lake.opening import TaskRunner, open_lake, run_here
 from daskkern.data.remote.stores import absolute
 from daskkern.data.remote.url_files import SourceFile
+from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DataError, SpecError
 
@@ -104,12 +105,21 @@ def _places(sources: Any) -> list[str]:
 def _lake(places: Sequence[str], request: Request, run: TaskRunner) -> Lake | tuple[Format, list[SourceFile]]:
     """Return Parquet files as a lake, or the files of another format that are in folders without Parquet files."""
     try:
-        return open_lake(places, columns=partial(_needed, request, places[0]), where=request.where, run=run)
+        columns = partial(_needed, request, places[0])
+        return open_lake(places, columns=columns, where=request.where, run=run, texts=_texts_like(request.like))
     except NoParquetError:
         found = find_in_folders(places)
         if found is None:
             raise
         return found
+
+
+def _texts_like(like: TableSchema | None) -> list[str]:
+    """Return the columns that the rows before had as texts: categories, and a target of classes that are texts."""
+    if like is None:
+        return []
+    labels = like.target_names if any(isinstance(label, str) for label in like.classes or ()) else None
+    return [*(column.name for column in like.encoding or () if column.kind != "number"), *(labels or ())]
 
 
 def _needed(request: Request, place: str, names: Sequence[str]) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """Columns of HDF5 and Zarr files: plain arrays, strings, and AnnData's categorical and nullable columns."""
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,9 +30,32 @@ def annotation(node: Any, name: str, where: str) -> Annotation:
     if _is_text(node):
         return Annotation(name, tuple(node.shape), np.dtype("U1"), lambda start, stop: texts(node, start, stop))
     dtype = np.dtype(node.dtype).newbyteorder("=")
+    refuse_packed(node, name, where)
     return Annotation(
         name, tuple(node.shape), dtype, lambda start, stop: np.asarray(node[start:stop]).astype(dtype, copy=False)
     )
+
+
+def refuse_packed(node: Any, name: str, where: str) -> None:
+    """Raise DataError for an array whose values mean others, by the attributes of the CF conventions."""
+    attributes = dict(getattr(node, "attrs", {}))
+    found = [key for key in ("scale_factor", "add_offset") if key in attributes]
+    found += [key for key in ("_FillValue", "missing_value") if _marks_gaps(attributes.get(key), node.dtype)]
+    if found:
+        raise DataError(
+            f"{name!r} of {where} holds packed values (attribute {', '.join(found)}), which an ingestion would take as "
+            "they are; write the unpacked values, or fit a Zarr store of xarray without ingestion, which unpacks them"
+        )
+
+
+def _marks_gaps(fill: Any, dtype: "np.dtype[np.generic]") -> bool:
+    """Return whether a fill value is a number; NaN is none, also in the Base64 that xarray writes for Zarr 3."""
+    if isinstance(fill, str):
+        try:
+            fill = np.frombuffer(base64.b64decode(fill, validate=True), dtype.newbyteorder("<"))
+        except ValueError:
+            return False
+    return fill is not None and not np.isnan(np.asarray(fill, np.float64)).all()
 
 
 def texts(array: Any, start: int, stop: int) -> HostArray:

@@ -127,6 +127,7 @@ def _gap(array: pa.Array) -> int:
     if not array.null_count and not is_text(array.type):
         return -1
     missing = pc.is_null(array)
-    if is_text(array.type) and not pa.types.is_dictionary(array.type):
-        missing = pc.or_(missing, pc.equal(pc.fill_null(array, ""), ""))
+    if is_text(array.type):
+        texts = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        missing = pc.or_(missing, pc.equal(pc.fill_null(texts, ""), ""))
     return int(pc.index(missing, True).as_py())

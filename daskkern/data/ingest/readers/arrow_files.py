@@ -1,5 +1,6 @@
 """Tables from Arrow files (also called Feather, version 2), Arrow streams and ORC files, a batch of rows at a time."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import pyarrow.orc
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.typed_tables import TypedFile, after, open_typed
 from daskkern.data.remote.url_files import SourceFile, open_bytes
-from daskkern.errors import DataError
+from daskkern.errors import DataError, StoreError
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
 
@@ -129,4 +130,7 @@ def _opened_orc(path: SourceFile) -> Iterator[pyarrow.orc.ORCFile]:
         with _opened(path) as source:
             yield pyarrow.orc.ORCFile(source)
     except (pa.ArrowException, OSError) as error:
+        ours = re.search(r"daskkern\.errors\.StoreError: (.*)", str(error))  # within a traceback, in Arrow's words
+        if ours is not None:
+            raise StoreError(ours[1]) from error
         raise DataError(f"{path} cannot be read as an ORC file: {error}; make the file again") from error

@@ -131,7 +131,7 @@ def _survey(
 class _File:
     path: SourceFile
     names: tuple[str, ...]
-    others: Mapping[str, pa.DataType] = field(default_factory=dict)  # types of columns that are carried, or booleans
+    others: Mapping[str, pa.DataType] = field(default_factory=dict)  # types of columns that are carried, or truths
 
     def table(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder, n_rows: int | None) -> Table:
         return Table(
@@ -202,7 +202,8 @@ def _open(path: SourceFile, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStre
     parse = pa.csv.ParseOptions(
         delimiter=separator, newlines_in_values=True
     )  # or a quoted line break could end a block
-    place = path if isinstance(path, Path) else open_source_file(path)
+    in_capitals = path.name.lower().endswith(".gz") and not path.name.endswith(".gz")  # Arrow does not know .GZ
+    place = path if isinstance(path, Path) and not in_capitals else open_source_file(path)
     return pa.csv.open_csv(place, read_options=read, parse_options=parse, convert_options=convert)
 
 

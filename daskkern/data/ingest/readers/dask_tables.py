@@ -15,6 +15,7 @@ from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, ki
 from daskkern.data.ingest.readers.typed_tables import TypedFile, after, open_typed
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.csr import is_sparse
+from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
 
@@ -42,6 +43,8 @@ def open_arrays(arrays: DaskArrays, request: Request) -> Parts:
         )
     fix_places(arrays.X, arrays.y, arrays.weight)
     X = arrays.X
+    for name in ("X", "y", "weight"):
+        refuse_masks(getattr(arrays, name), name)
     if X.ndim != 2 or X.dtype.kind not in "fiub":
         raise DataError(
             f"got X of dtype {X.dtype} and shape {X.shape}; expected a dask array of real numbers (rows, features)"

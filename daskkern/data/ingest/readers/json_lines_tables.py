@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from daskkern.data.ingest.readers.csv_dialects import LONGEST_ROW, UNREADABLE
@@ -22,6 +23,7 @@ from daskkern.data.remote.url_files import SourceFile, open_source_file
 from daskkern.errors import DataError
 
 BLOCK_BYTES = 1 << 22
+_LARGE = 2.0**63
 _LINES = 'every line must be one JSON object, such as {"a": 1.5, "b": "text"}'
 
 
@@ -37,8 +39,15 @@ def open_json_lines(paths: Sequence[SourceFile], request: Request) -> Parts:
     schema = found[0].schema
     for other in found[1:]:
         schema = _joined(schema, other.schema, f"{other.path}", f"{paths[0]}")
-    plain = pa.schema([pa.field(f.name, pa.float64() if pa.types.is_null(f.type) else f.type) for f in schema])
+    plain = pa.schema([(field.name, _type_of(field, request)) for field in schema])
     return open_typed([replace(one, schema=plain).typed(request.count) for one in found], request)
+
+
+def _type_of(field: pa.Field, request: Request) -> pa.DataType:
+    """Return the type in which a column is read: numbers where all is missing, kept dates as they are written."""
+    if pa.types.is_timestamp(field.type) and field.name in request.keep:
+        return pa.string()
+    return pa.float64() if pa.types.is_null(field.type) else field.type
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ def _surveyed(path: SourceFile) -> _Blocks:
             if block.isspace():  # of which Arrow knows no columns
                 places[-1] += len(block)
                 continue
-            table = _parsed(block, path, rows[-1], None)
+            table = _exact(_parsed(block, path, rows[-1], None), block, path, rows[-1])
             schema = _joined(schema, table.schema, f"row {rows[-1]} of {path} (counted from 0) and later", f"{path}")
             rows.append(rows[-1] + table.num_rows)
             places.append(places[-1] + len(block))
@@ -108,6 +117,22 @@ def _parsed(block: bytes, path: SourceFile, first: int, schema: pa.Schema | None
         raise _explained(str(error), path, first) from error
 
 
+def _exact(table: pa.Table, block: bytes, path: SourceFile, first: int) -> pa.Table:
+    """Return the rows with integers from 2^63 on as they are written; Arrow takes their column for one of fractions."""
+    large = [
+        field.name
+        for field in table.schema
+        if pa.types.is_float64(field.type) and (pc.max(table.column(field.name)).as_py() or 0) >= _LARGE
+    ]
+    if not large:
+        return table
+    whole = pa.schema([pa.field(f.name, pa.uint64() if f.name in large else f.type) for f in table.schema])
+    try:
+        return _parsed(block, path, first, whole)
+    except DataError:  # not all of them are integers, or some are negative
+        return table
+
+
 def _joined(one: pa.Schema, other: pa.Schema, where: str, first: str) -> pa.Schema:
     """Return the columns of both, with types that hold the values of both."""
     fields = {field.name: field for field in one}
@@ -126,8 +151,10 @@ def _of_both(one: pa.Field, other: pa.Field, where: str, first: str) -> pa.Field
         return other
     if all(pa.types.is_timestamp(kind) or pa.types.is_string(kind) for kind in kinds):
         return one.with_type(pa.string())
-    if {*map(str, kinds)} == {"int64", "double"}:
+    if {*map(str, kinds)} in ({"int64", "double"}, {"uint64", "double"}):
         return one.with_type(pa.float64())
+    if {*map(str, kinds)} == {"int64", "uint64"}:
+        return one.with_type(pa.uint64())
     raise DataError(
         f"column {one.name!r} holds {kinds[0]} values in {first} and {kinds[1]} in {where}; write one type, or leave "
         "these files out"

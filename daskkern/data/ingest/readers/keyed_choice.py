@@ -1,5 +1,6 @@
 """The choice of features, targets and weights among the entries of a file of named arrays."""
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,12 +12,13 @@ from daskkern.errors import DataError
 Node: TypeAlias = Any
 """A group or an array of h5py or Zarr, which share no types."""
 
-_FEATURES, _TARGETS = ("X", "data", "features"), ("y", "target", "targets", "labels")
+USUAL_FEATURES = ("X", "data", "features")
+_TARGETS = ("y", "target", "targets", "labels")
 
 
 def features_of(root: Node, request: Request, path: Path) -> str:
     """Return the name of the features: as requested, or a usual one. Raises DataError when the entry is missing."""
-    name = request.features or _usual(root, _FEATURES, path, "--features KEY")
+    name = request.features or _usual(root, USUAL_FEATURES, path, "--features KEY")
     _node(root, name, path)
     return name
 
@@ -86,11 +88,19 @@ def _kept_like(names: tuple[str, ...] | None, wanted: tuple[str, ...] | None, pa
     """Return the indices of the features of another store in a file; None when they are all of them, in order."""
     if names is None or wanted is None or names == wanted:
         return None
-    places = {name: j for j, name in enumerate(names)}
-    missing = [name for name in wanted if name not in places]
-    if missing:
-        raise DataError(f"{path} has no feature {missing[0]!r}, which the training rows had")
-    return tuple(places[name] for name in wanted)
+    places = defaultdict[str, list[int]](list)
+    for j, name in enumerate(names):
+        places[name].append(j)
+    needed = Counter(wanted)
+    for name, count in needed.items():
+        if not places[name]:
+            raise DataError(f"{path} has no feature {name!r}, which the training rows had")
+        if len(places[name]) != count:
+            raise DataError(
+                f"{path} has {len(places[name])} features {name!r}, where the training rows had {count}, so which is "
+                "which cannot be told; give features names of their own, in anndata with var_names_make_unique()"
+            )
+    return tuple(places[name].pop(0) for name in wanted)
 
 
 def _usual(root: Node, names: Sequence[str], path: Path, option: str) -> str:

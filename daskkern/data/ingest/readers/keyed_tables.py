@@ -14,6 +14,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.backend.tiles import slices
+from daskkern.data.ingest.readers.annotations import refuse_packed
 from daskkern.data.ingest.readers.keyed_choice import (
     Node,
     column_of,
@@ -202,6 +203,7 @@ def _shape_of(X: Node, name: str, file: KeyedFile) -> tuple[int, int, "np.dtype[
         return n_rows, d, _number(X["data"].dtype, name, file), True
     if len(X.shape) < 2 or 0 in X.shape[1:]:
         raise DataError(f"{name!r} of {file.path} has shape {tuple(X.shape)}; expected rows of features (n, d)")
+    refuse_packed(X, name, str(file.path))
     return int(X.shape[0]), int(np.prod(X.shape[1:])), _number(X.dtype, name, file), False
 
 
