@@ -143,21 +143,19 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(str(error), FAILED, debug)
     except BrokenPipeError:
         return FAILED
-    except OSError as error:
-        return _fail(_in_words(error), FAILED, debug)
     except Exception as error:  # a bug or an unforeseen input: still one line
         if isinstance(error.__cause__, KeyboardInterrupt):  # while a module was imported: Python wraps it
             return _fail("interrupted; nothing was written", INTERRUPTED, debug)
-        return _fail(_unforeseen(error), FAILED, debug)
+        return _fail(in_words(error), FAILED, debug)
 
 
 def _unforeseen(error: BaseException) -> str:
     return f"{type(error).__name__}: {error} (run again with --debug for the traceback)"
 
 
-def _in_words(error: OSError) -> str:
-    """Return what the operating system has refused, where, and what may help."""
-    if error.strerror is None:  # raised by a library, with a sentence of its own
+def in_words(error: Exception) -> str:
+    """Return an error that is none of ours in one line; of the operating system what it refused, and what may help."""
+    if not isinstance(error, OSError) or error.strerror is None:  # raised by a library, with a sentence of its own
         return _unforeseen(error)
     name = "" if error.filename is None else str(error.filename)
     place = whole_name(name)

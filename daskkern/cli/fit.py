@@ -23,7 +23,7 @@ from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
-from daskkern.errors import DataError, ModelError, SpecError, StoreError, SupersededError
+from daskkern.errors import ClusterError, DataError, ModelError, SpecError, StoreError, SupersededError
 from daskkern.model_selection import Budget, with_trials
 from daskkern.models import save_model
 from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint, remove_checkpoint
@@ -197,19 +197,21 @@ def _interrupted(place: str) -> str:
 
 @contextmanager
 def _progress_kept(place: str) -> Iterator[None]:
-    """Turn an interrupt within the context into one that names the checkpoint at `place`, if anything was saved.
+    """Name the checkpoint at `place` in an interrupt or the loss of the cluster within the context, if it was begun.
 
-    If nothing was, a checkpoint that has begun within the context is removed; so it is where rows or settings cannot be
-    used, which another run would not change.
+    If nothing was saved, a checkpoint that has begun within the context is removed; so it is where rows or settings
+    cannot be used, which another run would not change.
     """
     is_new = open_checkpoint(place) is None
     try:
         yield
-    except (KeyboardInterrupt, DataError, SpecError) as error:
+    except (KeyboardInterrupt, DataError, SpecError, ClusterError) as error:
         with suppress(StoreError):
             if is_checkpoint(place):
                 if isinstance(error, KeyboardInterrupt):
                     raise InterruptedJobError(_interrupted(place)) from None
+                if isinstance(error, ClusterError):
+                    raise ClusterError(f"{error}; the progress is in {place}: continue with --resume") from error
             elif is_new and not isinstance(error, StoreError):
                 remove_checkpoint(place)
         raise

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from daskkern.cli.console import say
+from daskkern.cli.console import in_words, say
 from daskkern.cli.fit import fit_command
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.row_options import ROW_OPTIONS
@@ -89,6 +89,8 @@ def _outcome(fit: FoundFit, where: ClusterRequest, active: Collection[str]) -> t
         return FAILED, str(error)
     except click.ClickException as error:
         return FAILED, error.format_message()
+    except Exception as error:  # a bug, a disk that fails: the other fits go on
+        return FAILED, in_words(error)
     return RESUMED, f"it runs detached, and its model will be in {public(fit.out)}" if where.named else ""
 
 

@@ -69,7 +69,7 @@ def top_eigenpairs(
         xp = namespace_with(device, _DENSE_BYTES * s**2)
         return _on_host(_dense(xp.asarray(np.asarray(matrix, np.float64)), q))
     if method in ("krylov", "rsvd"):
-        space = min(_SPACE * (q + _OVERSAMPLES), s)
+        space = krylov_space(s, q)
         held = 0 if isinstance(matrix, da.Array) else s**2
         xp = namespace_with(device, 8 * (5 * s * space + held) + _DENSE_BYTES * space**2)
         given = matrix if isinstance(matrix, da.Array) else xp.asarray(matrix)
@@ -86,6 +86,11 @@ def eigen_method(s: int, q: int, *, is_lazy: bool) -> str:
     """
     is_cheap = not is_lazy and s >= _LEAST and 3 * _SPACE * (q + _OVERSAMPLES) <= s
     return "dense" if s <= DENSE_LIMIT and not is_cheap else "krylov"
+
+
+def krylov_space(s: int, q: int) -> int:
+    """Return the dimension of the space in which the Krylov method looks for `q` pairs of a matrix of `s` rows."""
+    return min(_SPACE * (q + _OVERSAMPLES), s)
 
 
 def _on_host(pairs: tuple[Array, Array]) -> Eigenpairs:

@@ -227,6 +227,8 @@ class KernelModel(ShownModel, CalibratedScores):
                     if scaled
                     else self.scaling.apply(block, self.points.dtype)
                 )
+                if not is_sparse(cast):
+                    cast = np.ascontiguousarray(cast)  # products round otherwise where columns are contiguous
                 self.kernel.check_rows(cast)
                 found = self.kernel.matvec(to_device(cast, here.xp), here.points, here.coef)
                 found = to_host(best_of(found, each))

@@ -5,7 +5,7 @@ With the eigenpairs (l_i, e_i) of ``H = (1/M) Phi_S^T W Phi_S``, the covariance 
     P = I - E diag(1 - (tau l_{k+1} / l_i)^rho) E^T ,      w <- w - eta P ((1/m) Phi_B^T g + alpha w) .
 
 The eigenpairs come from the inner products of the subsample, (M, M), so that the number of features costs only one
-pass over them: ``E = Phi_S^T W^(1/2) V (M l)^(-1/2)``.
+pass over them: ``E = Phi_S^T W^(1/2) V (M l)^(-1/2)``. Of few features, they come from H itself, (p, p).
 
 References
 ----------
@@ -32,6 +32,8 @@ from daskkern.preconditioners.eigenpro import SpectrumSettings, top_eigenvalue, 
 from daskkern.preconditioners.stable_steps import StableSteps
 
 MOST_DIRECTIONS = 160
+_MANY_ROWS = 2  # sampled rows for each feature, from which on the covariance is the smaller problem
+_NOT_FINITE = "the columns of the model are not finite on the rows; scale the features"
 
 FeatureBlocks = Callable[[], Iterator[tuple[slice, Array]]]
 """Yields pieces of the columns, and the features (rows, width) there: dense or sparse."""
@@ -115,24 +117,25 @@ def covariance_state(
     DataError
         When the features are all 0 on the subsample, or one is not finite.
     """
-    gram = gram_of(inside)
-    if not np.diag(gram).max() > 0:
-        raise DataError("the columns of the model are 0 on all sampled rows; look at the features")
-    n_sampled = gram.shape[0]
+    n_sampled = next(inside())[1].shape[0]
     root = np.ones(n_sampled) if w_S is None else np.sqrt(w_S)
-    weighted = gram * root[:, None] * root
+    in_features = is_smaller(n_columns, n_sampled)
+    matrix, squares = (_covariance if in_features else _inner_products)(inside, root)
+    if not squares.max() > 0:
+        raise DataError("the columns of the model are 0 on all sampled rows; look at the features")
     wanted = settings.n_directions
     k = min(n_sampled // 5, MOST_DIRECTIONS) if wanted is None else min(wanted, n_sampled - 1)
     k = min(k, n_columns - 1)
-    pairs = top_eigenpairs(weighted / n_sampled, k + 1, method=settings.eigen_method, seed=seed, device=settings.device)
+    pairs = top_eigenpairs(matrix / n_sampled, k + 1, method=settings.eigen_method, seed=seed, device=settings.device)
     counts = root**2 if drawn_S is None else drawn_S
-    k = usable(pairs.values, k, float((np.diag(gram) * counts).max()) / max_batch if wanted is None else 0.0)
+    k = usable(pairs.values, k, float((squares * counts).max()) / max_batch if wanted is None else 0.0)
     values = np.maximum(pairs.values[: k + 1], np.finfo(np.float64).tiny)
     damping = 1 - (settings.tau * values[k] / values[:k]) ** settings.rho
-    directions = root[:, None] * pairs.vectors[:, :k] / np.sqrt(n_sampled * values[:k])
-    vectors = _spread(n_columns, inside, directions)
-    E = vectors.astype(dtype)
-    here = (np.diag(gram) - _projected(inside, E) ** 2 @ damping) * counts
+    directions = pairs.vectors[:, :k]
+    if not in_features:
+        directions = _spread(n_columns, inside, root[:, None] * directions / np.sqrt(n_sampled * values[:k]))
+    E = directions.astype(dtype)
+    here = (squares - _projected(inside, E) ** 2 @ damping) * counts
     reach = CovarianceState(E, damping, values, 0.0, 0.0).gram(outside)
     if w_H is not None:
         reach *= np.sqrt(w_H)[:, None] * np.sqrt(w_H)
@@ -140,6 +143,28 @@ def covariance_state(
     top = top_eigenvalue(reach, seed) / reach.shape[0] if reach.size else 0.0
     damped = float(values[0]) * (1 - float(damping[0])) if k else float(values[0])
     return CovarianceState(E, damping, values, beta, max(float(values[k]), damped, top))
+
+
+def is_smaller(n_columns: int, n_sampled: int) -> bool:
+    """Return whether the covariance of so many features is a smaller problem than the inner products of the rows."""
+    return _MANY_ROWS * n_columns <= n_sampled
+
+
+def _inner_products(columns: FeatureBlocks, root: HostArray) -> tuple[FloatArray, FloatArray]:
+    """Return ``W^(1/2) Phi Phi^T W^(1/2)`` (s, s) of rows, and the squared norms (s,) of their features."""
+    gram = gram_of(columns)
+    return gram * root[:, None] * root, np.diag(gram)
+
+
+def _covariance(columns: FeatureBlocks, root: HostArray) -> tuple[FloatArray, FloatArray]:
+    """Return ``Phi^T W Phi`` (p, p) of the rows, and the squared norms (s,) of their features."""
+    parts = [to_host(phi.toarray() if is_sparse(phi) else phi) for _, phi in columns()]
+    Phi = np.concatenate(parts, axis=1, dtype=np.float64)
+    squares = np.einsum("ij,ij->i", Phi, Phi)
+    if not np.isfinite(squares).all():
+        raise DataError(_NOT_FINITE)
+    Phi *= root[:, None]
+    return Phi.T @ Phi, squares
 
 
 def gram_of(columns: FeatureBlocks) -> FloatArray:
@@ -152,7 +177,7 @@ def gram_of(columns: FeatureBlocks) -> FloatArray:
     assert total is not None
     gram: FloatArray = to_host(total)
     if not np.isfinite(gram).all():
-        raise DataError("the columns of the model are not finite on the rows; scale the features")
+        raise DataError(_NOT_FINITE)
     return gram
 
 

@@ -69,6 +69,20 @@ def _dense(rho: float, tau: float, weighted: bool) -> tuple[HostArray, HostArray
     return np.eye(WIDTH) - (lead * (1 - factors)) @ lead.T, values
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_features_and_many_have_one_state(weighted: bool) -> None:
+    few = _state(weighted=weighted)
+    assert 2 * WIDTH <= M_ROWS < 2 * (WIDTH + M_ROWS)  # so that the other is made from the rows' inner products
+    wide = [np.pad(rows, ((0, 0), (0, M_ROWS))) for rows in (INSIDE, OUTSIDE)]
+    many = _state(*wide, weighted=weighted)
+    np.testing.assert_allclose(few.eigenvalues, many.eigenvalues, rtol=1e-10)
+    np.testing.assert_allclose(few.damping, many.damping, rtol=1e-8, atol=1e-10)
+    assert few.beta == pytest.approx(many.beta, rel=1e-8)
+    assert few.top == pytest.approx(many.top, rel=1e-6)
+    across = np.abs(few.vectors.T @ many.vectors[:WIDTH])
+    np.testing.assert_allclose(across, np.eye(len(few.damping)), atol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("rho", "tau", "weighted"), [(1.0, 1.0, False), (0.95, 1.0, False), (0.5, 0.25, False), (0.95, 0.7, True)]
 )

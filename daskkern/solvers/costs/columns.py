@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from daskkern.kernels.engines.cuda.recording import WORKSPACE_BYTES
 from daskkern.linalg import group_count
+from daskkern.linalg.eigen import eigen_method, krylov_space
 from daskkern.linalg.joined_factor import JOINED_COLUMNS
 from daskkern.solvers.costs.primitives import (
     BLOCK_COLUMNS,
@@ -65,10 +66,16 @@ class ColumnCosts(MethodCosts):
 
     def setup_seconds(self, z: FitSizes, rates: ComputeRates, stored: bool) -> Seconds:
         b, h = rates.block_ns * _NS, min(HELD_OUT, z.n)
-        entries = (z.s**2 + h * z.s + h**2) * b
-        eigen = 1.33 * z.s**3 / rates.memory + (2 / 3 * z.s**3 + 2 * z.s**2 * z.q) / rates.flops64
-        outside = 2 * h * z.q * (z.s + h) / rates.flops64 + _EIGSH_PRODUCTS * 8 * h * h / rates.memory
-        damped = (z.own_s if z.all_rows else z.own) * z.s * (b + 2 * z.q / rates.factor_flops)
+        if z.explicit:
+            entries = (z.s + h) * z.p * b + 2 * z.p * (z.s * min(z.s, z.p) + h * h + 2 * z.s * z.q) / rates.flops64
+            eigen = _eigen_seconds(min(z.s, z.p), z.q, rates)
+            outside, damped = 2 * h * z.q * (z.p + h) / rates.flops64, z.own * z.q * b
+        else:
+            entries = (z.s**2 + h * z.s + h**2) * b
+            eigen = _eigen_seconds(z.s, z.q, rates)
+            outside = 2 * h * z.q * (z.s + h) / rates.flops64
+            damped = (z.own_s if z.all_rows else z.own) * z.s * (b + 2 * z.q / rates.factor_flops)
+        outside += _EIGSH_PRODUCTS * 8 * h * h / rates.memory
         parts = [("spectrum", entries + eigen + outside), ("damped directions", damped)]
         if z.exact:
             width = z.block_columns
@@ -96,6 +103,14 @@ class ColumnCosts(MethodCosts):
 
     def projections(self, z: FitSizes) -> float:
         return 0.0 if z.all_rows else max(1.0, z.n / z.m / z.window)
+
+
+def _eigen_seconds(s: int, q: int, rates: ComputeRates) -> float:
+    """Return the time of the `q` largest eigenpairs of a matrix of `s` rows, dense or by the Krylov method."""
+    if eigen_method(s, q, is_lazy=False) == "dense":
+        return 1.33 * s**3 / rates.memory + (2 / 3 * s**3 + 2 * s**2 * q) / rates.flops64
+    space = krylov_space(s, q)
+    return (2 * s**2 * space + 6 * s * space**2 + 2 * s * space * q) / rates.flops64
 
 
 def entry_ns(z: FitSizes, rates: ComputeRates) -> float:

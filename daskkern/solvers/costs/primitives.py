@@ -6,6 +6,7 @@ Each function bounds what a primitive holds at once in addition to its inputs, i
 from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
 from daskkern.kernels.engines import native
 from daskkern.linalg import block_width
+from daskkern.preconditioners.covariance import is_smaller
 
 HELD_OUT = 2000
 """Rows held out of a subsample, on which its spectrum is checked."""
@@ -67,7 +68,8 @@ def covariance_bytes(p: int, s: int, q: int, h: int, d: int, itemsize: int, widt
     Features are held for `width` columns at a time.
     """
     rows = (s + h) * (d + 2 * min(p, width)) * itemsize
-    return 6 * 8 * (s * s + h * h) + 5 * (s + h) * q * 8 + 4 * p * q * 8 + rows
+    square = 6 * p * p + 3 * s * p if is_smaller(p, s) else 6 * s * s
+    return 8 * (square + 6 * h * h) + 5 * (s + h) * q * 8 + 4 * p * q * 8 + rows
 
 
 def mapped_bytes(p: int, itemsize: int) -> int:

@@ -15,7 +15,7 @@ from daskkern.backend.task_names import task_name
 from daskkern.cluster.scheduler.task_results import results_of
 from daskkern.data.rows.rows import Fields, Rows
 from daskkern.data.storage.random_access import GAP
-from daskkern.kernels import AutoKernel, Kernel
+from daskkern.kernels import AutoKernel, Kernel, Linear
 from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers.costs.sizes import ComputeRates, FitSizes
@@ -80,7 +80,8 @@ def calibrate(source: RowSource, settings: FitSettings, sizes: FitSizes, ranks_h
     if isinstance(given, AutoKernel) and settings.solver.suits_smooth_kernels and kernel is settings.kernel:
         timed = given.slowest(X[:512])
     xp = namespace_for(settings.device)
-    m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, max(1, sizes.own), points.shape[0])
+    # A rank without columns is timed with the usual number: of one, an entry would carry the cost of a whole call.
+    m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, sizes.own or _COLUMNS, points.shape[0])
     left, Z = _some(X, m), points[:p]
     threads = sizes.threads * ranks_here
     found = speeds(timed, left, Z, sizes.c, min(block_width(sizes.p, sizes.ranks), 512), threads, xp)
@@ -96,7 +97,7 @@ def calibrate(source: RowSource, settings: FitSettings, sizes: FitSizes, ranks_h
         (fresh_memory() if xp is np else found.memory) / ranks_here,  # a GPU's memory pool is as fast as its memory
         row_s,
         found.call,
-        _expected_batch(settings, kernel, X, sizes),
+        _expected_batch(settings, kernel, points, X, sizes),
         None if disk is None else replace(disk, write=disk.write / ranks_here, read=disk.read / ranks_here),
         time.perf_counter() - begun,
     )
@@ -168,10 +169,12 @@ def worst(rates: list[Rates]) -> Rates:
     return Rates(**costs, **speeds, disk=slow)
 
 
-def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: FitSizes) -> int:
+def _expected_batch(settings: FitSettings, kernel: Kernel, points: HostArray, X: HostArray, sizes: FitSizes) -> int:
     """Return the rows of a batch that are expected, whatever the method."""
-    if settings.solver.auto_batch is not None or kernel is not settings.kernel:
+    if settings.solver.auto_batch is not None or settings.basis.drawn_per_step:
         return sizes.m
+    if settings.basis.is_explicit:  # a linear model of the features
+        kernel, X = Linear(), kernel.block(X, points[: sizes.p]).astype(np.float64)
     if settings.solver.preparation in SPECTRAL or not sizes.auto_batch or sizes.costs.by_rows:
         return expected_batch(kernel, X, sizes)
     S = X[:_SAMPLE]
@@ -189,7 +192,7 @@ def expected_batch(kernel: Kernel, X: HostArray, z: FitSizes) -> int:
     size = z.s if 0 < z.s <= _SAMPLE and z.s < X.shape[0] else max(1, min(_SAMPLE, X.shape[0] // 2))
     order = generator(0, _STREAM).permutation(X.shape[0])
     S, H = X[order[:size]], X[order[size : size + _SAMPLE] if X.shape[0] > size else order]  # of one row, that one
-    q, wanted = size // 5, max(1, z.s // 5 if z.costs.has_subsample else z.p)
+    q, wanted = size // 5, max(1, z.q if z.explicit else z.s // 5 if z.costs.has_subsample else z.p)
     gram = kernel.block(S, S).astype(np.float64)
     values, vectors = np.linalg.eigh(gram)
     values, vectors = np.maximum(values[::-1], 1e-12) / size, vectors[:, ::-1]

@@ -18,7 +18,7 @@ TYPES: dict[TargetKind, pa.DataType] = {
 }
 
 
-_SPELLED = pa.array(["false", "true"])  # by value
+_SPELLED = ("false", "true")  # by value
 _AS_ARROW = ("true", "True", "TRUE", "false", "False", "FALSE")  # what Arrow reads as booleans
 _PADDED = r"^\s*[-+]?0\d+\s*$"
 
@@ -80,7 +80,7 @@ def truths_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataTy
 def numbers_of_truths(texts: pa.Array, name: str, source: str, first: int) -> pa.Array:
     """Return "true" as 1 and "false" as 0, in any case; null where a text is null. DataError for other texts."""
     spelled = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    found = pc.index_in(spelled, value_set=_SPELLED)
+    found = pc.index_in(spelled, value_set=pa.array(_SPELLED))
     other = pc.index(pc.and_(pc.is_null(found), pc.is_valid(texts)), True).as_py()
     if other >= 0:
         raise DataError(
@@ -104,7 +104,11 @@ def are_truths(texts: pa.Array | pa.ChunkedArray) -> bool:
 def _fits(values: pa.Array | pa.ChunkedArray, kind: TargetKind, as_written: bool) -> bool:
     trimmed = pc.utf8_trim_whitespace(values)
     if kind == "truth":
-        spelled = pc.is_in(values, pa.array(_AS_ARROW)) if as_written else pc.is_in(pc.utf8_lower(trimmed), _SPELLED)
+        spelled = (
+            pc.is_in(values, pa.array(_AS_ARROW))
+            if as_written
+            else pc.is_in(pc.utf8_lower(trimmed), pa.array(_SPELLED))
+        )
         return bool(pc.all(spelled, min_count=0).as_py())
     try:
         trimmed.cast(TYPES[kind])
