@@ -14,7 +14,7 @@ import pytest
 
 import daskkern
 from daskkern.cli.main import main
-from daskkern.errors import StoreError
+from daskkern.errors import ClusterError, StoreError
 from daskkern.solvers import EigenPro
 from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint
 from daskkern.training.checkpoints.resumption import Resumption, read_resumption, write_resumption
@@ -98,6 +98,39 @@ def test_every_fit_of_a_folder_gets_its_line(folder: Path, capfd: pytest.Capture
     X = np.random.default_rng(1).standard_normal((50, 20))
     resumed, whole = (daskkern.load(name).decision_function(X) for name in ("a.zarr", "whole.zarr"))
     np.testing.assert_array_equal(resumed, whole)
+
+
+def test_an_error_of_one_fit_does_not_end_the_others(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        interrupt(folder, *LONG, "--out", f"{name}.zarr", "--workers", "0")
+    errors = iter([OSError(5, "Input/output error", "/mnt/a.zarr"), ZeroDivisionError("x")])
+
+    def failing(*job: object, **others: object) -> None:
+        raise next(errors)
+
+    monkeypatch.setattr("daskkern.cli.fit.fit_job", failing)
+    code, out, err = run(capfd, "resume", "--all", ".", "--workers", "0")
+    assert code == 1
+    assert "input/output error" in out + err
+    assert "ZeroDivisionError: x" in out + err
+    assert is_checkpoint("a.zarr.checkpoint")
+    assert is_checkpoint("b.zarr.checkpoint")
+
+
+def test_a_lost_cluster_is_reported_with_the_checkpoint(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(folder, *LONG, "--out", "a.zarr", "--workers", "0")
+
+    def failing(*job: object, **others: object) -> None:
+        raise ClusterError("the Dask scheduler cannot be reached; see that it runs")
+
+    monkeypatch.setattr("daskkern.cli.fit.fit_job", failing)
+    code, _, err = run(capfd, *LONG, "--out", "a.zarr", "--workers", "0", "--resume")
+    assert code == 1
+    assert f"the progress is in {folder / 'a.zarr.checkpoint'}: continue with --resume" in err
 
 
 def test_an_interrupt_before_the_first_save_leaves_nothing(

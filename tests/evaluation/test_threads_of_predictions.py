@@ -40,6 +40,19 @@ def test_threads_do_not_change_the_bits_of_predictions(kernel: Kernel, rows: Hos
     np.testing.assert_array_equal(model.decision_function(rows[:5], threads=2), few)
 
 
+@pytest.mark.parametrize("kernel", [Gaussian(10.0), Laplacian(10.0)])
+def test_the_layout_of_rows_does_not_change_the_bits_of_predictions(kernel: Kernel, rows: HostArray) -> None:
+    model = _model(kernel, rows)
+    expected = model.decision_function(rows)
+    for other in (
+        np.asfortranarray(rows),
+        np.asfortranarray(rows, np.float64),
+        rows[::-1][::-1],
+        np.hstack([rows] * 2),
+    ):
+        np.testing.assert_array_equal(model.decision_function(other[:, : rows.shape[1]]), expected)
+
+
 def test_threads_do_not_change_the_bits_of_products(rows: HostArray) -> None:
     kernel, rng = Gaussian(10.0), np.random.default_rng(2)
     A, G = (rng.standard_normal((n, 3)).astype(np.float32) for n in (1500, len(rows)))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
-from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.arrays import HostArray
+from daskkern.basis import AllRows, BasisSpec, Landmarks, RandomFeatures
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import AutoKernel, Gaussian, Kernel, L1Laplacian, Laplacian
 from daskkern.losses import Squared
@@ -67,6 +68,37 @@ def test_where_rows_will_choose_the_slowest_kernel_is_timed(
     settings = replace(planned_settings(Landmarks(300), solver), kernel=AutoKernel())
     calibrate(planned_source(), settings, _plan(Landmarks(300), solver).sizes, 1, with_disk=False)
     assert [type(kernel) for kernel in seen] == [timed]
+
+
+def test_a_rank_without_columns_is_timed_with_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def speeds(kernel: Kernel, left: object, Z: HostArray, *others: object) -> Speeds:
+        seen.append(len(Z))
+        return Speeds(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+
+    monkeypatch.setattr(calibration, "speeds", speeds)
+    sizes = _plan(*WAYS[0]).sizes
+    assert sizes is not None
+    for share in (None, 0.0):
+        calibrate(
+            planned_source(), planned_settings(*WAYS[0]), replace(sizes, ranks=2, share=share), 1, with_disk=False
+        )
+    assert replace(sizes, ranks=2, share=0.0).own == 0
+    assert seen[1] >= seen[0] > 1
+
+
+@pytest.mark.parametrize("n_features", [40, 300])
+def test_the_expected_batch_of_features_is_near_that_of_the_set_up(n_features: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 6))
+    source = ArraySource(X, X[:, 0], None, SourceInfo(*X.shape, "regression", None, Scaling(), None, 1, True))
+    settings = FitSettings(Gaussian(2.0), Squared(), RandomFeatures(n_features), EigenPro(), 1e-5)
+    plan = upper_bound_plan(source, settings, 1, 2, 8 << 30)
+    assert plan.sizes is not None
+    found = calibrate(source, settings, plan.sizes, 1, with_disk=False).batch
+    made = prepare(source, settings, False).plan.batch_size
+    assert made / 3 < found < 3 * made
 
 
 def test_the_disk_is_measured_without_leaving_anything(tmp_path: Path) -> None:
