@@ -49,7 +49,7 @@ class AutoKernelEstimator(BaseEstimator):
             found = search_on(source, settings, client, budget=budget, scoring=self.scoring, listener=listener)
             result = with_trials(fit(source, found.settings, client=client, listener=listener), found.trials)
         if result.finished.note:
-            warnings.warn(result.finished.note, ConvergenceWarning, stacklevel=3)
+            warnings.warn(result.finished.note, ConvergenceWarning, stacklevel=4)
         self.trials_ = found.trials
         self.best_params_ = parameters_of(found.settings)
         best = plain.set_params(**self.best_params_)

@@ -199,7 +199,7 @@ class KernelEstimator(ModelEstimator):
             )
         self._take(result)
         if result.finished.note:
-            warnings.warn(result.finished.note, ConvergenceWarning, stacklevel=3)
+            warnings.warn(result.finished.note, ConvergenceWarning, stacklevel=4)
         self._basis = settings.basis
         return result
 
@@ -245,7 +245,7 @@ class KernelEstimator(ModelEstimator):
                 f"now on (requested: {requested:,}): later calls add none; pass a few thousand rows first, or give "
                 "basis=Landmarks(points=...)",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _named(self, source: RowSource) -> RowSource:

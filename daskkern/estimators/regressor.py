@@ -267,7 +267,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
             only_store(y, sample_weight)
             r2 = float(score_place(self.model_, X, unknown_choice(self)).r2 or 0.0)
             if np.isnan(r2):
-                warnings.warn(_UNDEFINED, UndefinedMetricWarning, stacklevel=2)
+                warnings.warn(_UNDEFINED, UndefinedMetricWarning, stacklevel=3)
             return r2
         if is_cube(X):
             return cell_score(self._central(X), self.model_, X, y, sample_weight)

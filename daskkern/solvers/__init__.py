@@ -78,7 +78,7 @@ SOLVERS: Registry[type[Solver[Any]]] = Registry(
 """Solvers by name: the table above, and the classes that installed packages offer as ``daskkern.solvers``."""
 
 
-_USUAL: dict[str, type[Solver[Any]]] = {"local rows": LocalRidge}
+_USUAL: dict[str, type[Solver[Any]]] = {"local rows": LocalRidge, "doubly stochastic": DoublySGD}
 """What "auto" is for function spaces that EigenPro does not support."""
 
 
@@ -86,7 +86,7 @@ def parse_solver(solver: str | Solver[Any], space: str = "") -> Solver[Any]:
     """Return the solver of that name with its defaults, or `solver` itself.
 
     ``"auto"`` is EigenPro with steps of 1.5 times the default size, see :class:`EigenPro`; over the function space
-    "local rows" it is :class:`LocalRidge`.
+    "local rows" it is :class:`LocalRidge`, and over "doubly stochastic" :class:`DoublySGD`.
 
     SpecError lists the known names.
     """

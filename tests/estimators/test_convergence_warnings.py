@@ -4,10 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from daskkern import KernelRegressor
-from daskkern.basis import BasisSpec, Landmarks, NystromFeatures
+from daskkern import KernelClassifier, KernelRegressor
+from daskkern.basis import BasisSpec, DoublyStochastic, Landmarks, NystromFeatures
 from daskkern.kernels import Laplacian
 
 
@@ -44,3 +45,25 @@ def test_parts_of_a_fit_are_not_judged() -> None:
         for _ in range(6):
             X = rng.standard_normal((100, 3))
             model.partial_fit(X, X[:, 0])
+
+
+def test_warnings_name_the_line_that_fits() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    model = KernelRegressor(Laplacian(3.0), solver="sgd", basis=NystromFeatures(200), alpha=1e-3, max_epochs=12)
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.fit(X, X[:, 0])
+    assert caught[0].filename == __file__
+    classifier = KernelClassifier(Laplacian(3.0), basis=Landmarks(1000))
+    with pytest.warns(ConvergenceWarning, match="of which 200 are landmarks") as caught:
+        classifier.partial_fit(X, X[:, 0] > 0)
+    assert caught[0].filename == __file__
+
+
+def test_the_solver_of_doubly_stochastic_features_is_chosen() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3))
+    chosen = KernelRegressor(Laplacian(3.0), basis=DoublyStochastic(32), alpha=1e-3, calibrate=False, max_epochs=2)
+    named = clone(chosen).set_params(solver="doubly_sgd")
+    expected = named.fit(X, X[:, 0]).predict(X)
+    np.testing.assert_array_equal(chosen.fit(X, X[:, 0]).predict(X), expected)

@@ -4,13 +4,14 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from daskkern.data.ingest.readers.tables import Request
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.errors import DataError
 
 _SHOWN = 12  # column names shown in a message
-_INDEX = re.compile(r"|Unnamed: \d+")
+_INDEX = re.compile(r"|Unnamed: \d+(\.\d+)?")
 """Names of an index in text: that of pandas and R, and that of pandas when it has read such a table."""
 
 
@@ -70,11 +71,18 @@ def choose_columns(names: Sequence[str], request: Request, source: str, left_out
 
 
 def written_indexes(names: Sequence[str], request: Request) -> tuple[str, ...]:
-    """Return the index columns of a text table, such as the row numbers that pandas writes, except requested ones."""
+    """Return the index columns of a text table, such as the row numbers that pandas writes, except requested ones.
+
+    They are its first columns. Raises DataError for another column without a name.
+    """
     if request.like is not None or request.columns is not None:
         return ()
+    found = list(takewhile(lambda name: _INDEX.fullmatch(name.strip()), names))
+    for number, name in enumerate(names):
+        if number >= len(found) and not name.strip():
+            raise DataError(f"column {number} (counted from 0) has no name in the first line; give it one")
     wanted = (*(request.target or ()), request.weight, *request.drop)
-    return tuple(name for name in names if _INDEX.fullmatch(name.strip()) and name not in wanted)
+    return tuple(name for name in found if name not in wanted)
 
 
 def note_on_indexes(found: Sequence[str]) -> tuple[str, ...]:

@@ -266,3 +266,16 @@ def test_the_index_of_a_written_table_is_no_feature(tmp_path: Path, written: str
         assert open_store(tmp_path / "all").info.feature_names == (written, "a")
     ingest(tmp_path / "d.csv", tmp_path / "target", target=written, task="regression")
     assert open_store(tmp_path / "target").info.feature_names == ("a", "y")
+
+
+def test_columns_without_a_name_amid_others_are_refused(tmp_path: Path) -> None:
+    text = "a,,y\n" + "".join(f"{i % 7},{i % 5},{int(i > 20)}\n" for i in range(40))
+    with pytest.raises(DataError, match=r"column 1 \(counted from 0\) has no name in the first line"):
+        _csv(tmp_path, text, target="y")
+    report = _csv(tmp_path, text.replace(",,", ",Unnamed: 1,"), target="y")
+    assert not report.notes
+    assert open_store(tmp_path / "s").info.feature_names == ("a", "Unnamed: 1")
+    doubled = "Unnamed: 0.1,Unnamed: 0,a,y\n" + "".join(f"{i},{i},{i % 7},{int(i > 20)}\n" for i in range(40))
+    (tmp_path / "more").mkdir()
+    report = _csv(tmp_path / "more", doubled, target="y")
+    assert open_store(tmp_path / "more" / "s").info.feature_names == ("a",)
