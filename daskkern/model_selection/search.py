@@ -157,7 +157,7 @@ class _Search:
         """Predict the time of the final fit from a fit of the defaults to sampled rows. Return whether that ended."""
         folds = drawn.sample.folds(1, HELD_OUT)
         done = self.log.run("fit", try_fit, [self.default], drawn, folds, 1, verdict="to measure the time")
-        if done and self.source.info.n_rows > FIRST:  # the first fit of a process imports and compiles
+        if done:  # the first fit of a process imports and compiles
             again = self.log.run("fit", try_fit, [self.default], drawn, folds, 1, verdict="to measure the time again")
             done = again or done
         self.log.budget.fit_seconds = self._fit_seconds(self.source.info.n_rows) / self.log.runner.n_workers

@@ -94,3 +94,16 @@ def test_without_a_limit_a_search_takes_as_long_as_a_long_fit() -> None:
 def test_a_limit_is_a_positive_number(seconds: object) -> None:
     with pytest.raises(SpecError, match="max_seconds"):
         Budget(seconds)  # type: ignore[arg-type]
+
+
+def test_a_slow_first_fit_does_not_end_the_search() -> None:
+    began: list[str] = []
+
+    def each(name: str) -> float:
+        began.append(name)
+        return 5.0 if len(began) == 1 else 0.1  # the first one imports and compiles
+
+    found, runner, _ = _search(20.0, each)
+    assert runner.ran[:2] == ["defaults", "defaults"]
+    assert runner.ran[2:].count("defaults") == 1, "fits are compared, although the first one took a quarter of the time"
+    assert len(found.trials) > 20
