@@ -241,7 +241,7 @@ class _Search:
         """Return how many rows fits are compared on, in how many folds, drawn how often: fewer where time is short."""
         m = min(n, _FITTED)
         n_folds = n_folds_of(sample, m) if m <= FIRST else min(_MOST_FOLDS, n_folds_of(sample, m))
-        if m > FIRST and not self._allows_fits(1.0, n_folds, m):
+        if not self._allows_fits(1.0, n_folds, m):
             n_folds = 1
         while m < min(n, _MOST_FITTED) and self._allows_fits(_PLENTY, n_folds, min(n, 2 * m)):
             m = min(n, 2 * m)
