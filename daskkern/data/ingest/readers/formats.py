@@ -62,6 +62,15 @@ TABLE_SUFFIXES = (
 """Endings of files of rows, other than Zarr."""
 
 
+_WAYS = {
+    ".json": "write an object a line to a .jsonl file, with pandas.read_json(...).to_json(..., orient='records', "
+    "lines=True)",
+    ".xlsx": "write the sheet to a .csv or .parquet file, with pandas.read_excel(...).to_parquet(...)",
+    ".xls": "write the sheet to a .csv or .parquet file, with pandas.read_excel(...).to_parquet(...)",
+    ".txt": "rename it to .csv where commas, or to .tsv where tabs separate its columns",
+    "": "write it as Parquet or CSV",
+}
+"""What to do with files of other formats, by their ending."""
 CSV_SUFFIXES = next(known.suffixes for known in FORMATS if known.name == "csv")
 TEXT_SUFFIXES = tuple(s for known in FORMATS if known.name in ("csv", "svmlight") for s in known.suffixes)
 """Endings of files that are read line by line, and have no row groups to draw batches from."""
@@ -188,5 +197,7 @@ def _format_of(path: SourceFile) -> Format:
     for known in FORMATS:
         if path.name.lower().endswith(known.suffixes):
             return known
-    endings = ", ".join((*SUFFIXES, *(suffix for known in FORMATS for suffix in known.suffixes)))
-    raise DataError(f"{path} is of no known format; files ending in {endings} can be ingested")
+    plain = (suffix for known in FORMATS for suffix in known.suffixes if not suffix.endswith(".gz"))
+    endings = ", ".join((*SUFFIXES, *plain))
+    remedy = next((way for suffix, way in _WAYS.items() if path.name.lower().endswith(suffix)), _WAYS[""])
+    raise DataError(f"{path} is of no known format; {remedy}; known endings are {endings}")

@@ -128,3 +128,13 @@ def test_two_asterisks_mean_any_number_of_folders(tmp_path: Path, ending: str) -
 
 def test_endings_of_other_tables_are_those_of_the_formats() -> None:
     assert set(OTHER_TABLES) == {suffix for known in FORMATS if known.streams for suffix in known.suffixes}
+
+
+@pytest.mark.parametrize(
+    ("ending", "way"),
+    [("json", "write an object a line"), ("xlsx", "write the sheet"), ("txt", "rename it"), ("pkl", "write it")],
+)
+def test_other_formats_are_told_the_way(tmp_path: Path, ending: str, way: str) -> None:
+    (tmp_path / f"rows.{ending}").write_text("a,y\n1,2\n")
+    with pytest.raises(DataError, match=rf"rows\.{ending} is of no known format; {way}.*; known endings are \.parquet"):
+        ingest(tmp_path / f"rows.{ending}", tmp_path / "store", target="y")
