@@ -50,12 +50,14 @@ def refuse_packed(node: Any, name: str, where: str) -> None:
 
 def _marks_gaps(fill: Any, dtype: "np.dtype[np.generic]") -> bool:
     """Return whether a fill value is a number; NaN is none, also in the Base64 that xarray writes for Zarr 3."""
-    if isinstance(fill, str):
-        try:
+    if fill is None:
+        return False
+    try:
+        if isinstance(fill, str):
             fill = np.frombuffer(base64.b64decode(fill, validate=True), dtype.newbyteorder("<"))
-        except ValueError:
-            return False
-    return fill is not None and not np.isnan(np.asarray(fill, np.float64)).all()
+        return not np.isnan(np.asarray(fill, np.float64)).all()
+    except (TypeError, ValueError):  # no number
+        return False
 
 
 def texts(array: Any, start: int, stop: int) -> HostArray:
