@@ -26,7 +26,12 @@ from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import ClusterError, DataError, ModelError, SpecError, StoreError, SupersededError
 from daskkern.model_selection import Budget, with_trials
 from daskkern.models import save_model
-from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint, remove_checkpoint
+from daskkern.training.checkpoints.checkpoint import (
+    is_checkpoint,
+    open_checkpoint,
+    remove_begun_checkpoint,
+    remove_checkpoint,
+)
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place
@@ -121,8 +126,8 @@ def fit_command(
     with (
         where.client(partial(device_pool, job.source, job.settings)) as client,
         dask_report(client, report),
-        concluded(client, metadata),
         _progress_kept(place),
+        concluded(client, metadata),
     ):
         result = _fitted(job, budget, client, log, gang, metadata)
         _save(result, out, place, guard)
@@ -213,7 +218,7 @@ def _progress_kept(place: str) -> Iterator[None]:
                 if isinstance(error, ClusterError):
                     raise ClusterError(f"{error}; the progress is in {place}: continue with --resume") from error
             elif is_new and not isinstance(error, StoreError):
-                remove_checkpoint(place)
+                remove_begun_checkpoint(place)
         raise
 
 

@@ -1,6 +1,9 @@
 """``daskkern fit --detach``, ``status``, ``watch``, ``logs`` and ``cancel``, as one who types them."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,6 +13,9 @@ from distributed import Client
 
 import daskkern
 from daskkern.cli.main import main
+from daskkern.training.checkpoints.checkpoint import is_checkpoint
+from daskkern.training.jobs.handle import list_fits
+from tests.support.processes import read_until, started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -77,6 +83,24 @@ def test_a_fit_is_submitted_followed_and_read(terminal: Terminal, folder: Path) 
     code, said, _ = terminal("status")
     line = next(line for line in said.splitlines() if line.startswith(fit))
     assert line.split()[1:5] == ["flights", "finished", "epoch", "3/3,"]
+
+
+def test_a_fit_whose_command_is_ended_at_once_is_cancelled(
+    terminal: Terminal, cluster2: str, client2: Client, folder: Path
+) -> None:
+    words = [*WORDS, "--out", "m.zarr", "--epochs", "100000", "--scheduler", cluster2]
+    with started([sys.executable, "-m", "daskkern", *words], cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        read_until(process, "epoch   3/")
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    kept = is_checkpoint(str(folder / "m.zarr.checkpoint"))
+    assert kept == ("the progress is in" in err)
+    assert kept or not (folder / "m.zarr.checkpoint").exists()
+    state = list_fits(client2)[-1].state
+    assert state == "cancelled" if not (folder / "m.zarr").exists() else state == "interrupted"
 
 
 @pytest.mark.long

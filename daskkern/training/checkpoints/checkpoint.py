@@ -9,6 +9,7 @@ commit, if it ever had one. The last commit is that of the latest generation, no
 import json
 import os
 import shutil
+import time
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ FORMAT = "daskkern-checkpoint"
 VERSION = 3
 _LEFT_OUT_BYTES = 64 << 20
 """Bytes of an array up to which missing chunks may be zeros."""
+_REMOVALS, _BETWEEN_S = 25, 0.2  # tries to remove what is still being written, and the seconds after each
 _READ = (2, VERSION)  # 2 has no claims, and no generations in the names of commits
 
 
@@ -129,6 +131,23 @@ def remove_checkpoint(location: str) -> None:
         remove_remote(location)
     else:
         shutil.rmtree(location)
+
+
+def remove_begun_checkpoint(location: str) -> None:
+    """Remove a checkpoint to which ranks that are about to end may still write, if there is one, within some seconds.
+
+    Raises StoreError for anything else.
+    """
+    if open_checkpoint(location) is None:
+        return
+    if is_url(location):
+        remove_remote(location)
+        return
+    for _ in range(_REMOVALS):
+        shutil.rmtree(location, ignore_errors=True)
+        time.sleep(_BETWEEN_S)
+        if not os.path.lexists(location):
+            return
 
 
 def open_checkpoint(location: str) -> zarr.Group | None:
