@@ -57,8 +57,8 @@ class KernelEstimator(ModelEstimator):
         Parameters
         ----------
         model : path, URL or KernelModel
-            Kernel, loss and penalty of the estimator are the model's, its other parameters the defaults: a later `fit`
-            begins anew with them.
+            The loss of the estimator is the model's, and so are kernel and penalty where its columns are landmarks or
+            all rows; other parameters are the defaults. A later `fit` begins anew with them.
 
         Raises
         ------

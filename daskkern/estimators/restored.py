@@ -9,6 +9,9 @@ from sklearn.base import BaseEstimator, is_classifier
 from daskkern.errors import SpecError
 from daskkern.models import KernelModel, load_model
 
+_OF_ROWS = ("all rows", "landmarks")
+"""Columns whose function is the kernel of the fit; that of features takes their place, not that of rows."""
+
 
 def restore(estimator: BaseEstimator, saved: Any) -> None:
     """Set the attributes of a fitted estimator from a model, and the parameters that the model tells.
@@ -28,7 +31,8 @@ def restore(estimator: BaseEstimator, saved: Any) -> None:
         raise SpecError(f"got a model of {model.task}; use {kind}.from_model")
     settings = model.provenance.get("settings", {})
     alpha = float(settings.get("alpha", np.nan))
-    estimator.set_params(kernel=model.kernel, loss=model.loss, alpha="auto" if np.isnan(alpha) else alpha)
+    known = {"kernel": model.kernel, "alpha": alpha} if settings.get("basis") in _OF_ROWS else {}
+    estimator.set_params(loss=model.loss, **known)
     history = model.history_
     found: dict[str, Any] = {
         "model_": model,
@@ -45,5 +49,7 @@ def restore(estimator: BaseEstimator, saved: Any) -> None:
     }
     if model.task != "regression":
         found["classes_"] = model.class_array() if model.classes is not None else np.arange(model.n_outputs)
+    if settings.get("learn_features"):
+        found["feature_importances_"] = model.feature_importances()
     for name, value in found.items():
         setattr(estimator, name, value)

@@ -13,6 +13,7 @@ from math import lgamma, log, pi
 
 import numpy as np
 
+from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian, Kernel, Laplacian, PowerLaplacian, RadialKernel, RationalQuadratic
 from daskkern.kernels.functions.cauchy import Cauchy
@@ -20,8 +21,8 @@ from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 
 
-def log_integral(kernel: Kernel, d: int) -> float:
-    """Return the logarithm of the integral of ``k(x, 0)`` over rows x of `d` features.
+def log_integral(kernel: Kernel, counted: HostArray) -> float:
+    """Return the logarithm of the integral of ``k(x, 0)`` over rows x, by the features that `counted` (d,) bool has.
 
     Raises
     ------
@@ -38,7 +39,8 @@ def log_integral(kernel: Kernel, d: int) -> float:
             f"got the {kernel.name} kernel with categories for a density, and it has none over codes; ingest with "
             "--categorical onehot"
         )
-    return _of_unit_scale(kernel, d) + _log_scales(kernel, d)
+    d = max(1, int(counted.sum()))
+    return _of_unit_scale(kernel, d) + _log_scales(kernel, counted, d)
 
 
 def _of_unit_scale(kernel: ScaledDistanceKernel, d: int) -> float:
@@ -61,8 +63,8 @@ def _of_unit_scale(kernel: ScaledDistanceKernel, d: int) -> float:
     raise SpecError(f"got the {kernel.name} kernel for a density, whose integral is not known; choose gaussian")
 
 
-def _log_scales(kernel: ScaledDistanceKernel, d: int) -> float:
+def _log_scales(kernel: ScaledDistanceKernel, counted: HostArray, d: int) -> float:
     scale = np.asarray(kernel.length_scale, np.float64)
     if scale.ndim == 2:
         return float(np.linalg.slogdet(scale)[1])
-    return d * float(np.log(scale)) if scale.ndim == 0 else float(np.log(scale).sum())
+    return d * float(np.log(scale)) if scale.ndim == 0 else float(np.log(scale[counted]).sum())

@@ -60,7 +60,8 @@ class KernelDensity(UnsupervisedEstimator):
         "auto" is all rows.
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         Scaling of the features, as for :class:`daskkern.KernelPCA`: "auto" scales where `bandwidth` is a rule.
-        Densities are in the units of the rows all the same. Constant features count only with None.
+        Densities are in the units of the rows all the same. Constant features do not count with "always" and
+        "robust", nor with "auto" where that scales.
     random_state
         As for :class:`daskkern.KernelPCA`.
     dtype
@@ -147,13 +148,14 @@ class KernelDensity(UnsupervisedEstimator):
         with row_passes(source, settings.dtype, active_client(self.client)) as passes:
             if isinstance(self.bandwidth, str):
                 scaling = passes.once(partial(learn_scaling, settings=settings))
-                length_scale = _RULES[self.bandwidth](n, _units(scaling, source.info.n_features)[0])
+                d = max(1, int(_units(scaling, source.info.n_features)[0].sum()))
+                length_scale = _RULES[self.bandwidth](n, d)
                 kernel = replace(_named_kernel(self.kernel), length_scale=length_scale)
                 settings = replace(settings, kernel=kernel, basis=scaled_points(settings.basis, source, scaling))
             else:
                 scaling, settings = passes.once(partial(scaled_settings, settings=settings))
-            d, log_units = _units(scaling, source.info.n_features)
-            self._log_norm = log_integral(settings.kernel, d) + log_units
+            counted, log_units = _units(scaling, source.info.n_features)
+            self._log_norm = log_integral(settings.kernel, counted) + log_units
             passes = passes.scaled(scaling)
             points: RowSource = with_scaling(source, scaling)
             self._total = total_weight(passes)
@@ -281,15 +283,15 @@ def _named_kernel(kernel: Any) -> Any:
     return found
 
 
-def _units(scaling: Scaling, n_features: int) -> tuple[int, float]:
-    """Return the number of features that count, and the logarithm of the unit of volume of the scaled rows.
+def _units(scaling: Scaling, n_features: int) -> tuple[HostArray, float]:
+    """Return which features count (d,), and the logarithm of the unit of volume of the scaled rows.
 
     A learned scaling takes constant features out of distances, and so out of densities.
     """
     if not scaling.is_affine:
         raise SpecError("got rows whose features were bent or ranked for a density; ingest or fit with another scale")
     if scaling.kind == "none":
-        return n_features, 0.0
+        return np.ones(n_features, bool), 0.0
     scale = np.asarray(scaling.scale)
-    counted = scale[scale < IGNORED]
-    return max(1, int(counted.size)), float(np.log(counted).sum())
+    counted = scale < IGNORED
+    return counted, float(np.log(scale[counted]).sum())

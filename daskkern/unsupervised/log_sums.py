@@ -14,6 +14,7 @@ from daskkern.data.rows.rows import Fields, Rows
 from daskkern.kernels import Kernel
 from daskkern.kernels.base import Spec
 from daskkern.kernels.formula import PAIR, Expression, Pair
+from daskkern.kernels.functions.matern import Matern
 from daskkern.unsupervised.passes import RowPasses, Totals
 
 QUERIES = 8192
@@ -26,12 +27,12 @@ _SMALLEST_SINGLE = 1e-30
 
 @dataclass(frozen=True)
 class Exponent(Kernel):
-    """The logarithm of a kernel that is an exponential, as a function of two rows: not a kernel, for blocks only."""
+    """The logarithm of a kernel that falls exponentially, as a function of two rows: not a kernel, for blocks only."""
 
     kernel: Kernel
 
     def formula(self, pair: Pair) -> Expression:
-        return self.kernel.formula(pair).args[0]
+        return self.kernel.logarithm(pair) if isinstance(self.kernel, Matern) else self.kernel.formula(pair).args[0]
 
     def spec(self) -> Spec:
         return {}
@@ -41,8 +42,8 @@ class Exponent(Kernel):
 
     @classmethod
     def of(cls, kernel: Kernel) -> "Exponent | None":
-        """Return the logarithm of `kernel`; None where its formula is not an exponential."""
-        return cls(kernel) if kernel.formula(PAIR).op == "exp" else None
+        """Return the logarithm of `kernel`; None for others, which do not fall below the smallest numbers."""
+        return cls(kernel) if isinstance(kernel, Matern) or kernel.formula(PAIR).op == "exp" else None
 
 
 @dataclass(frozen=True, eq=False)

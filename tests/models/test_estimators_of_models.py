@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import daskkern
-from daskkern import AutoKernelRegressor, KernelClassifier, KernelRegressor
+from daskkern import AutoKernelRegressor, KernelClassifier, KernelRegressor, Linear, RandomFeatures
 from daskkern.errors import DataError, ModelError, SpecError
 
 xr = pytest.importorskip("xarray", reason="install daskkern[xarray]")
@@ -76,6 +76,23 @@ def test_a_later_fit_has_the_kernel_of_the_model(tmp_path: Path) -> None:
     again = KernelRegressor.from_model(tmp_path / "model.zarr")
     refitted = clone(again).set_params(solver="direct", calibrate=False).fit(X, y)
     np.testing.assert_allclose(refitted.predict(X), fitted.predict(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("basis", [RandomFeatures(40), Linear()])
+def test_a_later_fit_of_features_has_the_kernel_of_rows(basis: Any, tmp_path: Path) -> None:
+    X = _frame()[["a"]].to_numpy()
+    KernelRegressor("auto", basis=basis, calibrate=False).fit(X, X[:, 0]).save(tmp_path / "model.zarr")
+    again = KernelRegressor.from_model(tmp_path / "model.zarr")
+    assert (again.kernel, again.alpha) == ("auto", "auto")
+    assert again.fit(X, X[:, 0]).score(X, X[:, 0]) > 0.9
+
+
+def test_importances_of_learned_features_are_restored(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((300, 4))
+    fitted = KernelRegressor("laplacian:median", learn_features="diagonal", calibrate=False).fit(X, np.sin(3 * X[:, 0]))
+    fitted.save(tmp_path / "model.zarr")
+    found = KernelRegressor.from_model(tmp_path / "model.zarr").feature_importances_
+    np.testing.assert_array_equal(found, fitted.feature_importances_)
 
 
 def _model(kind: Any, tmp_path: Path) -> Path:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.integrate
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 from sklearn.neighbors import KernelDensity as SklearnKernelDensity
 
 import daskkern
@@ -74,13 +74,13 @@ def test_integrals_over_the_plane_are_those_of_quadrature(kernel: Kernel) -> Non
     table = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     values = kernel.block(table, np.zeros((1, 2))).reshape(801, 801)
     whole = scipy.integrate.trapezoid(scipy.integrate.trapezoid(values, axis), axis)
-    assert np.log(whole) == pytest.approx(density_norms.log_integral(kernel, 2), abs=3e-3)
+    assert np.log(whole) == pytest.approx(density_norms.log_integral(kernel, np.ones(2, bool)), abs=3e-3)
 
 
 def test_the_cauchy_density_is_known_on_the_line_only() -> None:
-    assert density_norms.log_integral(Cauchy(2.0), 1) == pytest.approx(np.log(2 * np.pi))
+    assert density_norms.log_integral(Cauchy(2.0), np.ones(1, bool)) == pytest.approx(np.log(2 * np.pi))
     with pytest.raises(SpecError, match="integral is infinite"):
-        density_norms.log_integral(Cauchy(2.0), 2)
+        density_norms.log_integral(Cauchy(2.0), np.ones(2, bool))
 
 
 def test_constant_features_do_not_count() -> None:
@@ -141,3 +141,25 @@ def test_a_length_scale_that_a_rule_would_replace_is_refused(kernel: Any) -> Non
     with pytest.raises(SpecError, match=r"length_scale=50.0\) with bandwidth='scott', which replaces its length scale"):
         KernelDensity(kernel=kernel).fit(X)
     assert KernelDensity(kernel=kernel, bandwidth=None).fit(X).bandwidth_ == 50.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", ["matern12", "matern32", "matern52"])
+def test_densities_of_far_rows_fall_with_the_distance(kernel: str, dtype: str) -> None:
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    far = np.array([[3.0, 0, 0], [30, 0, 0], [100, 0, 0], [1000, 0, 0]])
+    found = KernelDensity(0.5, kernel=kernel, scale=None, dtype=dtype).fit(X).score_samples(far)
+    nu, d = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}[kernel], 3
+    t = np.sqrt(2 * nu) * np.linalg.norm(far[:, None] - X, axis=2) / 0.5
+    logs = np.log({0.5: np.ones_like(t), 1.5: 1 + t, 2.5: 1 + t + t**2 / 3}[nu]) - t
+    norm = d * np.log(2) + d / 2 * np.log(np.pi / (2 * nu)) + gammaln(nu + d / 2) - gammaln(nu) + d * np.log(0.5)
+    np.testing.assert_allclose(found, logsumexp(logs, axis=1) - np.log(200) - norm, rtol=1e-4)
+
+
+@pytest.mark.parametrize("scale", ["always", "robust"])
+def test_the_bandwidth_of_a_constant_feature_does_not_count(scale: str) -> None:
+    X = np.random.default_rng(0).standard_normal((200, 2))
+    wide = np.column_stack([X, np.full(200, 3.0)])
+    expected = KernelDensity((0.5, 0.7), scale=scale).fit(X).score_samples(X[:5])
+    found = KernelDensity((0.5, 0.7, 5.0), scale=scale).fit(wide).score_samples(wide[:5])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from daskkern.arrays import FloatArray, HostArray
+from daskkern.arrays import FloatArray
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import SpecError
 
@@ -12,7 +12,6 @@ from daskkern.errors import SpecError
 def weights_of_classes(
     requested: str | Mapping[ClassLabel, float] | None,
     classes: tuple[ClassLabel, ...],
-    counts: HostArray,
     weights: FloatArray,
 ) -> FloatArray | None:
     """Return the weight of each class (n_classes,), or None where none was requested.
@@ -20,10 +19,11 @@ def weights_of_classes(
     Parameters
     ----------
     requested : "balanced", mapping or None
+        "balanced" is inversely proportional to the sums of weights, so that a row of weight 2 counts as two rows.
     classes : tuple
         Labels by code.
-    counts, weights : (n_classes,) arrays
-        Rows of each class, and the sums of their weights.
+    weights : (n_classes,) array
+        Sums of the weights of the rows of each class.
 
     Raises
     ------
@@ -33,8 +33,8 @@ def weights_of_classes(
     if requested is None:
         return None
     if isinstance(requested, str):
-        present = counts > 0
-        return np.where(present, counts.sum() / (present.sum() * np.maximum(counts, 1)), 1.0)
+        present = weights > 0
+        return np.where(present, weights.sum() / (max(1, present.sum()) * np.where(present, weights, 1.0)), 1.0)
     if not isinstance(requested, Mapping) or not all(isinstance(value, int | float) for value in requested.values()):
         raise SpecError(f"got class_weight={requested!r}; expected 'balanced' or a mapping from label to number")
     unknown = [label for label in requested if label not in classes]

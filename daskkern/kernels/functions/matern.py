@@ -5,7 +5,7 @@ from math import sqrt
 from typing import ClassVar
 
 from daskkern.errors import SpecError
-from daskkern.kernels.formula import Expression, Pair, exp, maximum
+from daskkern.kernels.formula import Expression, Pair, exp, log, maximum
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.kernels.parameters import as_number
 
@@ -52,6 +52,14 @@ class Matern(RadialKernel):
         minus_t = self._minus_t(r)
         first = 1 - minus_t
         return (first if self.nu == 1.5 else first + minus_t * minus_t * (1 / 3)) * exp(minus_t)
+
+    def logarithm(self, pair: Pair) -> Expression:
+        """Return the formula's logarithm, also where its value is below the smallest numbers."""
+        t = self._radius(pair)[0] * sqrt(2 * self.nu)
+        if self.nu == 0.5:
+            return t * -1.0
+        first = 1 + t
+        return log(first if self.nu == 1.5 else first + t * t * (1 / 3)) - t
 
     def derivative(self, pair: Pair) -> Expression:
         if self.nu == 0.5:

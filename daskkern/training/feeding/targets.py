@@ -197,7 +197,7 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
         codes: IntArray = np.asarray(block.y)
         counts += np.bincount(codes, minlength=len(classes))
         weights += np.bincount(codes, block.weight, minlength=len(classes))
-    class_weight = weights_of_classes(settings.class_weight, classes, counts, weights)
+    class_weight = weights_of_classes(settings.class_weight, classes, weights)
     weights = weights * (1.0 if class_weight is None else class_weight)
     total = float(weights.sum())
     scale = _weight_scale(rows.n_rows, total)

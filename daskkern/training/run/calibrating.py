@@ -187,7 +187,7 @@ def _squared_norm(
 
 
 def _gram(model: KernelModel, kernel: Kernel, prepared: Prepared, job: FitJob, X: HostArray) -> FloatArray:
-    """Return the inner products (k, k) of rows in the function space of columns of the `kernel`."""
+    """Return the inner products (k, k) of rows in the function space of columns of the `kernel`, or of some of them."""
     basis = job.settings.basis
     if basis.is_explicit and not basis.drawn_per_step:
         assert prepared.points is not None
@@ -196,11 +196,12 @@ def _gram(model: KernelModel, kernel: Kernel, prepared: Prepared, job: FitJob, X
     gram = _block(kernel, X, X)
     gram[np.diag_indices(len(gram))] = kernel.diagonal(X)
     p = len(model.coef)
-    if basis.is_explicit or p >= min(prepared.plan.n_rows, MOST_CALIBRATION_ROWS):
+    if basis.is_explicit or p >= prepared.plan.n_rows:
         return gram
-    Z = model.points.astype(np.float64)
+    some = np.sort(generator(job.settings.seed, _STREAM, 3).permutation(p)[:MOST_CALIBRATION_ROWS])
+    Z = model.points[some].astype(np.float64)
     of_points = _block(kernel, Z, Z)
-    of_points[np.diag_indices(p)] = kernel.diagonal(Z) + _JITTER * float(np.trace(gram)) / len(gram)
+    of_points[np.diag_indices(Z.shape[0])] = kernel.diagonal(Z) + _JITTER * float(np.trace(gram)) / len(gram)
     half: FloatArray = solve_triangular(cholesky(of_points, lower=True), _block(kernel, Z, X), lower=True)
     return half.T @ half
 

@@ -2,19 +2,25 @@
 
 from typing import Protocol
 
+from daskkern.basis import BasisSpec
 from daskkern.errors import SpecError
 from daskkern.training.run.early_stopping import EarlyStopping
 
 MOST_CALIBRATION_ROWS = 2_000
 """Rows that a model is calibrated on: the coverage of sets and intervals then varies by 0.7% from fit to fit."""
 MOST_LEFT_OUT_ROWS = 10_000
-"""Training rows up to which leave-one-out scores take the place of rows that are set aside."""
+"""Training rows up to which leave-one-out scores take the place of rows that are set aside, but for many landmarks."""
 _MOST_VALIDATION_ROWS = 20_000
 _SHARE = 0.05
 
 
 class SetsAside(Protocol):
     """The settings that decide how many rows are set aside."""
+
+    @property
+    def basis(self) -> BasisSpec:
+        """The columns of the model."""
+        ...
 
     @property
     def early_stopping(self) -> EarlyStopping | None:
@@ -42,8 +48,20 @@ def rows_set_aside(n_rows: int, settings: SetsAside) -> int:
     if settings.rows_follow or settings.calibrate is False:
         return 0
     if settings.calibrate is True:
-        return min(round(_SHARE * n_rows), MOST_CALIBRATION_ROWS) if n_rows > MOST_LEFT_OUT_ROWS else 0
+        is_left_out = n_rows <= MOST_LEFT_OUT_ROWS and not _has_many_landmarks(settings.basis, n_rows)
+        return 0 if is_left_out else min(round(_SHARE * n_rows), MOST_CALIBRATION_ROWS)
     return min(max(1, round(settings.calibrate * n_rows)), MOST_CALIBRATION_ROWS)
+
+
+def _has_many_landmarks(basis: BasisSpec, n_rows: int) -> bool:
+    """Return whether a part of the rows are landmarks, too many of them for leave-one-out scores.
+
+    With all rows as centres the kernel values of the sampled rows say how a row moves its own score. Those of the space
+    of a part of them need its factor, and with many the scores would move too far, because a fit of some epochs uses
+    few of its directions: for 5,600 of 7,000 rows 90% intervals covered 99%, and with the kernel values alone 100%.
+    """
+    count = 0 if basis.all_rows or basis.is_explicit else basis.n_landmarks or 0
+    return MOST_CALIBRATION_ROWS <= count < n_rows
 
 
 def check_calibrate(calibrate: object) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils.class_weight import compute_class_weight
 
+from daskkern import KernelClassifier
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows
 from daskkern.data.rows.array_rows import ArrayRows
@@ -65,7 +65,8 @@ def test_weights_keep_their_ratios_and_have_mean_one(seed: int, scale: float, ba
     rows = _rows(CODES, weight)
     found = _weights(rows, learn_targets(rows, _settings(Logistic(), class_weight="balanced" if balanced else None)))
     assert found is not None
-    factors = compute_class_weight("balanced", classes=np.arange(3), y=CODES)[CODES] if balanced else 1.0
+    sums = np.bincount(CODES, weight)  # as scikit-learn from 1.7 on takes sample weights
+    factors = (sums.sum() / (3 * sums))[CODES] if balanced else 1.0
     expected = weight * factors
     np.testing.assert_allclose(found, expected / expected.mean(), rtol=1e-10)
     assert found.mean() == pytest.approx(1, rel=1e-12)
@@ -206,3 +207,29 @@ def test_targets_of_rows_that_weigh_nothing_change_nothing(huge: float) -> None:
     np.testing.assert_allclose(targets.scale, expected.scale, rtol=1e-12)
     encoded = targets.encode(np.full((1, 1), huge))
     assert np.isfinite(encoded**2).all()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_balanced_classes_count_weights_and_repeated_rows(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    y = (X[:, 0] + 0.5 * rng.standard_normal(200) > 0.8).astype(int)
+    settings = {"kernel": "gaussian:1.5", "loss": loss, "alpha": 1e-2, "scale": None, "calibrate": False}
+    often = np.concatenate([np.arange(200), np.tile(np.flatnonzero(y), 3)])  # the rare class four times
+    plain = KernelClassifier(**settings).fit(X[often], y[often]).decision_function(X)
+    balanced = KernelClassifier(**settings, class_weight="balanced").fit(X[often], y[often])
+    share = np.bincount(y[often]) / len(often)
+    by_hand = KernelClassifier(**settings, class_weight=dict(enumerate(0.5 / share))).fit(X[often], y[often])
+    np.testing.assert_allclose(balanced.decision_function(X), by_hand.decision_function(X), atol=1e-5)
+    assert not np.allclose(plain, by_hand.decision_function(X), atol=1e-5)
+
+
+def test_balanced_classes_leave_out_rows_of_weight_zero() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    y = (X[:, 0] + 0.5 * rng.standard_normal(200) > 0.8).astype(int)
+    weight = np.where((y == 0) & (rng.random(200) < 0.7), 0.0, 1.0)
+    exact = {"kernel": "gaussian:1.5", "loss": "squared", "solver": "direct", "alpha": 1e-2, "dtype": "float64"}
+    model = KernelClassifier(**exact, scale=None, class_weight="balanced", calibrate=False)
+    left_out = model.fit(X[weight > 0], y[weight > 0]).decision_function(X)
+    np.testing.assert_allclose(model.fit(X, y, sample_weight=weight).decision_function(X), left_out, atol=1e-9)

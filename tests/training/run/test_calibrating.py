@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 from distributed import Client
-from sklearn.datasets import load_digits, make_classification, make_moons
+from sklearn.datasets import load_digits, make_classification, make_friedman1, make_moons
 
 import daskkern
-from daskkern import KernelClassifier, KernelRegressor, Landmarks, RandomFeatures
+from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, RandomFeatures
+from daskkern.basis import BasisSpec
 from daskkern.calibration import ScoreScaling, calibration_error, fit_scaling, log_loss
 from daskkern.errors import SpecError
 from daskkern.training.run.set_aside import rows_set_aside
@@ -292,3 +293,26 @@ def test_deviations_of_a_fit_that_interpolates_few_rows_have_the_size_of_its_err
     model = KernelRegressor(device="cpu").fit(X[:60], y[:60])
     values, std = model.predict(X[60:], return_std=True)
     assert 0.6 < std.mean() / np.sqrt(np.mean((y[60:] - values) ** 2)) < 1.6
+
+
+@pytest.mark.parametrize(
+    ("basis", "n", "expected"),
+    [
+        (Landmarks(1999), 4000, 0),
+        (Landmarks(2000), 4000, 200),
+        (Landmarks(4000), 4000, 0),
+        (RandomFeatures(3000), 4000, 0),
+        (AllRows(), 4000, 0),
+    ],
+)
+def test_many_landmarks_are_calibrated_on_rows_that_are_set_aside(basis: BasisSpec, n: int, expected: int) -> None:
+    assert rows_set_aside(n, KernelRegressor(basis=basis).fit_settings(n)) == expected
+
+
+def test_intervals_of_many_landmarks_are_no_wider_than_they_need_to_be() -> None:
+    X, y = make_friedman1(4400, noise=1.0, random_state=0)
+    model = KernelRegressor("laplacian:median", basis=Landmarks(2000), max_epochs=3, alpha=1e-6, device="cpu")
+    low, high = model.fit(X[:2400], y[:2400]).predict_interval(X[2400:], confidence=0.9).T
+    assert np.mean((y[2400:] >= low) & (y[2400:] <= high)) == pytest.approx(0.9, abs=0.07)
+    errors = model.predict(X[2400:]) - y[2400:]
+    assert np.mean(high - low) < 1.4 * 2 * 1.645 * errors.std()
