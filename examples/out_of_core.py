@@ -2,8 +2,8 @@
 
 The store is written chunk by chunk, so that this process never holds it either. The fit runs on local worker
 processes with a memory limit each, and at the end their peak memory is printed with the limit and the store's size. The
-default is a store of 1.8 GB and two workers with a limit of 800 MB each. A rank reads ahead windows of 64 MiB, so a
-limit much below 700 MB is refused for stores of this size.
+default is a store of 1.8 GB and two workers with a limit of 900 MB each. A rank reads ahead windows of 64 MiB, so a
+limit below about 850 MB is refused for stores of this size.
 
 Run it with ``python examples/out_of_core.py``.
 """
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=450_000, help="default: 450,000")
     parser.add_argument("--features", type=int, default=1000, help="default: 1,000")
     parser.add_argument("--workers", type=int, default=2, help="worker processes of one thread (default: 2)")
-    parser.add_argument("--memory-limit", default="800MB", help="memory limit of each worker (default: 800MB)")
+    parser.add_argument("--memory-limit", default="900MB", help="memory limit of each worker (default: 900MB)")
     parser.add_argument("--landmarks", type=int, default=500, help="columns of the model (default: 500)")
     parser.add_argument("--epochs", type=int, default=2, help="passes over the rows (default: 2)")
     parser.add_argument("--out", type=Path, help="folder for the stores (default: a temporary one)")

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from daskkern.data.remote.stores import is_url, name_of_place
-from daskkern.data.storage.store import Store
+from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.atomic import write_text
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import SpecError, StoreError
 from daskkern.evaluation.plot_data import observe
-from daskkern.models import KernelModel
+from daskkern.models.fitted import fitted_model
 from daskkern.monitor.axes import require_matplotlib
 from daskkern.report.facts import check_facts
 from daskkern.report.features import NAMES, explain, feature_pictures
@@ -19,11 +20,11 @@ from daskkern.report.pictures import names_of, pictures_of, place_of, write_png
 
 
 def write_report(
-    model: KernelModel,
+    model: Any,
     out: str | Path,
     *,
     name: str = "model",
-    test: Store | None = None,
+    test: Store | str | Path | None = None,
     test_name: str = "",
     png: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -33,13 +34,13 @@ def write_report(
 
     Parameters
     ----------
-    model : KernelModel
+    model : KernelModel, fitted estimator, path or URL
     out : path
         A self-contained file.
     name : str
         The name of the model in the report.
-    test : Store, optional
-        Rows to score the model on, in one pass.
+    test : Store, path or URL, optional
+        A store of rows to score the model on, in one pass.
     test_name : str
         Their name in the report; by default that of the store.
     png : path, optional
@@ -62,6 +63,7 @@ def write_report(
         When the rows do not belong to the model, or a file cannot be written.
     """
     require_matplotlib()
+    model, test = fitted_model(model), _opened(test)
     check_places(out, png, overwrite=overwrite)
     check_facts(model)
     if png is not None and Path(png).is_dir():
@@ -85,11 +87,11 @@ def write_report(
 
 
 def write_markdown(
-    model: KernelModel,
+    model: Any,
     out: str | Path,
     *,
     name: str = "model",
-    test: Store | None = None,
+    test: Store | str | Path | None = None,
     test_name: str = "",
     progress: Callable[[int, int], None] | None = None,
     overwrite: bool = False,
@@ -103,6 +105,7 @@ def write_markdown(
     DaskkernError
         For an invalid path, rows that do not belong to the model, and a file that cannot be written.
     """
+    model, test = fitted_model(model), _opened(test)
     check_file(out, FileKind.SUMMARY, overwrite=overwrite, option="--out")
     check_facts(model)
     observed = None if test is None else observe(model, test, progress=progress)
@@ -118,3 +121,7 @@ def check_places(out: str | Path, png: str | Path | None, *, overwrite: bool) ->
     folder = Path(png)
     if not str(png) or is_url(str(png)) or (folder.exists() and not folder.is_dir()):
         raise SpecError(f"got --png {str(png)!r}, which is not a local folder; give the name of one")
+
+
+def _opened(test: Store | str | Path | None) -> Store | None:
+    return test if test is None or isinstance(test, Store) else open_store(test)

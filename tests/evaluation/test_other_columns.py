@@ -76,7 +76,7 @@ def test_tables_are_predicted_by_estimators_too(tmp_path: Path) -> None:
     assert found.equals(daskkern.predict_table(estimator.model_, frame))
     assert daskkern.write_predictions(estimator, frame, tmp_path / "p.csv").n_rows == 40
     for nothing in (KernelRegressor(), frame):
-        with pytest.raises(SpecError, match="expected a fitted estimator or a KernelModel"):
+        with pytest.raises(SpecError, match="expected a fitted estimator, a KernelModel, or"):
             daskkern.predict_table(nothing, frame)
     cube = SimpleNamespace(data_vars={})
     with pytest.raises(DataError, match="got an xarray Dataset, to which an estimator applies its model"):

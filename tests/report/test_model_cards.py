@@ -10,6 +10,7 @@ import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.cli.main import main
 from daskkern.data.schema.encoding import ColumnEncoding
+from daskkern.errors import SpecError
 from daskkern.models import KernelModel, save_model
 from daskkern.report import write_markdown
 
@@ -92,3 +93,18 @@ def test_other_files_stay(fitted: KernelModel, tmp_path: Path, capsys: pytest.Ca
     assert command("report", tmp_path / "m.zarr", "--card", "--png", tmp_path) != 0
     assert "a model card has no figures" in capsys.readouterr().err
     assert daskkern.load(tmp_path / "m.zarr").task == "classification"
+
+
+def test_estimators_and_paths_are_reported_as_models_are(tmp_path: Path) -> None:
+    X = np.random.default_rng(1).normal(size=(80, 3))
+    np.savez(tmp_path / "d.npz", X=X, y=np.where(X[:, 0] > 0, "up", "down"))
+    daskkern.ingest(tmp_path / "d.npz", tmp_path / "d.zarr")
+    estimator = KernelClassifier("gaussian:2", basis=Landmarks(20), max_epochs=2).fit(tmp_path / "d.zarr")
+    estimator.save(tmp_path / "m.zarr")
+    cards = []
+    for number, model in enumerate((estimator, estimator.model_, tmp_path / "m.zarr", str(tmp_path / "m.zarr"))):
+        write_markdown(model, tmp_path / f"{number}.md", test=tmp_path / "d.zarr")
+        cards.append((tmp_path / f"{number}.md").read_text())
+    assert len(set(cards)) == 1
+    with pytest.raises(SpecError, match="got a dict; expected a fitted estimator"):
+        write_markdown({}, tmp_path / "other.md")

@@ -113,4 +113,4 @@ def _zeros(info: StoreInfo, table: Table) -> tuple[str, ...]:
         return ()
     names = ", ".join(table.feature_name(int(j)) for j in empty[:5]) + ", ..." * (empty.size > 5)
     which = "column" if empty.size == 1 else f"columns ({empty.size:,})"
-    return (f"0 in every row: feature {which} {names}; float32 takes values below 1e-45 for 0: rescale such columns",)
+    return (f"0 in every row: feature {which} {names} (values below 1e-45 are 0 in float32)",)

@@ -182,6 +182,7 @@ def is_zarr(path: Path) -> bool:
 
 
 def _common_format(files: Sequence[SourceFile]) -> Format:
+    _refuse_parquet(files)
     formats = [_format_of(path) for path in files]
     if len(set(formats)) > 1:
         raise DataError(
@@ -189,6 +190,14 @@ def _common_format(files: Sequence[SourceFile]) -> Format:
             "ingest files of one format at a time"
         )
     return formats[0]
+
+
+def _refuse_parquet(files: Sequence[SourceFile]) -> None:
+    """Refuse Parquet files among others: a pattern may stand for several formats."""
+    parquet = [file for file in files if file.name.lower().endswith(SUFFIXES)]
+    if parquet and len(parquet) < len(files):
+        other = next(file for file in files if file not in parquet)
+        raise DataError(f"{parquet[0]} and {other} are of different formats; ingest files of one format at a time")
 
 
 def _format_of(path: SourceFile) -> Format:

@@ -138,3 +138,11 @@ def test_other_formats_are_told_the_way(tmp_path: Path, ending: str, way: str) -
     (tmp_path / f"rows.{ending}").write_text("a,y\n1,2\n")
     with pytest.raises(DataError, match=rf"rows\.{ending} is of no known format; {way}.*; known endings are \.parquet"):
         ingest(tmp_path / f"rows.{ending}", tmp_path / "store", target="y")
+
+
+def test_a_pattern_of_parquet_and_others_is_refused(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"a": [1.0, 2.0], "y": [0.5, 0.7]})
+    rows.to_parquet(tmp_path / "rows.parquet")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match=r"rows\.parquet and .*rows\.csv are of different formats"):
+        ingest(f"{tmp_path}/rows.*", tmp_path / "store", target="y")
