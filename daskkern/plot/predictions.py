@@ -61,7 +61,8 @@ def residuals(fit: Fit, X: Any, y: Any = None, *, target: int = 0, axes: Any = N
 def draw_confusion(score: Score, axes: Any) -> Any:
     """Draw the confusion matrix of a score."""
     if score.confusion is None or score.classes is None:
-        raise DataError("a regression model has no confusion matrix; draw its residuals")
+        kind = "a regression model" if score.rmse is not None else "a model of several labels"
+        raise DataError(f"{kind} has no confusion matrix{'; draw its residuals' * (score.rmse is not None)}")
     axes = new_axes(axes)
     counts = np.array(score.confusion, float)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -117,7 +118,8 @@ def draw_calibration(score: Score, axes: Any) -> Any:
 def draw_residuals(found: Observation, target: int, axes: Any, name: str = "") -> Any:
     """Draw the residuals of one target."""
     if found.score.rmse is None:
-        raise DataError("a classifier has no residuals; draw its confusion matrix")
+        kind = "a classifier" if found.score.confusion is not None else "a model of several labels"
+        raise DataError(f"{kind} has no residuals{'; draw its confusion matrix' * (found.score.confusion is not None)}")
     if not 0 <= target < found.targets.shape[1]:
         raise DataError(f"got target {target} of a model with {found.targets.shape[1]}; targets are counted from 0")
     axes = plain(new_axes(axes))

@@ -106,7 +106,7 @@ class SpectralClustering(ClusterMixin, UnsupervisedEstimator):
         Raises
         ------
         daskkern.errors.DaskkernError
-            Also for a kernel that is negative for some of the rows.
+            Also for a kernel whose sum over all rows is negative for some of the rows.
         """
         k = whole("n_clusters", self.n_clusters)
         q = k if self.n_components is None else whole("n_components", self.n_components)
@@ -163,7 +163,13 @@ class _DegreeScaled:
                 raise DataError(
                     "the kernel is 0 for some row with itself, so that the row has no edges; leave such rows out"
                 )
-            degree = xp.maximum(phi @ xp.asarray(self.s, phi.dtype), own)
+            found = phi @ xp.asarray(self.s, phi.dtype)
+            if bool((found < -own).any()):  # a kernel of 0 or more has degrees of at least k(x, x), but for rounding
+                raise DataError(
+                    "the kernel is negative for many pairs of rows, and weights of edges cannot be; choose one that is 0 "
+                    "or more, such as gaussian or laplacian"
+                )
+            degree = xp.maximum(found, own)
             product = ((phi / degree[:, None]).T @ phi).astype(np.float64)
             total = product if total is None else total + product
         return (np.zeros((r, r)) if total is None else to_host(total),)

@@ -123,3 +123,9 @@ def test_one_cluster_is_allowed() -> None:
     fitted = KernelKMeans(1).fit(DIGITS[:50])
     assert (fitted.predict(DIGITS) == 0).all()
     assert fitted.transform(DIGITS).shape == (500, 1)
+
+
+def test_kernels_with_negative_sums_are_refused() -> None:
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    with pytest.raises(DataError, match="the kernel is negative for many pairs of rows"):
+        SpectralClustering(3, kernel="linear", scale=None).fit(X)
