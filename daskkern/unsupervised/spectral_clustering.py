@@ -166,8 +166,8 @@ class _DegreeScaled:
             found = phi @ xp.asarray(self.s, phi.dtype)
             if bool((found < -own).any()):  # a kernel of 0 or more has degrees of at least k(x, x), but for rounding
                 raise DataError(
-                    "the kernel is negative for many pairs of rows, and weights of edges cannot be; choose one that is 0 "
-                    "or more, such as gaussian or laplacian"
+                    "the kernel is negative for many pairs of rows, and weights of edges cannot be; choose one that is "
+                    "0 or more, such as gaussian or laplacian"
                 )
             degree = xp.maximum(found, own)
             product = ((phi / degree[:, None]).T @ phi).astype(np.float64)
