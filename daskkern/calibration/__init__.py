@@ -1,8 +1,10 @@
 """Calibration: scores of rows that a model has not learned from become probabilities, sets and intervals."""
 
 from daskkern.calibration.calibration import METHODS, Calibration
+from daskkern.calibration.class_scores import calibrated_classes, calibrated_labels
 from daskkern.calibration.conformal import absolute_errors, beyond_quantiles, conformal_quantile, label_scores
 from daskkern.calibration.posterior import Posterior
+from daskkern.calibration.quantile_shifts import quantile_shifts
 from daskkern.calibration.scaling import ScoreScaling, calibration_error, fit_scaling, log_loss
 
 __all__ = [
@@ -12,9 +14,12 @@ __all__ = [
     "ScoreScaling",
     "absolute_errors",
     "beyond_quantiles",
+    "calibrated_classes",
+    "calibrated_labels",
     "calibration_error",
     "conformal_quantile",
     "fit_scaling",
     "label_scores",
     "log_loss",
+    "quantile_shifts",
 ]

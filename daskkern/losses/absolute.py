@@ -16,6 +16,10 @@ class Absolute(Loss):
     name: ClassVar[str] = "absolute"
     tasks: ClassVar[frozenset[str]] = frozenset({"regression"})
 
+    @property
+    def quantiles(self) -> tuple[float, ...]:
+        return (0.5,)
+
     def value(self, f: Array, y: Array) -> Array:
         return namespace_of(f).abs(f - y).sum(axis=1)
 

@@ -45,6 +45,11 @@ class Loss(NestedParameters, ABC):
         """Outputs for each target of a regression; 1 but for losses that predict several numbers."""
         return 1
 
+    @property
+    def quantiles(self) -> tuple[float, ...]:
+        """The quantiles that the outputs of a target are; empty for losses of other values."""
+        return ()
+
     def least_alpha(self, error: float, variance: float, n: int) -> float:
         """Return the least penalty that ``alpha="auto"`` may choose for `n` rows; 0 where squared errors tell enough.
 

@@ -50,6 +50,10 @@ class Quantile(Loss):
     def heads(self) -> int:
         return len(self.levels)
 
+    @property
+    def quantiles(self) -> tuple[float, ...]:
+        return self.levels
+
     @staticmethod
     def parameter(word: str) -> Any:
         found = tuple(float(part) for part in word.split(","))

@@ -9,18 +9,16 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from daskkern.arrays import Array, FloatArray, HostArray, IntArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.random import generator
 from daskkern.calibration import (
     Calibration,
     Posterior,
-    ScoreScaling,
     absolute_errors,
     beyond_quantiles,
-    calibration_error,
-    fit_scaling,
-    label_scores,
-    log_loss,
+    calibrated_classes,
+    calibrated_labels,
+    quantile_shifts,
 )
 from daskkern.calibration.leave_one_out import (
     LEAST_ALPHA,
@@ -35,7 +33,7 @@ from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import Drawn, Kernel, TreeAverage
-from daskkern.losses import Curved, Probabilistic, Squared, decode
+from daskkern.losses import Curved, Squared, decode
 from daskkern.models import KernelModel
 from daskkern.models.posterior import MOST_POINTS, PosteriorFactor
 from daskkern.preconditioners import gram_of
@@ -68,12 +66,15 @@ def calibrated(model: KernelModel, prepared: Prepared, job: FitJob) -> KernelMod
     known = weight > 0
     if not known.any():
         return model
+    loss = model.loss_function
     if job.settings.multilabel:
-        found = _of_labels(model, method, scores[known], _is_one(prepared, sample)[known], weight[known])
+        found = calibrated_labels(loss, method, scores[known], _is_one(prepared, sample)[known], weight[known])
     elif sample.labelled:
-        codes = decode(sample.y)[known]
-        found = _of_classes(model, method, scores[known], codes, weight[known], sample.targets.class_weight)
+        codes, of_classes = decode(sample.y)[known], sample.targets.class_weight
+        found = calibrated_classes(loss, method, scores[known], codes, weight[known], of_classes)
     else:
+        if job.settings.loss.quantiles:
+            model, scores = _with_quantiles(model, job, sample, scores, known)
         found = _of_values(model, prepared, job, method, sample, scores, known)
     return replace(model, calibration=found)
 
@@ -214,40 +215,20 @@ def _block(kernel: Kernel, X: HostArray, Z: HostArray) -> FloatArray:
     return values
 
 
-def _of_classes(
-    model: KernelModel,
-    method: str,
-    scores: FloatArray,
-    codes: IntArray,
-    weight: FloatArray,
-    class_weight: FloatArray | None,
-) -> Calibration:
-    scaling: ScoreScaling | None = fit_scaling(scores, codes, weight, class_weight)
-    assert scaling is not None
-    p = scaling.probabilities(scores)
-    loss = model.loss_function
-    if class_weight is None and isinstance(loss, Probabilistic):
-        own = np.asarray(loss.probabilities(scores))
-        gain = log_loss(own, codes, weight) - log_loss(p, codes, weight)
-        if gain <= np.log(len(codes)) / (2 * len(codes)):  # what one more number gains by chance, and some (BIC)
-            scaling, p = None, own
-    return Calibration(
-        method,
-        len(codes),
-        label_scores(p, codes),
-        scaling,
-        log_loss(p, codes, weight),
-        calibration_error(p, codes, weight),
-    )
+def _with_quantiles(
+    model: KernelModel, job: FitJob, sample: HeldSample, scores: FloatArray, known: HostArray
+) -> tuple[KernelModel, FloatArray]:
+    """Return model and scores with each quantile moved to where its share of the targets is below it.
 
-
-def _of_labels(model: KernelModel, method: str, scores: FloatArray, y: HostArray, weight: FloatArray) -> Calibration:
-    """Return the calibration of several labels, one temperature for all."""
-    each, codes = np.repeat(weight, y.shape[1]), y.ravel().astype(np.int64)
-    found = _of_classes(model, method, scores.reshape(-1, 1), codes, each, None)
-    p = (found.scaling or ScoreScaling(1.0)).each(scores)
-    worst = np.where(y, 1 - p, p).max(axis=1)
-    return replace(found, n_rows=len(y), scores=np.sort(worst)[:, None])
+    A fit of some epochs ends on its way from the quantile of all targets, with too many or too few below.
+    """
+    errors = sample.y[known] - scores[known]  # of one target, each head
+    shift = quantile_shifts(job.settings.loss.quantiles, errors, sample.weight[known])
+    if not shift.any():
+        return model, scores
+    scale = 1.0 if model.target_scale is None else model.target_scale
+    before = 0.0 if model.target_shift is None else model.target_shift
+    return replace(model, target_shift=np.asarray(before + shift * scale)), scores + shift
 
 
 def _of_values(

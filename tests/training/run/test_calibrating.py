@@ -1,5 +1,6 @@
 """Calibration of fitted models: their probabilities on new rows, and where the calibration rows come from."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 import scipy.sparse
 from distributed import Client
 from sklearn.datasets import load_digits, make_classification, make_friedman1, make_moons
+from sklearn.exceptions import ConvergenceWarning
 
 import daskkern
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, RandomFeatures
 from daskkern.basis import BasisSpec
-from daskkern.calibration import ScoreScaling, calibration_error, fit_scaling, log_loss
+from daskkern.calibration import ScoreScaling, calibration_error, fit_scaling, log_loss, quantile_shifts
 from daskkern.errors import SpecError
 from daskkern.training.run.set_aside import rows_set_aside
 
@@ -316,3 +318,33 @@ def test_intervals_of_many_landmarks_are_no_wider_than_they_need_to_be() -> None
     assert np.mean((y[2400:] >= low) & (y[2400:] <= high)) == pytest.approx(0.9, abs=0.07)
     errors = model.predict(X[2400:]) - y[2400:]
     assert np.mean(high - low) < 1.4 * 2 * 1.645 * errors.std()
+
+
+@pytest.mark.parametrize("loss", ["quantile:0.1", "quantile:0.1,0.5,0.9", "absolute"])
+def test_the_right_share_of_targets_is_below_a_quantile_of_a_short_fit(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 2))
+    y = X[:, 0] + rng.standard_normal(4000)
+    settings = {"kernel": "laplacian:median", "loss": loss, "alpha": 1e-6, "max_epochs": 4, "device": "cpu"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = KernelRegressor(**settings).fit(X[:1500], y[:1500])
+        plain = KernelRegressor(**settings, calibrate=False).fit(X[:1500], y[:1500])
+    levels = model.model_.loss_function.quantiles
+
+    def shares(fitted: KernelRegressor) -> np.ndarray:
+        return (y[1500:, None] <= fitted.predict(X[1500:]).reshape(2500, -1)).mean(axis=0)
+
+    np.testing.assert_allclose(shares(model), levels, atol=0.035)
+    if loss == "quantile:0.1":
+        assert shares(plain)[0] > 0.15
+
+
+def test_quantiles_that_are_right_are_left_alone() -> None:
+    errors = np.linspace(-1, 1, 201)[:, None]
+    assert quantile_shifts((0.5,), errors, np.ones(201)) == 0
+    assert quantile_shifts((0.1,), errors, np.ones(201)) == pytest.approx(-0.8)
+    weight = np.where(errors[:, 0] < 0, 3.0, 1.0)
+    assert quantile_shifts((0.75,), errors, weight) == 0
+    several = quantile_shifts((0.1, 0.9), np.hstack([errors, errors]), np.ones(201))
+    np.testing.assert_allclose(several, [-0.8, 0.8], atol=0.011)
