@@ -102,9 +102,14 @@ def test_stores_and_dask_arrays_give_what_arrays_give(estimator: Any, basis: Any
         assert isinstance(of_blocks[name], da.Array)
         assert of_blocks[name].chunks[0] == blocks.chunks[0]
         assert of_store[name].dtype == of_blocks[name].dtype == of_blocks[name].compute().dtype == values.dtype
-        # Stores hold float32 rows.
-        np.testing.assert_allclose(of_store[name], values, rtol=1e-3, atol=1e-3)
-        np.testing.assert_allclose(of_blocks[name].compute(), values, rtol=1e-6, atol=1e-6)
+        # Stores hold float32 rows. Rows at the margin, which are support vectors, are on either side by rounding.
+        sure = (
+            np.abs(expected["decision_function"]) > 1e-3
+            if name == "predict" and isinstance(plain, OneClassSVM)
+            else ...
+        )
+        np.testing.assert_allclose(of_store[name][sure], values[sure], rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(of_blocks[name].compute()[sure], values[sure], rtol=1e-6, atol=1e-6)
     if hasattr(plain, "labels_"):
         assert isinstance(lazy.labels_, da.Array)
         np.testing.assert_array_equal(lazy.labels_.compute(), plain.labels_)
