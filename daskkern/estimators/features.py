@@ -14,17 +14,20 @@ from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, RandomFeatures, is_basis
+from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import as_csr
-from daskkern.data.rows.finite import check_finite
+from daskkern.data.rows.finite import check_finite, refuse_masks
 from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.layout import float32_rounds
 from daskkern.data.schema.schema import Scaling
+from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.checked_rows import checked_rows
-from daskkern.estimators.frame_codes import frame_encoding
+from daskkern.estimators.frame_blocks import lazy_features
+from daskkern.estimators.frame_codes import check_columns, frame_encoding
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.estimators.parameters import (
     NestedEstimator,
@@ -34,6 +37,7 @@ from daskkern.estimators.parameters import (
     computed_by_client,
     unknown_choice,
 )
+from daskkern.evaluation.score import raw_blocks
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
@@ -114,6 +118,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
             settings = replace(settings, dtype="float64")
         self._working = np.dtype(settings.dtype)
         rows, self._scaling, categories = self._rows(X)
+        self._width = rows.n_features
         self.kernel_ = with_categories(settings, categories).kernel.resolve(some_rows(rows, settings))
         self._function, weights = column_functions(rows, replace(settings, kernel=self.kernel_))
         self._points = self._function.points(weights, self._function.placement_for(weights))
@@ -121,16 +126,34 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the features (n, r) of rows `X` in the units of the training data: NumPy, or lazy for a dask array."""
+        """Return the features (n, r) of rows `X` in the units of the training data.
+
+        NumPy in, NumPy out; lazy for dask arrays and data frames. A store is streamed.
+        """
         check_is_fitted(self, "kernel_")
+        if is_dask_frame(X):
+            if self._encoding is None and hasattr(self, "feature_names_in_"):
+                check_columns(tuple(map(str, self.feature_names_in_)), X)
+            X = lazy_features(X, self._encoding, unknown_choice(self))
         if is_lazy(X):
+            refuse_masks(X, "X")
             fix_places(X)
+            self._check_width(X.shape[1] if X.ndim == 2 else 0, f"X with shape {X.shape}")
             lazy = X.rechunk({1: -1})
             width = self._n_features_out
             return da.map_blocks(self._block, lazy, dtype=self.dtype, chunks=(lazy.chunks[0], (width,)))
+        if is_store(X):
+            store = open_store(X)
+            self._check_width(store.info.n_features, f"the store {store.path}")
+            return np.concatenate([self._block(block) for block in raw_blocks(store)])
         return self._block(checked_rows(self, X, self._encoding, reset=False, accept_sparse="csr", dtype="numeric"))
 
+    def _check_width(self, found: int, what: str) -> None:
+        if found != self._width:
+            raise DataError(f"got {what}, of {found} features; expected rows of {self._width} features, as in fit")
+
     def _block(self, X: Any) -> HostArray:
+        check_finite(X)
         out = np.empty((X.shape[0], self._n_features_out), self.dtype)
         for rows in slices(X.shape[0], _BLOCK):
             out[rows] = self._function.block(self._scaling.apply(X[rows], self._working), self._points)
@@ -144,8 +167,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
             source = StoreSource.at(X if isinstance(X, zarr.Group) else os.fspath(X))
             self.n_features_in_ = source.info.n_features
             return source.open(self._working.name), source.info.scaling or Scaling(), source.info.categories
-        if is_lazy(X):
-            raise DataError("got a dask array for fit; give a store, or a sample of its rows as a NumPy array")
+        if is_lazy(X) or is_dask_frame(X):
+            kind = "array" if is_lazy(X) else "dataframe"
+            raise DataError(f"got a dask {kind} for fit; give a store, or a sample of its rows in memory")
         self._encoding = frame_encoding(X)
         X = checked_rows(
             self, X, self._encoding, reset=True, accept_sparse="csr", dtype="numeric", ensure_min_samples=2

@@ -76,6 +76,8 @@ class ModelEstimator(NestedEstimator):
         if is_cube(X):
             return applied_to_cube(self.model_, X, function, like)
         if is_dask_frame(X):
+            if self.model_.encoding is None:  # which takes columns by their names
+                self.model_.check_names(X)
             X = lazy_features(X, self.model_.encoding, unknown_choice(self))
         if is_lazy(X):
             return self._apply_lazily(X, function, like)

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 
 import daskkern
-from daskkern import KernelClassifier, KernelRegressor
+from daskkern import KernelClassifier, KernelFeatures, KernelPCA, KernelRegressor
 from daskkern.errors import DataError
 
 RNG = np.random.default_rng
@@ -102,3 +103,19 @@ def test_a_text_column_that_the_training_rows_lack_is_named_as_such() -> None:
     model = KernelRegressor("gaussian:1", device="cpu").fit(X, X["a"])
     with pytest.raises(ValueError, match=r"unseen at fit time:\n- town"):
         model.predict(X.assign(town="Rome"))
+
+
+@pytest.mark.parametrize("columns", [["c", "b", "a"], ["c", "b", "z"]])
+def test_dask_frames_of_other_columns_are_refused(columns: list[str]) -> None:
+    frame = _frame()
+    model, features = _regressor().fit(frame, frame["a"]), KernelFeatures("gaussian:1", 10).fit(frame)
+    lazy = dd.from_pandas(frame, npartitions=2)
+    np.testing.assert_allclose(model.predict(lazy).compute(), model.predict(frame), rtol=1e-6)
+    np.testing.assert_allclose(features.transform(lazy).compute(), features.transform(frame), rtol=1e-6)
+    other = dd.from_pandas(frame.assign(z=0.0)[columns], npartitions=2)
+    with pytest.raises(DataError, match=WRONG):
+        model.predict(other)
+    with pytest.raises(DataError, match=WRONG):
+        KernelPCA(2, "gaussian:1").fit(frame).transform(other)
+    with pytest.raises(DataError, match="X has"):
+        features.transform(other)

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.datasets import load_digits
@@ -90,3 +92,30 @@ def test_an_offset_of_the_rows_changes_nothing(basis: BasisSpec) -> None:
     assert abs(K - far_K).max() < (0.5 if isinstance(basis, RandomFeatures) else 1e-3)
     whole = KernelFeatures(Gaussian((100.0, 1.0)), basis=basis, dtype="float64").fit(moved)
     np.testing.assert_allclose(far, whole.transform(moved), atol=1e-5)
+
+
+def test_features_of_lazy_frames_and_stores(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.where(X[:, 0] > 0, "x", "y"))
+    model = KernelFeatures("gaussian:1", 10).fit(frame)
+    lazy = model.transform(dd.from_pandas(frame, npartitions=3))
+    assert isinstance(lazy, da.Array)
+    np.testing.assert_allclose(lazy.compute(), model.transform(frame), rtol=1e-6)
+    with pytest.raises(DataError, match="got a dask dataframe for fit"):
+        KernelFeatures("gaussian:1", 10).fit(dd.from_pandas(frame, npartitions=3))
+    np.savez(tmp_path / "rows.npz", X=X, y=X[:, 0])
+    daskkern.ingest(tmp_path / "rows.npz", tmp_path / "rows.zarr", scale="standard")
+    of_store = KernelFeatures("gaussian:1", 10).fit(tmp_path / "rows.zarr")
+    np.testing.assert_allclose(of_store.transform(tmp_path / "rows.zarr"), of_store.transform(X), atol=1e-5)
+    with pytest.raises(DataError, match="of 2 features; expected rows of 4 features"):
+        model.transform(tmp_path / "rows.zarr")
+
+
+def test_lazy_rows_that_cannot_be_used_are_refused() -> None:
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    model = KernelFeatures("gaussian:1", 10).fit(X)
+    with pytest.raises(DataError, match="X has NaN"):
+        model.transform(da.from_array(np.where(X > 1, np.nan, X), chunks=20)).compute()
+    for wrong in (X[:, 0], X[:, :1]):
+        with pytest.raises(DataError, match="expected rows of 2 features"):
+            model.transform(da.from_array(wrong, chunks=20))
