@@ -1,10 +1,12 @@
-"""Rows that occur again with their targets: exact copies, as a join or a file that is read twice makes them.
+"""Rows that a fit need not read: exact copies, as a join or a file that is read twice makes them, and weightless ones.
 
 A row that is held out does not test a model that was trained on a copy of it. Copies are distinguished from rows that
 are equal by chance, or that were measured again:
 
 - a feature has about as many values as there are different rows, as continuous ones have, and
 - rows with equal features have equal targets, or targets are continuous, too, and occur again with the features.
+
+Rows of weight 0 change no objective, but as members of batches and centres they slow its descent.
 """
 
 from dataclasses import dataclass
@@ -30,28 +32,56 @@ _SHIFT, _FACTOR = np.uint64(32), np.uint64(0xD6E8FEB86659FD93)
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """The copies among rows.
+    """The copies among rows, and rows of weight 0.
 
     Attributes
     ----------
     excluded : (k,) int64
-        Numbers of the rows that are copies of earlier ones, ascending.
+        Numbers of the rows that are copies of earlier ones, or weigh 0, ascending.
     weight : (n - k,) float64 or None
         What each of the other rows counts, with its copies; None where all count the same.
     """
 
     excluded: IntArray
     weight: FloatArray | None
+    n_weightless: int = 0
 
 
 def find_copies(rows: Rows) -> Copies | None:
-    """Return the copies among rows with targets, if they are a twentieth of them or more.
+    """Return the copies among rows with targets, and the rows of weight 0, each if they are a twentieth or more.
 
     Of more than 20,000 rows, as many are looked at first; only where these have copies, all rows are read. More than a
     million are not looked at: a model of far fewer columns cannot learn each of them by heart.
     """
+    if rows.task is None or not 2 <= rows.n_rows <= _MOST_ROWS:
+        return None
+    copies = _among(rows)
+    return _without_weightless(rows, copies) if rows.has_weight else copies
+
+
+def _without_weightless(rows: Rows, copies: Copies | None) -> Copies | None:
+    """Return what is left out with the rows of weight 0, if they are a twentieth of all or more."""
     n = rows.n_rows
-    if rows.task is None or not 2 <= n <= _MOST_ROWS or (n > _SAMPLED and rows.decodes_chunks):
+    if copies is None or copies.weight is None:
+        excluded, weight = np.empty(0, np.int64), np.concatenate([_weight(rows, part) for part in slices(n, _SAMPLED)])
+    else:
+        excluded, weight = copies.excluded, copies.weight
+    kept, is_nothing = np.delete(np.arange(n), excluded), weight == 0
+    if is_nothing.sum() < _LEAST_SHARE * n or (~is_nothing).sum() < _LEAST_ROWS:
+        return copies
+    left_out = np.sort(np.concatenate([excluded, kept[is_nothing]]))
+    return Copies(left_out, weight[~is_nothing], int(is_nothing.sum()))
+
+
+def _weight(rows: Rows, part: slice) -> FloatArray:
+    weight = rows.read(part.start, part.stop, Fields.weight).weight
+    assert weight is not None
+    return weight
+
+
+def _among(rows: Rows) -> Copies | None:
+    n = rows.n_rows
+    if n > _SAMPLED and rows.decodes_chunks:
         return None
     some = np.arange(n) if n <= _SAMPLED else np.sort(permutation(n, 0, _STREAM)[:_SAMPLED])
     step = max(1, _BLOCK_NUMBERS // rows.n_features)

@@ -194,7 +194,10 @@ class MergedSource(RowSource):
 
     @property
     def note(self) -> str:
-        return f"{self.copies.excluded.size:,} more are copies of these, which count as one row with a weight"
+        copies = self.copies.excluded.size - self.copies.n_weightless
+        of_copies = f"{copies:,} more are copies of these, which count as one row with a weight"
+        of_nothing = f"{self.copies.n_weightless:,} of weight 0 are left out"
+        return "; ".join([of_copies] * (copies > 0) + [of_nothing] * (self.copies.n_weightless > 0))
 
     @property
     def local_bytes(self) -> int:
@@ -222,14 +225,18 @@ class MergedSource(RowSource):
         return self.source.statistics()
 
     def description(self) -> dict[str, Any]:
-        return {**self.source.description(), "copies": int(self.copies.excluded.size)}
+        nothing = self.copies.n_weightless
+        left_out = {"copies": int(self.copies.excluded.size) - nothing, "weightless": nothing}
+        return {**self.source.description(), **{name: count for name, count in left_out.items() if count}}
 
     def original_numbers(self, positions: IntArray) -> IntArray:
         return original_numbers(positions, self.copies.excluded)
 
 
 def merged(source: RowSource) -> RowSource:
-    """Return the source with each row that occurs several times as one row, where that is a twentieth of them or more.
+    """Return the source with each row that occurs several times as one row, and without rows of weight 0.
+
+    Where each of these are a twentieth of them or more.
 
     See :func:`daskkern.data.rows.copies.find_copies`. Rows of other sources than stores of this machine and arrays of
     this process are not looked at: that would read them once more over a network.

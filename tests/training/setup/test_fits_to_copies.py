@@ -102,3 +102,46 @@ def test_the_command_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[
     KernelRegressor(verbose=1, device="cpu").fit(tmp_path / "t.zarr")
     said = "".join(capsys.readouterr())
     assert "60 rows, 1 output; 60 more are copies of these, which count as one row with a weight" in said
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"basis": Landmarks(60), "max_epochs": 3}, {"early_stopping": True, "max_epochs": 5}, {"solver": "falkon"}],
+    ids=["default", "landmarks", "early stopping", "falkon"],
+)
+def test_rows_of_weight_zero_are_left_out(how: dict[str, Any], tmp_path: Path) -> None:
+    X, y = _data()
+    weight = np.where(np.arange(N) % 3 == 1, 0.0, 1 + np.arange(N) % 2)
+    there = weight > 0
+    expected = _model(**how).fit(X[there], y[there], weight[there])
+    found = _model(**how).fit(X, y, weight)
+    np.testing.assert_array_equal(found.dual_coef_, expected.dual_coef_)
+    np.testing.assert_array_equal(found.landmark_indices_, np.flatnonzero(there)[expected.landmark_indices_])
+    data = found.model_.provenance["data"]
+    assert (data["rows"], data["weightless"], "copies" in data) == (N, N // 3, False)
+    table = np.column_stack([X, y, weight])
+    np.savetxt(tmp_path / "t.csv", table, delimiter=",", header="a,b,c,d,e,y,w", comments="", fmt="%.9g")
+    ingest(tmp_path / "t.csv", tmp_path / "t.zarr", target="y", weight="w", shuffle=False)
+    of_store = _model(**how).fit(tmp_path / "t.zarr")
+    new = _data(50, 1)[0]
+    np.testing.assert_allclose(of_store.predict(new), expected.predict(new), atol=2e-3)
+
+
+def test_copies_and_rows_of_weight_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = _data()
+    weight = np.where(np.arange(N) % 3 == 1, 0.0, 1.0)
+    twice = KernelRegressor("gaussian:3", device="cpu", verbose=1)
+    twice.fit(np.tile(X, (2, 1)), np.tile(y, 2), np.tile(weight, 2))
+    there = weight > 0
+    np.testing.assert_array_equal(twice.dual_coef_, _model().fit(X[there], y[there], 2 * weight[there]).dual_coef_)
+    said = "".join(capsys.readouterr())
+    assert (
+        f"{N:,} more are copies of these, which count as one row with a weight; {N // 3:,} of weight 0 are left out"
+        in said
+    )
+
+
+def test_a_few_rows_of_weight_zero_stay() -> None:
+    X, y = _data()
+    weight = np.where(np.arange(N) < N // 30, 0.0, 1.0)
+    assert "weightless" not in _model().fit(X, y, weight).model_.provenance["data"]
