@@ -26,5 +26,5 @@ def calibration_of(model: KernelModel) -> list[tuple[str, str]]:
         sizes = ", ".join(f"{value:.5g}" for value in q[:5])
         facts.append((what, sizes + (" ..." if len(q) > 5 else "")))
     else:
-        facts.append(("90% sets have labels of", f"a probability of at least {max(0.0, 1 - float(q[0])):.3g}"))
+        facts.append(("a 90% set has the labels with", f"a probability of at least {max(0.0, 1 - float(q[0])):.3g}"))
     return facts

@@ -193,7 +193,8 @@ class CalibratedScores:
 
     def _recorded(self, task: str, what: str) -> Calibration:
         if self.task != task:
-            raise ModelError(f"a model of {self.task} has no {what}; these are for {task}")
+            kind = "several labels a row" if self.task == "multilabel" else self.task
+            raise ModelError(f"a model of {kind} has no {what}; these are for {task}")
         if self.calibration is None:
             raise ModelError(f"the model was not calibrated, so it has no {what}; fit it again with calibrate=True")
         return self.calibration

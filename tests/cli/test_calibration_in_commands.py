@@ -51,7 +51,7 @@ def test_fit_info_score_and_report_say_how_well_it_is_calibrated(folder: Path) -
     assert "calibrated" not in _run(*fit, "--out", folder / "none", "--calibrate", "none")
     text = _run("info", folder / "m")
     assert "on these rows: log loss" in text
-    assert "90% sets have labels of: a probability of at least" in text
+    assert "a 90% set has the labels with: a probability of at least" in text
     assert json.loads(_run("info", folder / "m", "--json"))["loss"] == "squared_hinge"
     assert "calibration error" in _run("score", folder / "m", folder / "s")
     assert "calibration error" not in _run("score", folder / "none", folder / "s")

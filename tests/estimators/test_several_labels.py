@@ -134,5 +134,5 @@ def test_tables_of_other_values_and_sets_are_refused(fitted: KernelClassifier) -
             observe(fitted.model_, X[TEST], labels)
         with pytest.raises(DataError, match="expected 0 and 1 only"):
             permutation_importance(fitted, X[TEST], labels, n_repeats=1)
-    with pytest.raises(ModelError, match="a model of multilabel has no sets"):
+    with pytest.raises(ModelError, match="a model of several labels a row has no sets"):
         fitted.predict_set(X[:5])

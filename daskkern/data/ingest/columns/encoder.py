@@ -146,9 +146,8 @@ def _unknown_category(texts: pa.Array, codes: pa.Array, column: ColumnEncoding, 
     several = ""
     if codes.null_count > 1:
         kinds = len(pc.unique(texts.filter(pc.is_null(codes))))
-        several = (
-            f" ({codes.null_count:,} of the {len(codes):,} rows read from row {first} on have one, {kinds:,} in all)"
-        )
+        which = f"{kinds:,} different" if kinds > 1 else "the same"
+        several = f" ({codes.null_count:,} of the {len(codes):,} rows read from row {first} on have one, {which})"
     ignored = " predict with --unknown ignore, which sets the features of the column to 0," * (column.kind == "onehot")
     return DataError(
         f"row {first + row} of {source} (counted from 0) has {texts[row].as_py()!r:.60} in column {column.name!r}, a "

@@ -27,7 +27,9 @@ def open_npy(paths: Sequence[Path], request: Request) -> Parts:
     """Return the rows of a pair of ``.npy`` files, X first and then y; or of X alone."""
     _refuse_columns(request, "a .npy file")
     if request.target or request.weight:
-        raise DataError("--target and --weight name columns, which .npy files do not have; give X.npy y.npy, or a .npz")
+        raise DataError(
+            "--target and --weight name columns, which .npy files do not have; ingest the pair X.npy y.npy, or a .npz"
+        )
     if len(paths) > 2 or (len(paths) == 1 and request.target is None):
         raise DataError(
             f"{len(paths)} .npy files were given; give two, X first and then y (for data without targets, say so: "

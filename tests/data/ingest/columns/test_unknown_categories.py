@@ -83,7 +83,7 @@ def test_files_are_predicted_and_scored_by_the_same_rule(
         else:
             assert stop.value.code == 1
             assert "has 'purple' in column 'colour'" in captured.err
-            assert "(3 of the 60 rows read from row 0 on have one, 2 in all)" in captured.err
+            assert "(3 of the 60 rows read from row 0 on have one, 2 different)" in captured.err
             assert "--categorical codes" in captured.err
     assert (tmp_path / "out.csv").exists() == (categorical == "codes")
 
