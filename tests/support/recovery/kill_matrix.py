@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, product
@@ -123,12 +124,19 @@ class Story:
     def __init__(self, deed: Callable[[], object]) -> None:
         self.events: list[Event] = []
         self._deed, self._done = deed, False
+        self._begun = self._ended = 0.0
 
     def __call__(self, event: Event) -> None:
         self.events.append(event)
+        self._ended = time.monotonic()
         if isinstance(event, BatchFinished) and event.epoch >= 3 and not self._done:
-            self._done = True
+            self._done, self._begun = True, time.monotonic()
             threading.Thread(target=self._deed, daemon=True).start()
+
+    @property
+    def seconds_after(self) -> float:
+        """Seconds from the deed to the last event."""
+        return self._ended - self._begun
 
     def kinds(self, kind: type[Event]) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]

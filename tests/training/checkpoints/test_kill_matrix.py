@@ -128,6 +128,9 @@ NOBODY_KNEW = {("two ranks are killed", 2), ("a rank is killed, a worker is paus
 """Faults after which no worker is left that has a commit and may be a rank."""
 
 
+_CHOOSING_S = 2.0
+
+
 CELLS = cells(list(FAULTS))
 
 
@@ -160,6 +163,8 @@ def test_a_fault_does_not_change_the_answer(fault: str, solver: str, workers: in
                     with suppress(ProcessLookupError):  # its nanny has started another
                         os.kill(pid, signal.SIGCONT)
         undisturbed.assert_same(settings, found.model)
+        if fault == "the cluster shrinks" and story.seconds_after < _CHOOSING_S and not story.kinds(WorkersLeft):
+            return  # on a fast machine a fit ends before Dask has chosen the worker to retire
         if fault in PLANNED:
             assert story.kinds(FitPreempted if fault == "preemption" else WorkersLeft), "the departure was not noticed"
             assert not story.kinds(WorkersLost), "the worker was not waited for"

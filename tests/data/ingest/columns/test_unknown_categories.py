@@ -40,7 +40,9 @@ def _fitted(frame: pd.DataFrame) -> KernelRegressor:
 
 
 def test_a_text_of_later_rows_is_refused_with_what_to_do() -> None:
-    remedy = r"read from row 0 on have one, 2 different\); .* train with X.astype\(\{'colour': 'category'\}\) and a kernel"
+    remedy = (
+        r"read from row 0 on have one, 2 different\); .* train with X.astype\(\{'colour': 'category'\}\) and a kernel"
+    )
     with pytest.raises(DataError, match=_FOUND + remedy):
         _fitted(_rows()).predict(_new()[["a", "colour"]])
 
