@@ -58,7 +58,7 @@ class KernelEstimator(ModelEstimator):
         ----------
         model : path, URL or KernelModel
             The loss of the estimator is the model's, and so are kernel and penalty where its columns are landmarks or
-            all rows; other parameters are the defaults. A later `fit` begins anew with them.
+            all rows; other parameters are the defaults. A later `fit` starts from scratch with them.
 
         Raises
         ------

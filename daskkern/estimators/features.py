@@ -29,14 +29,7 @@ from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import check_columns, frame_encoding
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import (
-    NestedEstimator,
-    as_basis,
-    as_kernel,
-    as_seed,
-    computed_by_client,
-    unknown_choice,
-)
+from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed, unknown_choice
 from daskkern.evaluation.score import raw_blocks
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
@@ -100,7 +93,6 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    @computed_by_client
     def fit(self, X: Any, y: Any = None) -> "KernelFeatures":
         """Draw the features for rows `X`: an array, a sparse matrix, or a store by path or group. `y` is not used."""
         basis = RandomFeatures(1000) if self.basis is None else as_basis(self.basis, RandomFeatures)

@@ -27,7 +27,7 @@ from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import encoding_of, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import NestedEstimator, unknown_choice
+from daskkern.estimators.parameters import NestedEstimator, computed_by_client, unknown_choice
 from daskkern.evaluation.tables.opening import feature_blocks
 from daskkern.models import KernelModel, save_model
 
@@ -68,6 +68,7 @@ class ModelEstimator(NestedEstimator):
         """
         return self._apply_rows(X, _OfScores(method, scores), like)
 
+    @computed_by_client
     def _apply_rows(self, X: Any, function: RowFunction, like: HostArray) -> Any:
         """Apply `function` to the model and rows `X`; see :meth:`_apply`."""
         check_is_fitted(self, "model_")

@@ -19,7 +19,7 @@ def restore(estimator: BaseEstimator, saved: Any) -> None:
     Raises
     ------
     SpecError
-        For a model of another task, and for what is no model.
+        For a model of another task, or anything that is not a model.
     ModelError
         When the model is missing or damaged.
     """

@@ -64,23 +64,23 @@ def resources_of(
             WorkerResources(threads, budget, devices[worker], 0, device_size=sizes[worker], address=worker)
         )
     disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
-    kinds = run_on(client, workers, _kind, settings)
-    machines = run_on(client, workers, gethostname)
+    kinds = run_on(client, workers, _kind_and_machine, settings)
     return [
         replace(
             resource,
             disk=disks[worker],
-            kind=f"{resource.threads} threads, {kinds[worker]}",
-            machine=machines[worker],
+            kind=f"{resource.threads} threads, {kinds[worker][0]}",
+            machine=kinds[worker][1],
         )
         for resource, worker in zip(resources, workers, strict=True)
     ]
 
 
-def _kind(settings: FitSettings) -> str:
-    """Return what this process computes with: the name of the GPU, or of the processor."""
+def _kind_and_machine(settings: FitSettings) -> tuple[str, str]:
+    """Return what this process computes with, the name of the GPU or of the processor, and the name of its host."""
     xp = namespace_for(settings.device)
-    return device_name(xp) if hasattr(xp, "cuda") else str(environment()["processor"])
+    kind = device_name(xp) if hasattr(xp, "cuda") else str(environment()["processor"])
+    return kind, gethostname()
 
 
 def check_resources(

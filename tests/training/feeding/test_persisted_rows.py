@@ -58,6 +58,8 @@ def test_frames_are_encoded(client: Client, rows: tuple[Any, Any, Any]) -> None:
     y = client.persist(dd.from_pandas(frame["a"] > 0, npartitions=2))
     model = KernelClassifier(**_settings(client)).fit(lazy, y)
     assert model.score(frame, frame["a"] > 0) > 0.9
+    predicted = client.compute(model.predict(lazy)).result()
+    np.testing.assert_array_equal(predicted, model.predict(frame))
 
 
 @pytest.mark.one_in(2)
