@@ -176,9 +176,11 @@ def dies(comm: Communicator, victim: int, context: RankContext) -> Any:
 
 
 def until_stopped(comm: Communicator, folder: str | None, context: RankContext) -> int:
-    """Step until the ranks agree to stop; leave a file in `folder` when running and another when done."""
+    """Step until the ranks agree to stop; leave a file in `folder` for each rank that began and each that ended."""
     steps = 0
     if folder is not None:
+        with suppress(FileNotFoundError):
+            os.remove(os.path.join(folder, f"done-{comm.rank}"))
         open(os.path.join(folder, f"running-{comm.rank}"), "w").close()
     try:
         while comm.allreduce(np.array([float(context.should_stop())]))[0] == 0:

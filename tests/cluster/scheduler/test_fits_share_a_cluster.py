@@ -53,7 +53,12 @@ class Fit:
         return len(list(self._folder.glob("running-*"))) - len(list(self._folder.glob("done-*")))
 
     def wait_until_running(self, size: int) -> None:
-        wait_until(lambda: self.running() == size, timeout_s=60, what=f"{self._folder.name} on {size} ranks")
+        try:
+            wait_until(lambda: self.running() == size, timeout_s=60, what=f"{self._folder.name} on {size} ranks")
+        except TimeoutError as error:
+            files = sorted(path.name for path in self._folder.iterdir())
+            error.add_note(f"files {files}, events {self.events}, {self.future}")
+            raise
 
     @property
     def queued(self) -> bool:
