@@ -36,7 +36,7 @@ from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.default_basis import usual_basis
+from daskkern.training.setup.defaults import exact_where_small, usual_basis
 
 _FEW_LANDMARKS = 1000
 """Landmarks from which on a first call of `partial_fit` may have fewer than requested without a warning."""
@@ -83,7 +83,7 @@ class KernelEstimator(ModelEstimator):
             raise SpecError(
                 f"got early_stopping=True with solver {solver.name}, which has no epochs to stop after; leave it out"
             )
-        return FitSettings(
+        settings = FitSettings(
             kernel=as_kernel(self.kernel),
             loss=parse_loss(self.loss),
             basis=basis,
@@ -111,6 +111,8 @@ class KernelEstimator(ModelEstimator):
             calibrate=self.calibrate,
             multilabel=task == "regression" and is_classifier(self),
         )
+        unnamed = isinstance(self.solver, str) and self.solver == "auto" and not self.warm_start
+        return exact_where_small(settings, n_rows) if unnamed else settings
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
         """Return the basis of a fit to `n_rows` rows, or, with None, of a fit that may continue on other rows."""

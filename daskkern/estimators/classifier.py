@@ -43,7 +43,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         The columns of the model. "auto" takes all rows as centres up to 10,000 rows, and 10,000 landmarks for more
         rows, for `partial_fit`, and where solver, `sampling` or `virtual_shards` require landmarks.
     solver : str or Solver
-        "auto" (EigenPro), a name of ``daskkern.solvers.SOLVERS``, or a configured solver.
+        "auto" (EigenPro; for the squared loss on up to 3,000 rows the exact "direct", see ``docs/choose.md``), a name
+        of ``daskkern.solvers.SOLVERS``, or a configured solver.
     alpha : float or "auto"
         Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``; "auto": by leave-one-out errors of sampled rows.
     max_epochs : int

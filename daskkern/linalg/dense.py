@@ -5,6 +5,8 @@ columns (measured with 0.3.30 and two threads; 23,000 pass with one). So LAPACK 
 and everything else is matrix products.
 """
 
+import math
+
 import numpy as np
 import scipy.linalg
 
@@ -13,28 +15,32 @@ from daskkern.backend.concurrency import library_threads
 from daskkern.backend.tiles import slices
 from daskkern.linalg.panels import NotPositiveDefiniteError
 
-_ATTEMPTS = 8
+MOST_JITTER = 1e-8
 _BLOCK = 1024
 _STRIP = 512  # rows of the rest that are updated at once: the product takes this times p numbers
 
 
-def solve_positive_definite(A: FloatArray, b: FloatArray, shift: float, threads: int) -> tuple[FloatArray, float]:
+def solve_positive_definite(
+    A: FloatArray, b: FloatArray, shift: float, threads: int, most: float = MOST_JITTER
+) -> tuple[FloatArray, float]:
     """Return ``(A + shift)^-1 b`` (p, c), and the shift that was used; A (p, p) is symmetric and is overwritten.
 
     If `A` with `shift` is not numerically positive definite, a jitter of the size of rounding is added to it, and
-    10 times as much each time that is not enough. A failed attempt overwrites only one half of the matrix, which is
-    restored from the other. In addition to A, memory of 2048 p numbers is used.
+    10 times as much each time that is not enough, up to `most` of the mean diagonal. A failed attempt overwrites only
+    one half of the matrix, which is restored from the other. In addition to A, memory of 2048 p numbers is used.
 
     Raises
     ------
     NotPositiveDefiniteError
-        When a jitter of 1e-8 of the mean diagonal is not enough.
+        When the largest jitter is not enough.
     """
     p = A.shape[0]
     diagonal = A.diagonal().copy()
-    unit = np.finfo(np.float64).eps * p**0.5 * max(float(diagonal.mean()), np.finfo(np.float64).tiny)
-    for attempt in range(_ATTEMPTS):
-        used = shift + (unit * 10.0 ** (attempt - 1) if attempt else 0.0)
+    mean = max(float(diagonal.mean()), np.finfo(np.float64).tiny)
+    unit = np.finfo(np.float64).eps * p**0.5
+    n_jitters = 1 + math.floor(math.log10(most / unit)) if most > unit else 0
+    for jitter in (0.0, *(unit * 10.0**power for power in range(n_jitters))):
+        used = shift + mean * jitter
         A[np.arange(p), np.arange(p)] = diagonal + used
         with library_threads(threads):
             if factor_lower(A):

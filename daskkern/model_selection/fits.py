@@ -41,7 +41,7 @@ def fits_with(
     n_learned : int
         Sampled rows that metrics were learned from.
     """
-    exact, others = [], []
+    exact, others, usual = [], [], parse_solver("auto", base.basis.name)
     for rank, (candidate, outcome, found) in enumerate(kernels):
         kernel = found.kernel
         metric = metric_of(candidate, outcome.alphas, n_learned)
@@ -51,7 +51,8 @@ def fits_with(
         if rank == 0 or not exact:
             losses = _losses(base, scoring)[: 1 if rank else None]
             others += [
-                named_fit(kernel, f"{candidate.name}, {loss.spec()}", base, loss=loss, **shared) for loss in losses
+                named_fit(kernel, f"{candidate.name}, {loss.spec()}", base, loss=loss, solver=usual, **shared)
+                for loss in losses
             ]
     return exact, others
 

@@ -39,7 +39,7 @@ from daskkern.model_selection.trial_log import TrialLog
 from daskkern.model_selection.trials import TrialTable
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.default_basis import MOST_CENTRES
+from daskkern.training.setup.defaults import MOST_CENTRES
 
 LEAST_ROWS = 50
 """Rows from which models are compared."""

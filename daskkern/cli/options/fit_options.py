@@ -17,7 +17,7 @@ from daskkern.losses import LOSSES
 from daskkern.solvers import SOLVERS
 from daskkern.solvers.sampling import SAMPLING_WAYS
 from daskkern.training.run.settings import SCALES
-from daskkern.training.setup.default_basis import MOST_CENTRES
+from daskkern.training.setup.defaults import MOST_CENTRES
 
 _KERNEL_DEFAULT = "[default: auto]"
 _BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"

@@ -26,7 +26,7 @@ from daskkern.solvers.sampling import draws_rows
 from daskkern.systems import System, system
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.default_basis import usual_basis
+from daskkern.training.setup.defaults import exact_where_small, usual_basis
 
 OPTIONS = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "nearest"),
@@ -76,7 +76,7 @@ class FitRequest:
         space = basis_of(self.values).name if named else ""
         solver = _with_changes(parse_solver(str(get("solver", "auto")), space), self.values)
         drawn = draws_rows(str(get("sampling", "uniform"))) or get("virtual_shards") is not None
-        return FitSettings(
+        settings = FitSettings(
             kernel=parse_kernel(str(get("kernel", "auto"))),
             loss=parse_loss(str(get("loss", _usual_loss(task, solver)))),
             basis=basis_of(self.values) if named else usual_basis(None if drawn else n_rows, solver),
@@ -105,6 +105,8 @@ class FitRequest:
             reading=str(get("reading", "auto")),
             groups=as_groups(get("groups", "auto")),
         )
+        named = any(name == "solver" or name.startswith("solver.") for name in self.values) or "epochs" in self.values
+        return settings if named else exact_where_small(settings, n_rows)
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:
         """Return the settings of a system, overridden by the given options."""

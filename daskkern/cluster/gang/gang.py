@@ -101,7 +101,7 @@ def _workers(
 ) -> Iterator[Lease]:
     """Yield the caller's lease, or a new one for the run of this gang. `code` is tried on the workers."""
     if lease is not None:
-        choose_workers(client, None, None, code)
+        choose_workers(client, None, None, code, lambda: settings.idle_s, listener)
         yield lease
         return
     usable_workers(client, settings, code, listener)

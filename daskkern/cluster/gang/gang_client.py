@@ -154,6 +154,8 @@ class GangClient:
         self._task.check(now=self._start_deadline is not None and now > self._start_deadline)
         alive, silent = self._alive()
         self._look_for_workers(bool(alive.keys() - silent))
+        if not alive and self._start_deadline is not None:
+            self._start_deadline = now + self._settings.start_timeout_s
         for home in silent & {self._home, self._next_home(silent)}:  # without it, Dask runs the supervisor elsewhere
             silence_s = self._heartbeats.patience_s / 2
             if ask_fits(self._client, "drop", address=home, silence_s=silence_s) and self._start_deadline is not None:

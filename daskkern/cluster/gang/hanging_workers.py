@@ -42,12 +42,12 @@ def usable_workers(
     """
     check_client(client)
     dismiss_hung(client, settings.silence_s, listener)
-    adapts = False
+    expected = False
 
     def patience() -> float:
-        nonlocal adapts  # a cluster that adapted when the wait began may be scaled by hand since
-        adapts = _requested(client, settings) or adapts
-        return settings.idle_s if adapts else settings.rejoin_s
+        nonlocal expected  # a cluster that adapted when the wait began may be scaled by hand since
+        expected = _requested(client, settings) or expected
+        return settings.idle_s if expected else settings.rejoin_s
 
     begun = time.monotonic()
     while True:
@@ -89,7 +89,7 @@ def removing_hung(client: Client, silence_s: float, listener: Listener = silent,
 
 
 def _requested(client: Client, settings: GangSettings) -> bool:
-    """Request the workers of a fit from an adaptive cluster; return whether it is one, as far as is known."""
+    """Request the workers of a fit from an adaptive cluster; return whether workers are expected to come."""
     if settings.workers is not None:
         return False
     try:

@@ -32,7 +32,7 @@ class GangSettings:
         How long to wait for as many workers as before, when some were lost, before continuing with fewer; and before
         a fit that requests more workers than there are is refused.
     idle_s
-        How long to wait when no worker is left.
+        How long to wait when no worker is left, in a fit or before it.
     retries
         How often in a row, without any progress, a gang that lost workers is formed again; 0 gives up at once.
     elastic

@@ -18,6 +18,8 @@ _QUERIED_S = 60.0
 """A cluster that has asked for its target within this time is adaptive."""
 _WANTED_S = 90.0
 """How long a request of a client counts that is not repeated: importing daskkern on a new worker takes its time."""
+_RESTARTED_S = 60.0
+"""A cluster whose last worker has left within this time probably gets others: nannies and batch systems start them."""
 
 
 class WorkerDemand:
@@ -34,7 +36,7 @@ class WorkerDemand:
     def __init__(self, scheduler: Any, admission: Admission, places: Callable[[], Sequence[Place]]) -> None:
         self._scheduler, self._admission, self._places = scheduler, admission, places
         self._wanted: dict[str, tuple[WorkerRequest, float]] = {}  # by client
-        self._queried = 0.0
+        self._queried = self._emptied = 0.0
 
     def install(self) -> None:
         """Answer in place of the scheduler's own method, to its RPC and to its HTTP interface."""
@@ -57,12 +59,18 @@ class WorkerDemand:
         return len(self._scheduler.workers) + lacking if lacking else 0
 
     def want(self, asker: str, n_ranks: int | None, user: str = "") -> bool:
-        """Record that a fit of the client `asker` will request workers for `user`. Return whether the cluster is
-        adaptive."""
+        """Record that a fit of the client `asker` will request workers for `user`. Return whether they are expected:
+        the cluster is adaptive, or has just lost its last worker."""
         now = time.time()
         since = self._wanted[asker][0].since if asker in self._wanted else now
         self._wanted[asker] = (WorkerRequest(asker, since, n_ranks, user=str(user)), now)
-        return now - self._queried < _QUERIED_S
+        restarted = not self._scheduler.workers and now - self._emptied < _RESTARTED_S
+        return restarted or now - self._queried < _QUERIED_S
+
+    def left(self, worker: str) -> None:
+        """Take note of the loss of `worker`, which the scheduler may count still."""
+        if not self._scheduler.workers.keys() - {worker}:
+            self._emptied = time.time()
 
     def forget(self, asker: str) -> None:
         """Forget the request of this client: it has a place in the queue, or has left."""

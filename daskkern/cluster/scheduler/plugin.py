@@ -137,6 +137,7 @@ class FitsPlugin(SchedulerPlugin):
             if name in held:
                 self._registry.records[fit].history.losses[name] += 1
         self._drivers.forgive()
+        self._demand.left(worker)
         self._placement.refresh()
 
     def update_graph(self, scheduler: Any, *, annotations: Mapping[str, Mapping[Any, Any]], **kwargs: Any) -> None:

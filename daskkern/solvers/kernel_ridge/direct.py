@@ -22,6 +22,7 @@ from daskkern.basis import KernelPart
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import diagnose
 from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
+from daskkern.linalg.dense import MOST_JITTER
 from daskkern.losses import Loss, Squared
 from daskkern.solvers.base import Solver
 from daskkern.solvers.costs.sizes import MethodCosts
@@ -74,7 +75,15 @@ class DirectRun:
 
 @dataclass(frozen=True)
 class Direct(Solver[DirectRun]):
-    """The exact minimiser of the squared loss. Serial; always one epoch."""
+    """The exact minimiser of the squared loss. Serial; always one epoch.
+
+    Parameters
+    ----------
+    max_jitter : float
+        The largest number that may be added to the diagonal of the matrix, over its mean, where rounding has made it
+        indefinite. Kernel values in float32 have errors of 1e-7, so that their matrix may need 1e-6 to 1e-3, by which
+        the penalty is larger than `alpha`; a fit that needs more is refused.
+    """
 
     name: ClassVar[str] = "direct"
     preparation: ClassVar[str] = "nothing"
@@ -89,6 +98,11 @@ class Direct(Solver[DirectRun]):
         "locally linear",
     )
     ability: ClassVar[tuple[type[Squared], str] | None] = (Squared, "linear normal equations")
+    max_jitter: float = MOST_JITTER
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_jitter < 1:
+            raise SpecError(f"got max_jitter={self.max_jitter!r}; expected a number from 0 to below 1")
 
     def most_epochs(self, requested: int) -> int:
         return min(requested, 1)
@@ -116,7 +130,7 @@ class Direct(Solver[DirectRun]):
         state = _fill(setup, state, batch) if setup.centres is None else _add(setup, state, batch)
         if not batch.last:
             return state, 0.0
-        state, loss = _solve(problem, setup, state, batch)
+        state, loss = _solve(problem, setup, state, batch, self.max_jitter)
         return state, loss * setup.n_rows
 
     def finish(self, problem: Problem[DirectSetup], state: DirectRun, comm: Communicator) -> Array:
@@ -169,22 +183,22 @@ def _add(setup: DirectSetup, state: DirectRun, batch: Batch) -> DirectRun:
 
 
 def _solve(
-    problem: Problem[DirectSetup], setup: DirectSetup, state: DirectRun, batch: Batch
+    problem: Problem[DirectSetup], setup: DirectSetup, state: DirectRun, batch: Batch, most: float
 ) -> tuple[DirectRun, float]:
-    """Return the state with the solution, and the mean training loss."""
+    """Return the state with the solution, and the mean training loss. `most` is the largest jitter."""
     n, A, b = setup.n_rows, state.matrix, state.right
     coef: FloatArray
     try:
         if setup.centres is None:
             A *= state.root
             A *= state.root.T
-            z, shift = solve_positive_definite(A, b, n * problem.alpha, setup.threads)
+            z, shift = solve_positive_definite(A, b, n * problem.alpha, setup.threads, most)
             coef, loss = state.root * z, 0.5 / n * shift**2 * float((z * z).sum())
         else:
             A /= n
             b /= n
             penalise = _penalty(setup, setup.centres, problem.alpha, A)
-            coef, shift = solve_positive_definite(A, b, 0.0, setup.threads)
+            coef, shift = solve_positive_definite(A, b, 0.0, setup.threads, most)
             penalty = penalise(coef) + shift * float((coef * coef).sum())
             loss = 0.5 * (state.square / n - float((coef * b).sum()) - penalty)
     except NotPositiveDefiniteError as error:

@@ -47,6 +47,17 @@ def test_a_fit_that_will_ask_is_told_whether_the_cluster_is_adaptive() -> None:
     assert scheduler.targets() == (0, 0)
 
 
+def test_a_cluster_that_has_just_lost_its_last_worker_expects_others() -> None:
+    scheduler = Scheduler("ab")
+    del scheduler.workers["a"]
+    scheduler.demand.left("a")
+    assert not scheduler.demand.want("client", 3), "it has another one"
+    scheduler.demand.left("b")
+    assert not scheduler.demand.want("client", 3), "the scheduler counts it still"
+    del scheduler.workers["b"]
+    assert scheduler.demand.want("client", 3)
+
+
 def test_a_scheduler_that_cannot_be_adapted_is_left_as_it_is() -> None:
     class Fixed:
         def __init__(self) -> None:
