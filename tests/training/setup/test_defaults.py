@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import r2_score
 
 import daskkern
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
-from daskkern.cli.main import main
+from daskkern.cli.main import cli
 from daskkern.losses import Squared
 from daskkern.models import load_model
 from daskkern.solvers import EigenPro
@@ -78,14 +79,14 @@ def test_targets_without_noise_are_fitted_in_float32(scale: str) -> None:
     assert r2_score(y[400:], model.predict(X[400:])) > 0.98
 
 
-def test_the_command_line_has_the_same_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_has_the_same_default(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3)).astype(np.float32)
     np.savez(tmp_path / "rows.npz", X=X, y=X[:, 0] + 0.1 * rng.normal(size=300))
     daskkern.ingest([str(tmp_path / "rows.npz")], tmp_path / "rows.zarr")
+    store, model = str(tmp_path / "rows.zarr"), str(tmp_path / "m.zarr")
     for options, expected in ((), "direct"), (("--epochs", "10"), "eigenpro"), (("--solver", "falkon"), "falkon"):
-        assert (
-            main(["fit", str(tmp_path / "rows.zarr"), "--out", str(tmp_path / "m.zarr"), "--overwrite", *options]) == 0
-        )
-        assert solver_of(load_model(tmp_path / "m.zarr")) == expected
-    capsys.readouterr()
+        words = ["fit", store, "--out", model, "--overwrite", *options]
+        result = CliRunner().invoke(cli, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        assert solver_of(load_model(model)) == expected
