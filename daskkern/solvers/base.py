@@ -51,6 +51,8 @@ class Solver(NestedParameters, ABC, Generic[State]):
     suits_smooth_kernels: ClassVar[bool] = False
     """Whether ten epochs or so fit a smooth kernel as well as ridge regression with a tenth more on the diagonal does,
     so that the kernel "auto" may become one; else it is the Laplacian."""
+    solves_exactly: ClassVar[bool] = False
+    """Whether a fit gets to the minimum in all directions, also in those of the smallest eigenvalues."""
     learns_centres: ClassVar[bool] = False
     """Whether the solver learns the points of its columns: see :meth:`points`. Such a solver runs on one rank."""
     divides_batches: ClassVar[bool] = False

@@ -270,9 +270,8 @@ class FitsPlugin(SchedulerPlugin):
         self._topics.forget(now)
         for key in [*self._drivers.fits, *self._supervisors.tasks]:
             task = self._scheduler.tasks.get(key)
-            worker = None if task is None else task.processing_on
-            if worker is not None:
-                await self._drop(worker.address, _HUNG_S)
+            if task is not None and task.processing_on is not None:
+                await self._drop(task.processing_on.address, _HUNG_S)
 
 
 def _settings() -> tuple[Quotas, float]:

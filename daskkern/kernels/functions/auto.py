@@ -61,12 +61,13 @@ class AutoKernel(Laplacian):
             return L1Laplacian("median", categories=self.categories).resolve(sample)
         return Laplacian("median").resolve(sample)
 
-    def candidates(self, sample: Array) -> tuple[Kernel, ...]:
+    def candidates(self, sample: Array, longer: bool = False) -> tuple[Kernel, ...]:
         """Return the kernels to choose from for rows like `sample`, the one that others must clearly surpass first.
 
         That is the L1 Laplacian for dense rows of :data:`SEVERAL_FEATURES` to :data:`MOST_FEATURES` features, which
         mostly differ in kind: it treats each by itself. Others have the Laplacian first. Rows with categories have the
-        L1 Laplacian, once more with heavier mismatches, and the additive Laplacian.
+        L1 Laplacian, once more with heavier mismatches, and the additive Laplacian. With `longer`, the smooth kernels
+        are there with twice their length scale, too.
         """
         if self.categories:
             additive = AdditiveLaplacian("median", degree=2, categories=self.categories)
@@ -76,7 +77,9 @@ class AutoKernel(Laplacian):
         median = euclidean.length_scale
         rough = (*self._single(sample), euclidean)
         rough = rough if sample.shape[1] >= SEVERAL_FEATURES else rough[::-1]
-        return *rough, Matern(median, nu=1.5), Gaussian(_SHARE * median)
+        scales = (1.0, 2.0) if longer else (1.0,)
+        smooth = [(Matern(each * median, nu=1.5), Gaussian(each * _SHARE * median)) for each in scales]
+        return *rough, *(kernel for pair in smooth for kernel in pair)
 
     def with_metric(self, sample: Array) -> tuple[ScaledDistanceKernel, ...]:
         """Return the kernels that are tried with a learned metric: both Laplacians, as far as `sample` suits them."""

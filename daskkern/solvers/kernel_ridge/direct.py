@@ -89,6 +89,7 @@ class Direct(Solver[DirectRun]):
     preparation: ClassVar[str] = "nothing"
     parallelism: ClassVar[str] = "nothing"
     suits_smooth_kernels: ClassVar[bool] = True
+    solves_exactly: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = (
         "all rows",
         "landmarks",

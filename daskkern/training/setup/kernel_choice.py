@@ -4,10 +4,11 @@ Each candidate has the penalty that is best for it (:func:`daskkern.training.set
 fit gets there: t epochs over n rows leave what belongs to eigenvalues of K below about k(x, x)/t as they found it, as a
 penalty of k(x, x)/t would (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007).
 Smooth kernels have many such eigenvalues. A tenth, for the usual ten epochs, is therefore added to the diagonal; it
-depends on no setting, because a run may go on for longer than it was meant to. Few rows favour smooth kernels more than
-many rows do, and errors differ by chance: another kernel than the first candidate is taken where its error is lower by
-3%, of s rows by ``0.5 s^(-1/2)`` where that is more, and by 1% more for each time that the rows are twice as many as
-the sample.
+depends on no number of epochs, because a run may go on for longer than it was meant to. Exact solvers leave nothing:
+nothing is added, and smooth kernels are candidates with twice their length scale, too. Few rows favour smooth kernels
+more than many rows do, and errors differ by chance: another kernel than the first candidate is taken where its error is
+lower by 3%, of s rows by ``0.5 s^(-1/2)`` where that is more, and by 1% more for each time that the rows are twice as
+many as the sample.
 """
 
 from collections.abc import Sequence
@@ -81,7 +82,8 @@ def with_kernel(
     else:
         candidates = _candidates(kernel, settings, sample)
         s = kernel_rows(info, choice.rows.n_rows, choice.targets.n_outputs, len(candidates), settings)
-        found, how = _least(candidates, choice, s) if s else (None, "few rows, or a short fit")
+        left = 0.0 if settings.solver.solves_exactly else 1 / _EPOCHS
+        found, how = _least(candidates, choice, s, left) if s else (None, "few rows, or a short fit")
     chosen = kernel.resolve(sample) if found is None else found
     clock.stage("kernel", f"{short_name(chosen)} ({how})")
     return replace(settings, kernel=chosen)
@@ -100,7 +102,7 @@ def n_kernels(settings: FitSettings, info: SourceInfo) -> int:
 
 def _candidates(kernel: AutoKernel, settings: FitSettings, sample: HostArray) -> tuple[Kernel, ...]:
     """Return the kernels to choose from that the columns can be made of, or all where they can be of none."""
-    every = kernel.candidates(sample)
+    every = kernel.candidates(sample, longer=settings.solver.solves_exactly)
     return tuple(one for one in every if settings.basis.suits(one)) or every
 
 
@@ -110,13 +112,16 @@ def kernel_rows(info: SourceInfo, n: int, c: int, n_candidates: int, settings: F
     return min(_MOST_ROWS, sample_rows(n, p, row_width(info), c, settings, n_candidates))
 
 
-def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int) -> tuple[Kernel | None, str]:
-    """Return the candidate of the least error on `s` rows, None where they say nothing of it, and how it was found."""
+def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int, left: float) -> tuple[Kernel | None, str]:
+    """Return the candidate of the least error on `s` rows, None where they say nothing of it, and how it was found.
+
+    `left` is the share on the diagonal of kernels that a fit does not get below.
+    """
     _, block, weight = choice.drawn(s, _DRAW, Fields.X | TARGETS)
     assert block.X is not None
     assert block.y is not None
     X, y = block.X.astype(np.float64), encoded(choice.targets, block.y)
-    errors = [least_error(_gram(kernel, X), y, weight, _FLOOR) for kernel in candidates]
+    errors = [least_error(_gram(kernel, X, left), y, weight, _FLOOR) for kernel in candidates]
     known = [error for error in errors if error is not None]
     if len(known) < len(candidates):
         return None, f"errors on {s:,} row{'s' * (s != 1)} do not decide it"
@@ -125,10 +130,10 @@ def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int) -> tuple[
     return candidates[best], f"leave-one-out on {s:,} rows"
 
 
-def _gram(kernel: Kernel, X: HostArray) -> HostArray:
-    """Return the kernel of rows X (s, d) with the share on its diagonal that a fit does not get below, float64."""
+def _gram(kernel: Kernel, X: HostArray, left: float) -> HostArray:
+    """Return the kernel of rows X (s, d) with a share of `left` more on its diagonal, float64."""
     gram: HostArray = kernel.block(X, kernel.points(X, kernel.placement_for(X))).astype(np.float64)
     if not np.isfinite(gram).all():
         raise DataError("kernel values of sampled rows are not finite; scale the features, or name a kernel")
-    gram[np.diag_indices_from(gram)] *= 1 + 1 / _EPOCHS
+    gram[np.diag_indices_from(gram)] *= 1 + left
     return gram

@@ -56,6 +56,21 @@ def test_a_smooth_function_gets_a_smooth_kernel_and_less_error() -> None:
     assert errors[0] < 0.8 * errors[1]
 
 
+def test_exact_solutions_may_have_smooth_kernels_of_twice_the_length_scale() -> None:
+    X = RNG(0).standard_normal((500, 4))
+    y = X @ [1.0, 2.0, -1.0, 0.5] + 0.1 * X[:, 0] ** 2 + 0.05 * RNG(1).standard_normal(500)
+    longer = AutoKernel().candidates(X, longer=True)
+    assert {kernel.spec()["name"] for kernel in set(longer) - set(AutoKernel().candidates(X))} == {
+        "gaussian",
+        "matern32",
+    }
+    errors = {}
+    for kernel in ("auto", "gaussian:median", "matern32:median"):
+        model = KernelRegressor(kernel).fit(X[:300], y[:300])
+        errors[kernel] = float(np.mean((model.predict(X[300:]) - y[300:]) ** 2))
+    assert errors["auto"] < 0.9 * min(errors["gaussian:median"], errors["matern32:median"])
+
+
 def test_solvers_that_leave_small_eigenvalues_as_they_were_have_the_laplacian() -> None:
     X, y = _smooth(600)
     for solver in ("falkon", "nytro", "pcg"):
