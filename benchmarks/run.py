@@ -52,6 +52,7 @@ BENCHMARKS = (
     Benchmark("lake", "a lake on a failing S3 server to predictions there, with a killed worker", "5 min"),
     Benchmark("choices", "one choice of kernel, landmarks, solver at a time, by the error", "15 min", "NPZ..."),
     Benchmark("tables", "errors of the defaults on raw tables, and of scikit-learn's", "5 min", "FOLDER"),
+    Benchmark("many_tables", "regressions with defaults on tables of R's packages, and peers", "15 min"),
     Benchmark("threads", "predictions and kernel products with all threads relative to one", "4 min"),
     Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
     Benchmark("monitoring", "a fit unmonitored, with the dashboard's page, and with open pages", "10 min"),

@@ -30,7 +30,17 @@ LONGER = (
     "shared_reading",
     "recovery",
 )
-HERE = ("time_to_error", "reproduce", "scaling", "regressions", "choices", "tables", "threads", "precision")
+HERE = (
+    "time_to_error",
+    "reproduce",
+    "scaling",
+    "regressions",
+    "choices",
+    "tables",
+    "many_tables",
+    "threads",
+    "precision",
+)
 
 
 @pytest.fixture(autouse=True)
