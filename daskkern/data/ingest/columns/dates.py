@@ -59,6 +59,11 @@ def refuse_other_numbers(days: HostArray, kind: pa.DataType, name: str, source: 
         )
 
 
+def note_on_dates(names: Sequence[str]) -> tuple[str, ...]:
+    """Return a note on the columns that hold dates."""
+    return (f"dates became days since 1970-01-01: {', '.join(names)}",) if names else ()
+
+
 def texts_of_moments(values: pa.Array, categories: Sequence[str]) -> pa.Array:
     """Return dates and times as texts: those of the categories that are the same moment, else in ISO notation."""
     known = {}

@@ -21,6 +21,7 @@ TYPES: dict[TargetKind, pa.DataType] = {
 _SPELLED = ("false", "true")  # by value
 _AS_ARROW = ("true", "True", "TRUE", "false", "False", "FALSE")  # what Arrow reads as booleans
 _PADDED = r"^\s*[-+]?0\d+\s*$"
+_MOMENT = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[-+]\d{2}(:?\d{2})?)?)?\s*$"
 
 
 class KindSurvey:
@@ -35,6 +36,7 @@ class KindSurvey:
     def __init__(self, labels: bool = False) -> None:
         self._possible: list[TargetKind] = ["truth", "integer", "float"]
         self._labels = labels
+        self._moments: bool | None = None
         self.gaps = 0
 
     @property
@@ -48,6 +50,11 @@ class KindSurvey:
         return not self._possible
 
     @property
+    def is_moment(self) -> bool:
+        """Whether every value is a date in the notation of ISO 8601, with or without a time."""
+        return bool(self._moments)
+
+    @property
     def kind(self) -> TargetKind:
         """The narrowest kind that fits every value."""
         return self._possible[0] if self._possible else "text"
@@ -58,6 +65,8 @@ class KindSurvey:
         if self._labels and self._possible and pc.any(pc.match_substring_regex(present, _PADDED)).as_py():
             self._possible = []
         self._possible = [kind for kind in self._possible if _fits(present, kind, self._labels)]
+        if self._moments is not False and not self._possible and len(present):
+            self._moments = bool(pc.all(pc.match_substring_regex(present, _MOMENT)).as_py())
 
 
 def truths_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataType]:

@@ -38,7 +38,7 @@ _WAYS = tuple(
         (
             "dates or times",
             rf"({_DATE})([T ]\s*({_TIME}))?|{_TIME}",
-            "write them as numbers, such as days since the first one",
+            "write dates as 2026-01-31 or 2026-01-31T12:00:00, and times of day as numbers",
         ),
     )
 )

@@ -28,6 +28,7 @@ from daskkern.data.ingest.columns.choice import (
     note_on_indexes,
     written_indexes,
 )
+from daskkern.data.ingest.columns.dates import note_on_dates
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kept import kept_types
 from daskkern.data.ingest.columns.kind_survey import TYPES, KindSurvey, truths_of
@@ -83,14 +84,17 @@ def _encoder(files: Sequence["_File"], columns: ColumnRoles, request: Request) -
     if request.categorical == "refuse" and request.missing != "auto":
         return Encoder(plain_encoding(columns.features, {}), request.missing, absent), ()
     surveys = _feature_surveys(files, columns)
-    texts = [name for name, survey in surveys.items() if survey.is_text and request.categorical != "refuse"]
+    dates = [name for name, survey in surveys.items() if survey.is_moment and request.categorical == "auto"]
+    texts = [name for name, survey in surveys.items() if survey.is_text and name not in dates]
+    texts = [] if request.categorical == "refuse" else texts
     missing = request.missing
     if missing == "auto":
         missing = "mean" if any(survey.gaps for name, survey in surveys.items() if name not in texts) else "refuse"
     batches = (batch for file in files for batch in file.batches(dict.fromkeys(texts, pa.string()), texts))
     source = str(files[0].path)
     known = survey_categories(batches, texts, request.categorical, request.missing, absent, source) if texts else {}
-    return Encoder(plain_encoding(columns.features, known), missing, absent), note_on_texts(request.categorical, known)
+    encoding = plain_encoding(columns.features, known, dates)
+    return Encoder(encoding, missing, absent), (*note_on_texts(request.categorical, known), *note_on_dates(dates))
 
 
 def _feature_surveys(files: Sequence["_File"], columns: ColumnRoles) -> dict[str, "KindSurvey"]:

@@ -15,6 +15,7 @@ from daskkern.data.ingest.columns.categories import (
     survey_categories,
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.dates import note_on_dates
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of
 from daskkern.data.ingest.readers.tables import (
@@ -252,8 +253,7 @@ def columns_of_numbers(encoding: Encoding, schema: pa.Schema) -> list[str]:
 
 def note_on_times(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
     """Return a note on columns of dates and times."""
-    times = dates_of(schema, names)
-    return (f"dates became days since 1970-01-01: {', '.join(times)}",) if times else ()
+    return note_on_dates(dates_of(schema, names))
 
 
 def after(batches: Iterable[pa.RecordBatch], start: int) -> Iterator[pa.RecordBatch]:

@@ -99,3 +99,34 @@ def test_missing_dates_and_other_texts_are_refused(learned: tuple[Path, pd.DataF
     (tmp_path / "t.csv").write_text("day,at,a\nsoon,2020-01-01,1\n")
     with pytest.raises(DataError, match="has 'soon' in column 'day', where the training rows had dates"):
         daskkern.predict_table(model, str(tmp_path / "t.csv"))
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("n_days", [3, 60])
+@pytest.mark.parametrize("notation", ["%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"])
+def test_dates_of_csv_files_are_those_of_typed_files(tmp_path: Path, notation: str, n_days: int, gap: bool) -> None:
+    days = pd.Series(pd.date_range("2024-02-27", periods=n_days).repeat(60 // n_days))
+    if gap:
+        days[7] = pd.NaT
+    y = np.arange(60) / 60
+    pd.DataFrame({"day": days.dt.strftime(notation), "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    pd.DataFrame({"day": days, "y": y}).to_parquet(tmp_path / "t.parquet")
+    for kind in ("csv", "parquet"):
+        report = ingest(tmp_path / f"t.{kind}", tmp_path / f"{kind}.zarr", target="y")
+        assert "dates became days since 1970-01-01: day" in report.notes
+    first, second = (zarr.open_group(tmp_path / f"{kind}.zarr", mode="r")["X"][:] for kind in ("csv", "parquet"))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_other_notations_and_categories_by_choice_are_no_dates(tmp_path: Path) -> None:
+    days = [f"2024-01-{day:02d}" for day in range(1, 21)] * 3
+    y = np.arange(60) / 60
+    pd.DataFrame({"day": days, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    assert ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y", categorical="onehot").n_features == 20
+    for other in ("unknown", "2024-01-01 10", "2024-1-1", "01/02/2024", "20240101", "2024-01"):
+        pd.DataFrame({"day": [*days[:-1], other], "y": y}).to_csv(tmp_path / "t.csv", index=False)
+        with pytest.raises(DataError, match=r"column 'day'.*write dates as 2026-01-31 or 2026-01-31T12:00:00"):
+            ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y", overwrite=True)
+    pd.DataFrame({"day": ["2024-02-30", *days[1:]], "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(DataError, match=r"row 0 of .* has '2024-02-30' in column 'day'"):
+        ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y", overwrite=True)
