@@ -1,14 +1,14 @@
 """Columns of data frames as features: encoded as the command line encodes tables, recorded by a fit, and kept later.
 
-Texts become one feature for each category, columns of the dtype ``category`` codes, dates days since 1970-01-01, and
-missing numbers the mean of their column. A frame of numbers without gaps has no encoding and stays as it is.
+Texts become one feature for each category, columns of the dtype ``category`` codes, dates (also those that are written
+as 2026-01-31 or 2026-01-31T12:00:00) days since 1970-01-01, and missing numbers the mean of their column. A frame of
+numbers without gaps has no encoding and stays as it is.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from dask.base import is_dask_collection
 
 from daskkern.arrays import HostArray
 from daskkern.data.direct.dask_frames import is_dask_frame
-from daskkern.data.ingest.columns.categories import missing_like, plain_encoding, survey_categories
+from daskkern.data.ingest.columns.categories import missing_like, plain_encoding
 from daskkern.data.ingest.columns.dates import days_of_texts, refuse_other_numbers
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kind_survey import are_truths
@@ -25,11 +25,8 @@ from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, text
 from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, UnknownChoice, feature_names_of
 from daskkern.errors import DataError
+from daskkern.estimators.frame_survey import NO_TEXT, survey
 from daskkern.models import KernelModel
-
-_NO_TEXT = ("",)
-_BATCH_ROWS = 1 << 16
-Chunks: TypeAlias = Callable[[], Iterator[pa.Table]]
 
 
 def frame_encoding(X: Any) -> Encoding | None:
@@ -57,7 +54,7 @@ def frame_encoding(X: Any) -> Encoding | None:
     else:
         return None
     try:
-        found = _survey(chunks)
+        found = survey(chunks)
     except DataError as error:
         raise DataError(_in_python(str(error))) from None
     dates = _date_columns(X)
@@ -167,49 +164,9 @@ def _plain(column: Any, name: str, categories: Collection[str]) -> pa.Array:
     return column
 
 
-def _survey(chunks: Chunks) -> Encoding:
-    """Return the encodings of all columns."""
-    counts: defaultdict[str, int] = defaultdict(int)
-    sums: defaultdict[str, float] = defaultdict(float)
-    gaps: defaultdict[str, int] = defaultdict(int)
-    coded: dict[str, set[str]] = {}
-    texts: dict[str, None] = {}
-    names: list[str] = []
-    for table in chunks():
-        names = table.schema.names
-        for name, column in zip(names, table.columns, strict=True):
-            if pa.types.is_dictionary(column.type):
-                coded.setdefault(name, set()).update(pc.unique(column.cast(pa.string())).drop_null().to_pylist())
-                gaps[name] += column.null_count
-            elif is_text(column.type):
-                texts[name] = None
-            else:
-                values = to_numpy(column.combine_chunks()).astype(np.float64)
-                present = values[~np.isnan(values)]
-                counts[name] += present.size
-                gaps[name] += values.size - present.size
-                sums[name] += float(present.sum())
-    plain = [name for name in texts if name not in coded]
-    known = survey_categories(_batches(chunks, plain), plain, "auto", "auto", _NO_TEXT, "X") if plain else {}
-    numbers = [name for name in names if name not in coded and name not in texts]
-    fills = any(gaps[name] for name in numbers)
-    for name in numbers:  # a column without any value is constant, and a scaling leaves it out
-        known[name] = ColumnEncoding(name, fill=sums[name] / max(counts[name], 1) if fills else None)
-    for name, found in coded.items():
-        fill = ABSENT if gaps[name] else None
-        known[name] = ColumnEncoding(name, "code", tuple(sorted(found | ({ABSENT} if fill else set()))), fill)
-    return tuple(known[name] for name in names)
-
-
 def _date_columns(X: Any) -> frozenset[str]:
     schema = arrow_table(X._meta if is_dask_frame(X) else X).schema
     return frozenset(field.name for field in schema if is_time(field.type))
-
-
-def _batches(chunks: Chunks, names: list[str]) -> Iterator[pa.RecordBatch]:
-    for table in chunks():
-        columns = [table.column(name).cast(pa.string()) for name in names]
-        yield from pa.table(columns, names=names).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownChoice) -> HostArray:
@@ -217,7 +174,7 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownCh
     values = column.combine_chunks()
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     if known.is_date and is_text(values.type):
-        values = days_of_texts(texts_of(values, _NO_TEXT), known.name, "X", 0)
+        values = days_of_texts(texts_of(values, NO_TEXT), known.name, "X", 0)
     if known.kind in ("code", "ordinal") and is_number(values.type):
         texts = _texts_of_numbers(values, known)
         if texts is None:
@@ -240,7 +197,7 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownCh
     if not (is_text(values.type) or is_time(values.type) or pa.types.is_boolean(values.type)):
         values = values.cast(pa.string())
     batch = pa.RecordBatch.from_arrays([values], [known.name])
-    return Encoder((known,), missing_like((known,)), _NO_TEXT, unknown).features(batch, np.dtype(np.float64), "X", 0)
+    return Encoder((known,), missing_like((known,)), NO_TEXT, unknown).features(batch, np.dtype(np.float64), "X", 0)
 
 
 def _texts_of_numbers(values: pa.Array, known: ColumnEncoding) -> pa.Array | None:

@@ -207,3 +207,24 @@ def test_a_column_without_any_value_changes_nothing(nothing: object) -> None:
     found = KernelRegressor("laplacian:median", **settings).fit(frame.assign(e=nothing), frame["a"])
     np.testing.assert_allclose(found.predict(frame.assign(e=nothing)), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(found.predict(frame.assign(e=7.0)), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_texts_that_are_all_dates_are_dates(gap: bool) -> None:
+    days = pd.Series(pd.date_range("2024-02-27", periods=N, freq="7h"))
+    if gap:
+        days[7] = pd.NaT
+    typed = pd.DataFrame({"day": days, "x": np.random.default_rng(0).normal(size=N)})
+    written = typed.assign(day=typed["day"].dt.strftime("%Y-%m-%d %H:%M:%S"))
+    y = np.arange(N) / N + typed["x"]
+    models = [KernelRegressor(calibrate=False).fit(frame, y) for frame in (typed, written)]
+    models += [KernelRegressor(calibrate=False).fit(pa.Table.from_pandas(written), y)]
+    for model in models:
+        assert model.model_.encoding == models[0].model_.encoding
+        for frame in (typed, written):
+            np.testing.assert_array_equal(model.predict(frame), models[0].predict(typed))
+    other = written.assign(day=[*written["day"][:-1], "unknown"])
+    with pytest.raises(DataError, match="column 'day' of X holds dates or times"):
+        KernelRegressor().fit(other, y)
+    few = written.assign(day=written["day"].astype("category"))
+    assert KernelRegressor(max_epochs=1).fit(few, y).model_.encoding[0].kind == "code"

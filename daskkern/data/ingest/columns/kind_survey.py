@@ -65,7 +65,7 @@ class KindSurvey:
         if self._labels and self._possible and pc.any(pc.match_substring_regex(present, _PADDED)).as_py():
             self._possible = []
         self._possible = [kind for kind in self._possible if _fits(present, kind, self._labels)]
-        if self._moments is not False and not self._possible and len(present):
+        if self._moments is not False and len(present):
             self._moments = bool(pc.all(pc.match_substring_regex(present, _MOMENT)).as_py())
 
 
