@@ -10,7 +10,7 @@ import numpy.typing as npt
 from distributed import futures_of
 
 from daskkern.arrays import HostArray
-from daskkern.data.cubes.cube_features import CubeFeature, hours_of, labels_along
+from daskkern.data.cubes.cube_features import CubeFeature
 from daskkern.data.cubes.cube_grid import CubeGrid
 from daskkern.errors import DataError
 
@@ -68,9 +68,7 @@ class CubeBlocks:
         X = np.empty((int(np.prod(shape)), len(self.features)), dtype)
         for column, feature in enumerate(self.features):
             variable = loaded[feature.variable]
-            hours = hours_of(variable, feature.circle) if feature.circle in ("dayofyear", "hour") else None
-            values = feature.of(variable.values, hours) if feature.circle else variable.values
-            X[:, column] = self._flat(values, variable.dims, feature, shape)
+            X[:, column] = self._flat(feature.of(variable), variable.dims, feature, shape)
         return X
 
     def values(self, loaded: Any, name: str, number: int) -> HostArray:
@@ -85,7 +83,7 @@ class CubeBlocks:
     def _flat(self, values: HostArray, dims: Sequence[str], feature: CubeFeature, shape: tuple[int, ...]) -> HostArray:
         """Return values by the dims of a variable as values by cell (m,), broadcast along the dims that it lacks."""
         if feature.at:
-            positions = {dim: labels_along(self.ds, dim).index(label) for dim, label in feature.at}
+            positions = dict(feature.at)
             values = values[tuple(positions.get(dim, slice(None)) for dim in dims)]
             dims = [dim for dim in dims if dim not in positions]
         order = [dims.index(dim) for dim in self.grid.dims if dim in dims]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.data.cubes.cube_features import CubeFeature, hours_of, labels_along, named_features
+from daskkern.data.cubes.cube_features import CubeFeature, named_features
 from daskkern.data.cubes.packages import as_dataset, xarray_package
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.errors import DataError
@@ -92,12 +92,8 @@ class _Cells:
 
 def _values(ds: Any, feature: CubeFeature) -> Any:
     """Return a feature as a DataArray, lazy where its variable is."""
-    variable = ds[feature.variable]
-    if feature.at:
-        variable = variable.isel({dim: labels_along(ds, dim).index(label) for dim, label in feature.at}, drop=True)
-    if feature.circle in ("dayofyear", "hour"):
-        return variable.copy(data=feature.of(np.empty(0), hours_of(variable, feature.circle)))
-    return variable.copy(data=feature.of(variable.values)) if feature.circle else variable
+    variable = ds[feature.variable].isel(dict(feature.at), drop=True)
+    return variable.copy(data=feature.of(variable)) if feature.circle else variable
 
 
 def _dims(ds: Any, features: Sequence[CubeFeature]) -> list[str]:
