@@ -74,7 +74,7 @@ class CubeBlocks:
     def values(self, loaded: Any, name: str, number: int) -> HostArray:
         """Return the values (m,) of a variable in all cells of a block that was read."""
         variable = loaded[name]
-        return self._flat(variable.values, variable.dims, CubeFeature(name, name), self.shape(number))
+        return self._flat(plain_texts(variable.values), variable.dims, CubeFeature(name, name), self.shape(number))
 
     def shape(self, number: int) -> tuple[int, ...]:
         """Return the number of cells of a block along each sample dim."""
@@ -96,14 +96,24 @@ class CubeBlocks:
 
 
 def present_cells(X: HostArray, others: Sequence[HostArray]) -> HostArray:
-    """Return which cells (m,) have all features (m, d), and all of the further values (m,), bool."""
+    """Return which cells (m,) have all features (m, d), and all of the further values (m,), bool.
+
+    An empty text is a missing one, as in predictions.
+    """
     there: HostArray = np.asarray(np.isfinite(X).all(axis=1))
     for values in others:
         if values.dtype.kind == "f":
             there &= np.isfinite(values)
+        elif values.dtype.kind == "U":
+            there &= values != ""
         elif values.dtype.kind == "O":
-            there &= np.array([value is not None and value == value for value in values], bool)
+            there &= np.array([value is not None and value == value and value != "" for value in values], bool)
     return there
+
+
+def plain_texts(values: HostArray) -> HostArray:
+    """Return texts of variable width (NumPy's StringDType) as objects, of which more functions know; others as is."""
+    return values.astype(object) if values.dtype.kind == "T" else values
 
 
 def packed(mask: HostArray) -> bytes | None:
