@@ -34,7 +34,7 @@ def is_direct(X: Any, roles: RowRoles) -> bool:
     """Return whether a fit reads `X` where it lies. DataError where `roles` name parts of rows without names."""
     if is_cube(X) or is_arrow_dataset(X) or isinstance(X, zarr.Array | TableFiles):
         return True
-    if is_dask_frame(X) or isinstance(X, str | os.PathLike):
+    if is_dask_frame(X) or isinstance(X, str | os.PathLike | zarr.Group):
         return bool(roles.given)
     for name, value in roles.given.items():
         raise DataError(

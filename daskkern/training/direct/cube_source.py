@@ -142,7 +142,7 @@ def _call(function: Callable[[int], BlockSurvey], number: int) -> BlockSurvey:
 
 
 def _like_classes(labels: tuple[ClassLabel, ...] | None, kind: str) -> bool:
-    return labels is not None and (kind in "iubUSO" or len(labels) <= _FEW)
+    return labels is not None and (kind in "iubUTO" or len(labels) <= _FEW)
 
 
 def _checked(labels: tuple[ClassLabel, ...] | None, targets: tuple[str, ...], kind: str) -> tuple[ClassLabel, ...]:
