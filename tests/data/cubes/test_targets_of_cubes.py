@@ -69,6 +69,13 @@ def test_targets_of_other_kinds_are_refused(grid: xr.Dataset, values: np.ndarray
             model.fit(ds, target="t")
 
 
+@pytest.mark.parametrize("labels", [(1, 2), (1, "a"), (b"a", b"b"), (True, False)])
+def test_objects_that_are_no_texts_are_refused(grid: xr.Dataset, labels: Any) -> None:
+    kinds = np.array(labels, object)[(grid.z.values > 0).astype(int)]
+    with pytest.raises(DataError, match=r"variable 't' of the Dataset holds the object .* of type (int|bytes|bool)"):
+        classifier().fit(grid.assign(t=(("time", "lat"), kinds)), target="t")
+
+
 def test_levels_of_stacked_cells_are_coordinates(grid: xr.Dataset) -> None:
     stacked = grid.stack(cell=("time", "lat"))
     model = regressor().fit(stacked, target="t", sample_dims="cell", coords=("lat", "time"))
