@@ -56,7 +56,7 @@ def cell_score(predicted: Any, model: KernelModel, X: Any, y: Any, weight: Any) 
 
 
 @dataclass(frozen=True)
-class _Sums:
+class _CellSums:
     """Sums over the cells of a block that have all values: of weights, and of what a score is made of.
 
     Attributes
@@ -76,7 +76,7 @@ class _Sums:
     spread: float = 0.0
 
 
-_SumsOf = Callable[[HostArray, HostArray, HostArray], _Sums]
+_CellSumsOf = Callable[[HostArray, HostArray, HostArray], _CellSums]
 """From targets, predictions and weights (m,) to their sums."""
 
 
@@ -100,7 +100,7 @@ def _aligned(predicted: Any, y: Any, weight: Any) -> list[Any]:
     return [array.variable for array in arrays]
 
 
-def _of_blocks(sums: _SumsOf, variables: Sequence[Any]) -> list[_Sums]:
+def _of_blocks(sums: _CellSumsOf, variables: Sequence[Any]) -> list[_CellSums]:
     """Return the sums of all blocks of the cells, lazy variables being computed a few blocks at a time."""
     dims = tuple(dict.fromkeys(str(dim) for variable in variables for dim in variable.dims))
     names = [f"v{number}" for number in range(len(variables))]
@@ -125,11 +125,11 @@ def _of_blocks(sums: _SumsOf, variables: Sequence[Any]) -> list[_Sums]:
 class _OfBlock:
     """Sums of a block of arrays with these dims each, broadcast along all `dims`."""
 
-    sums: _SumsOf
+    sums: _CellSumsOf
     own: tuple[tuple[str, ...], ...]
     dims: tuple[str, ...]
 
-    def __call__(self, *values: HostArray) -> _Sums:
+    def __call__(self, *values: HostArray) -> _CellSums:
         placed = []
         for array, own in zip(map(plain_texts, values), self.own, strict=True):
             ordered = array.transpose([own.index(dim) for dim in self.dims if dim in own])
@@ -138,32 +138,34 @@ class _OfBlock:
         flat = [array.reshape(-1) for array in np.broadcast_arrays(*placed)]
         there = present_cells(np.empty((len(flat[0]), 0)), flat)
         if not there.any():
-            return _Sums(0)
+            return _CellSums(0)
         y, found, *weights = (array[there] for array in flat)
         return self.sums(y, found, weights[0].astype(np.float64) if weights else np.ones(len(y)))
 
 
-def _class_sums(y: HostArray, found: HostArray, weight: HostArray) -> _Sums:
+def _class_sums(y: HostArray, found: HostArray, weight: HostArray) -> _CellSums:
     if _is_text(y) != _is_text(found):
         of, expected = ("text", "numbers") if _is_text(y) else ("numbers", "text")
         raise DataError(f"y holds {of}; expected labels that are {expected}, as the classes of the model are")
     check_label_floats(y)
-    return _Sums(len(y), float(weight.sum()), float(weight[np.asarray(y == found, bool)].sum()))
+    return _CellSums(len(y), float(weight.sum()), float(weight[np.asarray(y == found, bool)].sum()))
 
 
-def _value_sums(y: HostArray, found: HostArray, weight: HostArray) -> _Sums:
+def _value_sums(y: HostArray, found: HostArray, weight: HostArray) -> _CellSums:
     if y.dtype.kind not in "fiub":
         raise DataError(f"y holds {y.dtype} values; expected numbers, as the model predicts")
     y, total = y.astype(np.float64), float(weight.sum())
     mean = float((weight * y).sum()) / total if total else 0.0
-    return _Sums(len(y), total, float((weight * (y - found) ** 2).sum()), mean, float((weight * (y - mean) ** 2).sum()))
+    return _CellSums(
+        len(y), total, float((weight * (y - found) ** 2).sum()), mean, float((weight * (y - mean) ** 2).sum())
+    )
 
 
-def _accuracy(parts: Sequence[_Sums]) -> float:
+def _accuracy(parts: Sequence[_CellSums]) -> float:
     return sum(part.right for part in parts) / sum(part.weight for part in parts)
 
 
-def _r2(parts: Sequence[_Sums]) -> float:
+def _r2(parts: Sequence[_CellSums]) -> float:
     """Return R2; of targets without spread 1 where they are predicted exactly, else 0, as scikit-learn has it."""
     if sum(part.cells for part in parts) < 2:
         warnings.warn("R2 of a single cell is undefined; score more of them", UndefinedMetricWarning, stacklevel=4)
