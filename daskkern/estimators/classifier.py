@@ -14,11 +14,12 @@ from daskkern.data.cubes.packages import is_cube
 from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.class_inputs import class_source, known_classes, takes_several_labels, validation_rows
-from daskkern.estimators.direct_inputs import cell_score, named_roles
+from daskkern.estimators.direct_inputs import named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels
 from daskkern.estimators.parameters import computed_by_client, unknown_choice
 from daskkern.estimators.uncertainty import ClassUncertainty
+from daskkern.evaluation.cell_scores import cell_score
 from daskkern.evaluation.lazy_scores import lazy_accuracy
 from daskkern.evaluation.tables.scoring import score_place
 from daskkern.events import Listener
@@ -285,10 +286,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
 
     @computed_by_client
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy on arrays with labels `y`, on a store or table files, or on a Dataset's cells.
-
-        Of several labels, the share of the rows whose labels are all right.
-        """
+        """Return the accuracy on arrays with labels `y`, a store, table files or a Dataset's cells; several labels are
+        right where all are."""
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import zarr
 from sklearn.base import BaseEstimator
-from sklearn.metrics import accuracy_score, r2_score
 
 from daskkern.arrays import HostArray
 from daskkern.cluster.connect.clients import client_of
-from daskkern.data.cubes.cube_blocks import present_cells
 from daskkern.data.cubes.cube_predictions import predicted_cube
-from daskkern.data.cubes.packages import is_cube, is_labelled, xarray_package
+from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.arrow_datasets import is_arrow_dataset
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.table_files import TableFiles
@@ -36,7 +34,7 @@ def is_direct(X: Any, roles: RowRoles) -> bool:
     """Return whether a fit reads `X` where it lies. DataError where `roles` name parts of rows without names."""
     if is_cube(X) or is_arrow_dataset(X) or isinstance(X, zarr.Array | TableFiles):
         return True
-    if is_dask_frame(X) or isinstance(X, str | os.PathLike):
+    if is_dask_frame(X) or isinstance(X, str | os.PathLike | zarr.Group):
         return bool(roles.given)
     for name, value in roles.given.items():
         raise DataError(
@@ -74,51 +72,7 @@ def applied_to_cube(model: KernelModel, X: Any, function: Any, like: HostArray) 
             outputs = ("target", list(names))
     single = model.target_names[0] if model.target_names is not None and len(model.target_names) == 1 else None
     work = _OfModel(model, function)
-    return predicted_cube(X, model.feature_names, work, like, name=single, outputs=outputs)
-
-
-def cell_score(predicted: Any, model: KernelModel, X: Any, y: Any, weight: Any) -> float:
-    """Return the accuracy or R2 of predictions in the cells of a Dataset that have a target, prediction and weight.
-
-    Parameters
-    ----------
-    predicted : DataArray
-    model : KernelModel
-    X : Dataset or DataArray
-    y, weight : DataArray or None
-        Without `y`, the variable that the model was fitted to.
-
-    Raises
-    ------
-    DataError
-        For several targets, other kinds of arrays, other coordinates, and no such cell.
-    """
-    if len(model.target_names or ("",)) > 1:
-        raise DataError("got a Dataset to score a model of several targets; compare predict(X) with each of them")
-    if y is None:
-        name = (model.target_names or ("",))[0]
-        if name not in getattr(X, "data_vars", ()):
-            raise DataError(f"the Dataset has no variable {name!r} to score predictions against; give y as a DataArray")
-        y = X[name]
-    arrays = [y, predicted] if weight is None else [y, predicted, weight]
-    for array in arrays:
-        if not is_labelled(array):
-            raise DataError(f"got y or sample_weight of type {type(array).__name__} with a Dataset; give a DataArray")
-    xarray = xarray_package()
-    try:
-        arrays = xarray.align(*arrays, join="exact", copy=False)
-    except ValueError as error:
-        raise DataError(f"y does not have the coordinates of X ({error}); align them first") from None
-    dims = predicted.dims
-    flat = [array.transpose(*dims).values.reshape(-1) for array in xarray.broadcast(*arrays)]
-    there = present_cells(np.empty((len(flat[0]), 0)), flat)
-    if flat[1].dtype.kind == "O":
-        there &= flat[1] != ""
-    if not there.any():
-        raise DataError("no cell has a target and a prediction; at least one is needed")
-    found, scored, *weights = (values[there] for values in flat)
-    metric = r2_score if model.classes is None else accuracy_score
-    return float(metric(found, scored, sample_weight=weights[0] if weights else None))
+    return predicted_cube(X, model.feature_names, work, like, name=single, outputs=outputs, classes=model.classes)
 
 
 @dataclass(frozen=True)

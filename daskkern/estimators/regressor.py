@@ -18,11 +18,12 @@ from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
-from daskkern.estimators.direct_inputs import cell_score, direct_source, is_direct, named_roles
+from daskkern.estimators.direct_inputs import direct_source, is_direct, named_roles
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
 from daskkern.estimators.parameters import computed_by_client, unknown_choice
 from daskkern.estimators.uncertainty import ValueUncertainty
+from daskkern.evaluation.cell_scores import cell_score
 from daskkern.evaluation.lazy_scores import lazy_r2
 from daskkern.evaluation.tables.scoring import score_place
 from daskkern.events import Listener

@@ -30,7 +30,8 @@ def predict_cube(model: KernelModel, place: str, out: str | Path, *, overwrite: 
     name = (model.target_names or ("prediction",))[0] if len(model.target_names or ("",)) == 1 else "prediction"
     like = model.labels(model.coef[:0])
     labels = ("target", list(model.target_names or range(like.shape[1]))) if like.ndim > 1 else None
-    found = predicted_cube(open_cube(place), model.feature_names, _CellLabels(model), like, name=name, outputs=labels)
+    ds, work = open_cube(place), _CellLabels(model)
+    found = predicted_cube(ds, model.feature_names, work, like, name=name, outputs=labels, classes=model.classes)
     if found.dtype.kind == "O":
         found = found.astype(f"U{max(len(str(label)) for label in model.classes or ('',))}")
     with atomic_group(out, kind=FORMAT, overwrite=overwrite) as group:

@@ -4,7 +4,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.base import compute
+from dask.base import compute, is_dask_collection, persist
 
 from daskkern.arrays import HostArray
 from daskkern.data.remote.local_stores import fix_places
@@ -19,11 +19,10 @@ def lazy_accuracy(predicted: da.Array, y: Any, sample_weight: Any = None) -> flo
     DataError
         For another number of labels than rows, labels of another kind than the classes, and missing labels.
     """
-    y = _aligned(y, predicted)
-    if _is_text(y) != _is_text(predicted):
+    predicted, y, weight = _aligned(predicted, y, sample_weight)
+    if "O" not in (y.dtype.kind, predicted.dtype.kind) and _is_text(y) != _is_text(predicted):
         of, expected = ("text", "numbers") if _is_text(y) else ("numbers", "text")
         raise DataError(f"y holds {of}; expected labels that are {expected}, as the classes of the model are")
-    weight = _weight(sample_weight, predicted)
     missing = da.isnan(y).any() if y.dtype.kind == "f" else np.False_
     same = predicted == y
     same = same.all(axis=1) if same.ndim == 2 else same
@@ -41,7 +40,7 @@ def lazy_r2(predicted: da.Array, y: Any, sample_weight: Any = None) -> float:
     DataError
         For another number of rows or targets than predicted, and targets that are not finite.
     """
-    y, weight = _aligned(y, predicted), _weight(sample_weight, predicted)
+    predicted, y, weight = _aligned(predicted, y, sample_weight)
     weight = weight.reshape((-1,) + (1,) * (y.ndim - 1))
     mean = (weight * y).sum(axis=0) / weight.sum()
     residual, spread = compute((weight * (y - predicted) ** 2).sum(axis=0), (weight * (y - mean) ** 2).sum(axis=0))
@@ -51,30 +50,37 @@ def lazy_r2(predicted: da.Array, y: Any, sample_weight: Any = None) -> float:
     return float(np.mean(np.where(spread > 0, 1 - residual / np.where(spread > 0, spread, 1), residual == 0)))
 
 
-def _aligned(y: Any, predicted: da.Array) -> da.Array:
-    """Return `y` as a dask array of the shape of the predictions; a single column is a vector."""
-    fix_places(y)
-    array = y if isinstance(y, da.Array) else da.from_array(np.asarray(y))
+def _aligned(predicted: da.Array, y: Any, sample_weight: Any) -> tuple[da.Array, da.Array, da.Array]:
+    """Return predictions, targets of their shape and weights (n,) in the same chunks; a single column is a vector.
+
+    Where Dask knows no lengths, all three are computed together once: few numbers a row, and no features.
+    """
+    fix_places(y, sample_weight)
+    arrays = [predicted, _lazy(y), *([] if sample_weight is None else [_lazy(sample_weight)])]
+    if any(np.isnan(size) for array in arrays for size in array.shape):
+        arrays = [array.compute_chunk_sizes() for array in persist(*arrays)]
+    predicted, array, *weights = arrays
     if array.ndim == 2 and predicted.ndim == 1 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.ndim != predicted.ndim or any(_differ(*sizes) for sizes in zip(array.shape, predicted.shape, strict=True)):
+    if array.shape != predicted.shape:
         raise DataError(f"got y of shape {array.shape} for predictions of shape {predicted.shape}; give a value a row")
-    return array if any(map(np.isnan, array.shape)) else array.rechunk(predicted.chunks)
-
-
-def _weight(sample_weight: Any, predicted: da.Array) -> da.Array:
-    if sample_weight is None:
-        return da.ones(predicted.shape[0], chunks=predicted.chunks[0])
-    fix_places(sample_weight)
-    weight = da.asarray(sample_weight)
-    if weight.ndim != 1 or _differ(weight.shape[0], predicted.shape[0]):
+    rows = predicted.chunks[0]
+    weight = weights[0] if weights else da.ones(predicted.shape[0], chunks=(rows,))
+    if weight.shape != predicted.shape[:1]:
         raise DataError(f"got sample_weight of shape {weight.shape} for {predicted.shape[0]} rows; give one a row")
-    return weight
+    return predicted, array.rechunk(predicted.chunks), weight.rechunk((rows,))
 
 
-def _differ(ours: float, theirs: float) -> bool:
-    """Return whether two numbers of rows differ, as far as both are known."""
-    return ours != theirs and not np.isnan(ours) and not np.isnan(theirs)
+def _lazy(values: Any) -> da.Array:
+    """Return targets or weights as a dask array, which Dask itself does not make of objects."""
+    if isinstance(values, da.Array):
+        return values
+    if is_dask_collection(values) and hasattr(values, "to_dask_array"):
+        return values.to_dask_array()
+    array = np.asarray(values)
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
+        array = array.astype(str)
+    return da.from_array(array, chunks=-1)
 
 
 def _is_text(labels: da.Array | HostArray) -> bool:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_sample_weight
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_for
 from daskkern.basis import AllRows, BasisSpec, Landmarks, is_basis
+from daskkern.data.cubes.packages import is_cube, is_labelled
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_finite
@@ -122,6 +123,11 @@ class UnsupervisedEstimator(ModelEstimator):
         A frame in memory gets the `encoding`, or its own.
         """
         source: RowSource
+        if is_cube(X) and not is_labelled(X):
+            raise DataError(
+                f"got X of type {type(X).__name__} for {type(self).__name__}, which takes tables; give its cells as "
+                "rows, such as ds.to_dataframe().dropna()"
+            )
         if is_store(X):
             only_store(None, sample_weight)
             opened = StoreSource.at(X)

@@ -68,3 +68,46 @@ def test_estimators_score_dask_arrays_as_arrays() -> None:
     assert model.score(rows, X[:, :1]) == pytest.approx(model.score(X, X[:, 0]), rel=1e-9)
     labelled = KernelClassifier("gaussian:2", device="cpu").fit(X, X[:, 0] > 0)
     assert labelled.score(rows, X[:, 0] > 0) == pytest.approx(labelled.score(X, X[:, 0] > 0))
+
+
+def _rows_of(mask: np.ndarray, array: Any) -> da.Array:
+    """Return rows of an array as a dask array of unknown length."""
+    return _lazy(array)[_lazy(mask)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kinds", [(True, True), (True, False), (False, True)])
+def test_arrays_of_unknown_length_are_scored(kinds: tuple[bool, bool], weighted: bool) -> None:
+    mask = WEIGHT > 0.3
+    for y, p in ((Y[:, 0], P[:, 0]), (Y, P)):
+        found, true = (
+            _rows_of(mask, a) if unknown else _lazy(a[mask]) for unknown, a in zip(kinds, (p, y), strict=True)
+        )
+        weights = (None, None) if not weighted else (WEIGHT[mask], _rows_of(mask, WEIGHT))
+        for weight in weights:
+            expected = r2_score(y[mask], p[mask], sample_weight=WEIGHT[mask] if weighted else None)
+            assert lazy_r2(found, true if kinds[1] else y[mask], weight) == pytest.approx(expected, rel=1e-9)
+    guess = np.where(WEIGHT > 0.4, LABELS, "a")
+    assert lazy_accuracy(_rows_of(mask, guess), LABELS[mask]) == pytest.approx(np.mean((guess == LABELS)[mask]))
+    with pytest.raises(DataError, match=r"got y of shape \(40,\) for predictions of shape"):
+        lazy_accuracy(_rows_of(mask, guess), _rows_of(mask | True, LABELS))
+
+
+def test_labels_that_are_objects_are_scored() -> None:
+    guess = np.where(WEIGHT > 0.4, LABELS, "a")
+    for y in (LABELS.astype(object), _lazy(LABELS.astype(object).astype("U1")).astype(object)):
+        assert lazy_accuracy(_lazy(guess), y) == pytest.approx(accuracy_score(LABELS, guess))
+    with pytest.raises(DataError, match="y holds text; expected labels that are numbers"):
+        lazy_accuracy(_lazy(np.arange(40)), LABELS.astype(object))
+    numbers = np.arange(40) % 3
+    assert lazy_accuracy(_lazy(numbers), numbers.astype(object)) == 1.0
+
+
+def test_estimators_score_rows_of_unknown_length() -> None:
+    X = RNG.standard_normal((200, 2))
+    model = KernelRegressor("gaussian:2", device="cpu").fit(X, np.sin(X[:, 0]))
+    mask = X[:, 1] > 0
+    expected = model.score(X[mask], np.sin(X[mask, 0]))
+    rows = _rows_of(mask, X)
+    for y in (da.sin(rows[:, 0]), np.sin(X[mask, 0])):
+        assert model.score(rows, y) == pytest.approx(expected, rel=1e-6)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from distributed import futures_of
 
 from daskkern.arrays import HostArray
-from daskkern.data.cubes.cube_features import CubeFeature, hours_of, labels_along
+from daskkern.data.cubes.cube_features import CubeFeature
 from daskkern.data.cubes.cube_grid import CubeGrid
 from daskkern.errors import DataError
 
@@ -68,15 +68,13 @@ class CubeBlocks:
         X = np.empty((int(np.prod(shape)), len(self.features)), dtype)
         for column, feature in enumerate(self.features):
             variable = loaded[feature.variable]
-            hours = hours_of(variable, feature.circle) if feature.circle in ("dayofyear", "hour") else None
-            values = feature.of(variable.values, hours) if feature.circle else variable.values
-            X[:, column] = self._flat(values, variable.dims, feature, shape)
+            X[:, column] = self._flat(feature.of(variable), variable.dims, feature, shape)
         return X
 
     def values(self, loaded: Any, name: str, number: int) -> HostArray:
         """Return the values (m,) of a variable in all cells of a block that was read."""
         variable = loaded[name]
-        return self._flat(variable.values, variable.dims, CubeFeature(name, name), self.shape(number))
+        return self._flat(plain_texts(variable.values), variable.dims, CubeFeature(name, name), self.shape(number))
 
     def shape(self, number: int) -> tuple[int, ...]:
         """Return the number of cells of a block along each sample dim."""
@@ -85,7 +83,7 @@ class CubeBlocks:
     def _flat(self, values: HostArray, dims: Sequence[str], feature: CubeFeature, shape: tuple[int, ...]) -> HostArray:
         """Return values by the dims of a variable as values by cell (m,), broadcast along the dims that it lacks."""
         if feature.at:
-            positions = {dim: labels_along(self.ds, dim).index(label) for dim, label in feature.at}
+            positions = dict(feature.at)
             values = values[tuple(positions.get(dim, slice(None)) for dim in dims)]
             dims = [dim for dim in dims if dim not in positions]
         order = [dims.index(dim) for dim in self.grid.dims if dim in dims]
@@ -98,14 +96,24 @@ class CubeBlocks:
 
 
 def present_cells(X: HostArray, others: Sequence[HostArray]) -> HostArray:
-    """Return which cells (m,) have all features (m, d), and all of the further values (m,), bool."""
+    """Return which cells (m,) have all features (m, d), and all of the further values (m,), bool.
+
+    An empty text is a missing one, as in predictions.
+    """
     there: HostArray = np.asarray(np.isfinite(X).all(axis=1))
     for values in others:
         if values.dtype.kind == "f":
             there &= np.isfinite(values)
+        elif values.dtype.kind == "U":
+            there &= values != ""
         elif values.dtype.kind == "O":
-            there &= np.array([value is not None and value == value for value in values], bool)
+            there &= np.array([value is not None and value == value and value != "" for value in values], bool)
     return there
+
+
+def plain_texts(values: HostArray) -> HostArray:
+    """Return texts of variable width (NumPy's StringDType) as objects, of which more functions know; others as is."""
+    return values.astype(object) if values.dtype.kind == "T" else values
 
 
 def packed(mask: HostArray) -> bytes | None:

@@ -10,21 +10,25 @@ to any Dataset with the same variables:
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray
-from daskkern.data.cubes.packages import xarray_package
+from daskkern.data.cubes.cube_labels import labels_along, places_along, position_of
 from daskkern.errors import DataError
 
 _WAVE = re.compile(r"(sin|cos)\((?:(dayofyear|hour)\((.+)\)|(.+))\)")
-_PLACE = re.compile(r"(.+)\[(.+)\]")
 _MOST_FEATURES = 10_000
 _DAYS, _HOURS, _DEGREES = 365.2425, 24.0, 360.0
+_DAYS_OF_CALENDARS = {"360_day": 360.0, "noleap": 365.0, "365_day": 365.0, "all_leap": 366.0, "366_day": 366.0}
+
+_Places = Callable[[str], dict[str, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,8 @@ class CubeFeature:
     ----------
     name : str
     variable : str
-    at : tuple of (str, str)
-        Dims that are no sample dims, and the labels there.
+    at : tuple of (str, int)
+        Dims that are no sample dims, and the positions there.
     circle : "", "degrees", "dayofyear" or "hour"
         What the values are an angle on; "" takes them as they are.
     wave : "", "sin" or "cos"
@@ -44,18 +48,15 @@ class CubeFeature:
 
     name: str
     variable: str
-    at: tuple[tuple[str, str], ...] = ()
+    at: tuple[tuple[str, int], ...] = ()
     circle: str = ""
     wave: str = ""
 
-    def of(self, values: HostArray, hours: HostArray | None = None) -> FloatArray:
-        """Return the feature of the values of its variable, or of the hours of its times; any shape, float64."""
+    def of(self, variable: Any) -> HostArray:
+        """Return the feature of a DataArray of its variable, without its dims `at`: values of the same shape."""
         if not self.circle:
-            return np.asarray(values, np.float64)
-        turns = {"degrees": lambda: np.asarray(values, np.float64) / _DEGREES}
-        turns["dayofyear"] = lambda: np.asarray(hours) / 24 / _DAYS
-        turns["hour"] = lambda: np.asarray(hours) / _HOURS
-        angle = 2 * np.pi * turns[self.circle]()
+            return np.asarray(variable.values)
+        angle = 2 * np.pi * turns_of(variable, self.circle)
         return np.sin(angle) if self.wave == "sin" else np.cos(angle)
 
 
@@ -67,7 +68,7 @@ def chosen_features(
     Raises
     ------
     DataError
-        For names that the Dataset does not have, and variables that are no numbers.
+        For names that the Dataset does not have, variables that are no numbers, and features of the same name.
     """
     for name in drop:
         if name not in ds.data_vars:
@@ -92,42 +93,53 @@ def chosen_features(
             f"the Dataset has {len(features):,} features, one for each place along dims other than {tuple(dims)}; "
             f"name more sample_dims, or select: at most {_MOST_FEATURES:,} are possible"
         )
+    _check_different(features)
     return tuple(features)
 
 
 def named_features(names: Sequence[str], ds: Any) -> tuple[CubeFeature, ...]:
     """Return the features of these names, as a model records them. DataError where the Dataset lacks one."""
-    return tuple(_parsed(name, ds) for name in names)
+    places = cache(lambda dim: places_along(ds, dim))
+    return tuple(_named(name, ds, places) for name in names)
 
 
-def labels_along(ds: Any, dim: str) -> tuple[str, ...]:
-    """Return the labels of a dim as texts; its positions where it has no coordinate."""
-    if dim not in ds.coords:
-        return tuple(str(number) for number in range(ds.sizes[dim]))
-    return tuple(_text(value) for value in np.asarray(ds[dim].values).tolist())
-
-
-def hours_of(variable: Any, circle: str) -> HostArray:
-    """Return the hours of times since the begin of their year, or of their day (circle "hour")."""
+def turns_of(variable: Any, circle: str) -> FloatArray:
+    """Return longitudes in degrees, or times since the begin of their year or day, as turns of a circle, float64."""
+    if circle == "degrees":
+        return np.asarray(variable.values, np.float64) / _DEGREES
     times = variable.dt
-    of_day = (times.hour * 3600 + times.minute * 60 + times.second).values / 3600
-    return of_day if circle == "hour" else (times.dayofyear.values - 1) * 24 + of_day
+    hours = (times.hour * 3600 + times.minute * 60 + times.second).values / 3600
+    if circle == "hour":
+        return np.asarray(hours) / _HOURS
+    hours = (times.dayofyear.values - 1) * 24 + hours
+    return np.asarray(hours) / 24 / _DAYS_OF_CALENDARS.get(str(times.calendar), _DAYS)
 
 
 def is_time(variable: Any) -> bool:
     """Return whether a DataArray holds dates, of NumPy or of another calendar (cftime)."""
-    if variable.dtype.kind == "M":
-        return True
-    return variable.dtype.kind == "O" and bool(xarray_package().core.common.contains_cftime_datetimes(variable))
+    return variable.dtype.kind == "M" or (variable.dtype.kind == "O" and hasattr(variable, "dt"))
+
+
+def _check_different(features: Sequence[CubeFeature]) -> None:
+    """Raise DataError for two features of one name, by which a model could not tell them apart."""
+    (name, count), *_ = Counter(feature.name for feature in features).most_common(1)
+    if count > 1:
+        raise DataError(
+            f"{count} features of the Dataset would have the name {name!r}; rename the variable or coordinate, make "
+            "the labels along its dims different, or leave it out with drop="
+        )
 
 
 def _of_variable(ds: Any, name: str, dims: Sequence[str]) -> list[CubeFeature]:
     further = [str(dim) for dim in ds[name].dims if dim not in dims]
     if not further:
         return [CubeFeature(name, name)]
-    places = product(*(labels_along(ds, dim) for dim in further))
-    found = [tuple(zip(further, labels, strict=True)) for labels in places]
-    return [CubeFeature(f"{name}[{','.join(f'{dim}={label}' for dim, label in at)}]", name, at) for at in found]
+    found: list[CubeFeature] = []
+    for places in product(*(enumerate(labels_along(ds, dim)) for dim in further)):
+        labels = ",".join(f"{dim}={label}" for dim, (_, label) in zip(further, places, strict=True))
+        at = tuple((dim, position) for dim, (position, _) in zip(further, places, strict=True))
+        found.append(CubeFeature(f"{name}[{labels}]", name, at))
+    return found
 
 
 def _of_coordinate(ds: Any, name: str, dims: Sequence[str]) -> list[CubeFeature]:
@@ -151,7 +163,7 @@ def _of_coordinate(ds: Any, name: str, dims: Sequence[str]) -> list[CubeFeature]
 
 
 def _varies_within_days(times: Any) -> bool:
-    return len(np.unique(hours_of(times, "hour"))) > 1
+    return len(np.unique(turns_of(times, "hour"))) > 1
 
 
 def _is_longitude(name: str, values: Any) -> bool:
@@ -163,7 +175,7 @@ def _is_longitude(name: str, values: Any) -> bool:
     )
 
 
-def _parsed(name: str, ds: Any) -> CubeFeature:
+def _named(name: str, ds: Any, places: _Places) -> CubeFeature:
     if name in ds.variables:
         return CubeFeature(name, name)
     wave = _WAVE.fullmatch(name)
@@ -171,18 +183,39 @@ def _parsed(name: str, ds: Any) -> CubeFeature:
         variable = wave[3] or wave[4]
         if variable in ds.variables:
             return CubeFeature(name, variable, (), wave[2] or "degrees", wave[1])
-    place = _PLACE.fullmatch(name)
-    if place is not None and place[1] in ds.variables:
-        at = tuple((dim, label) for dim, _, label in (part.partition("=") for part in place[2].split(",")))
-        for dim, label in at:
-            if dim not in ds[place[1]].dims or label not in labels_along(ds, dim):
-                raise DataError(f"the Dataset has no {dim}={label} of the variable {place[1]!r}, which the model needs")
-        return CubeFeature(name, place[1], at)
+    for bracket in re.finditer(r"\[", name):
+        variable = name[: bracket.start()]
+        if variable in ds.variables and name.endswith("]"):
+            return CubeFeature(name, variable, _at(name[bracket.end() : -1], ds[variable], places))
     raise DataError(f"the Dataset lacks {name!r}, a feature of the model; it has {_listed(ds.variables)}")
 
 
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+def _at(text: str, variable: Any, places: _Places) -> tuple[tuple[str, int], ...]:
+    """Return dims of a variable and positions there of a text such as ``level=500,lag=1``, whatever labels contain."""
+    found = _readings(text, [str(dim) for dim in variable.dims], places)
+    if not found:
+        raise DataError(f"the Dataset has no {text} of the variable {variable.name!r}, which the model needs")
+    if len(found) > 1:
+        raise DataError(
+            f"the feature {text} of the variable {variable.name!r} is that of several places, as labels have commas "
+            "and signs of equality; fit to other labels"
+        )
+    return tuple((dim, position_of(places(dim), dim, label)) for dim, label in found[0])
+
+
+def _readings(text: str, dims: Sequence[str], places: _Places) -> list[tuple[tuple[str, str], ...]]:
+    """Return the ways to read a text as dims and labels that they have."""
+    found: list[tuple[tuple[str, str], ...]] = []
+    for dim in dims:
+        if not text.startswith(f"{dim}="):
+            continue
+        others, rest = [other for other in dims if other != dim], text[len(dim) + 1 :]
+        for end in [part.start() for other in others for part in re.finditer(re.escape(f",{other}="), rest)]:
+            if rest[:end] in places(dim):
+                found += [((dim, rest[:end]), *more) for more in _readings(rest[end + 1 :], others, places)]
+        if rest in places(dim):
+            found.append(((dim, rest),))
+    return found
 
 
 def _listed(names: Any) -> str:

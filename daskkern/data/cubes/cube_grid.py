@@ -63,6 +63,18 @@ def grid_of(ds: Any, dims: Sequence[str], names: Sequence[str], n_features: int)
             raise DataError(f"got the sample dim {dim!r}, which the Dataset does not have; its dims are {_dims(ds)}")
         if ds.sizes[dim] == 0:
             raise DataError(f"the dim {dim!r} of the Dataset has no cells; at least one is needed")
+    cuts = cuts_of(ds, dims, names, n_features)
+    for axis in reversed(range(len(dims))):
+        cells = int(np.prod([max(np.diff(cut)) for cut in cuts]))
+        cuts[axis] = _joined(cuts[axis], -(-LEAST_CELLS // cells))
+    return CubeGrid(tuple(dims), tuple(cuts))
+
+
+def cuts_of(ds: Any, dims: Sequence[str], names: Sequence[str], n_features: int) -> list[tuple[int, ...]]:
+    """Return where the chunks of variables `names` of a Dataset begin along each dim, and its length at the end.
+
+    Those of the first with that dim count; without one, blocks of about 8 MB of features.
+    """
     sizes = [int(ds.sizes[dim]) for dim in dims]
     known = [_chunks(ds, dim, names) for dim in dims]
     cuts = [_cuts(chunks, size) for chunks, size in zip(known, sizes, strict=True)]
@@ -70,12 +82,8 @@ def grid_of(ds: Any, dims: Sequence[str], names: Sequence[str], n_features: int)
     for axis, chunks in enumerate(known):
         if chunks is None:
             others = int(np.prod([max(np.diff(cut)) for k, cut in enumerate(cuts) if k != axis]))
-            step = max(1, most // others)
-            cuts[axis] = (*range(0, sizes[axis], step), sizes[axis])
-    for axis in reversed(range(len(dims))):
-        cells = int(np.prod([max(np.diff(cut)) for cut in cuts]))
-        cuts[axis] = _joined(cuts[axis], -(-LEAST_CELLS // cells))
-    return CubeGrid(tuple(dims), tuple(cuts))
+            cuts[axis] = _even(sizes[axis], max(1, most // max(1, others)))
+    return cuts
 
 
 def _chunks(ds: Any, dim: str, names: Sequence[str]) -> tuple[int, ...] | int | None:
@@ -97,8 +105,12 @@ def _cuts(chunks: tuple[int, ...] | int | None, size: int) -> tuple[int, ...]:
     if chunks is None:
         return (0, size)
     if isinstance(chunks, int):
-        return (*range(0, size, chunks), size)
-    return (0, *np.cumsum([length for length in chunks if length]).tolist())
+        return _even(size, chunks)
+    return (0, *np.cumsum([length for length in chunks if length] or [0]).tolist())
+
+
+def _even(size: int, step: int) -> tuple[int, ...]:
+    return (0, *range(step, size, step), size)
 
 
 def _joined(cuts: tuple[int, ...], count: int) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Which variables of a Dataset are features, targets and weights of its cells, checked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,15 +69,11 @@ def cube_blocks(X: Any, choice: CubeChoice, y: Any = None, weight: Any = None) -
         )
     if weight is not None:
         ds, weighs = _with(ds, weight, "sample_weight", _WEIGHT)
-    for name in (*targets, *([weighs] if weighs else [])):
-        if name not in ds.data_vars:
-            raise DataError(
-                f"the Dataset has no variable {name!r}; it has {', '.join(map(str, ds.data_vars)) or 'none'}"
-            )
+    taken = (*targets, *([weighs] if weighs else []))
+    _check_kinds(ds, taken)
     dims = tuple(map(str, ds[targets[0]].dims)) if choice.sample_dims is None else choice.sample_dims
     if not dims or len(set(dims)) < len(dims):
         raise DataError(f"got sample_dims={dims!r}; name one or more different dims")
-    taken = (*targets, *([weighs] if weighs else []))
     features = chosen_features(ds, dims, taken, choice.coords, choice.drop)
     blocks = CubeBlocks(ds, grid_of(ds, dims, list(map(str, (*targets, *_by_size(ds)))), len(features)), features)
     for name in taken:
@@ -88,8 +85,28 @@ def cube_blocks(X: Any, choice: CubeChoice, y: Any = None, weight: Any = None) -
             )
     used = list(dict.fromkeys([*(f.variable for f in features), *taken]))
     kept = ds[[name for name in used if name in ds.data_vars]]
-    kept = kept.assign_coords({name: ds[name] for name in used if name not in ds.data_vars})
+    kept = kept.assign_coords({name: ds[name] for name in used if name not in kept.variables})
     return CubeBlocks(kept, blocks.grid, features, targets, weighs)
+
+
+def _check_kinds(ds: Any, names: Sequence[str]) -> None:
+    """Raise DataError for targets and weights that the Dataset lacks, or whose values are of no possible kind."""
+    for name in names:
+        if name not in ds.data_vars:
+            raise DataError(
+                f"the Dataset has no variable {name!r}; it has {', '.join(map(str, ds.data_vars)) or 'none'}"
+            )
+        dtype = ds[name].dtype
+        if dtype.kind == "S":
+            raise DataError(
+                f"variable {name!r} of the Dataset holds bytes ({dtype}); expected text, or numbers: decode it with "
+                f"ds[{name!r}].str.decode('utf-8')"
+            )
+        if dtype.kind not in "fiubUTO":
+            raise DataError(
+                f"variable {name!r} of the Dataset holds {dtype} values; expected numbers, or text as classes: of "
+                "complex numbers take .real, .imag or abs, of times a number"
+            )
 
 
 def _with(ds: Any, values: Any, role: str, name: str) -> tuple[Any, str]:
@@ -99,6 +116,7 @@ def _with(ds: Any, values: Any, role: str, name: str) -> tuple[Any, str]:
             f"got {role} of type {type(values).__name__} with an xarray {type(ds).__name__}; give a DataArray with the "
             "same coordinates, or name a variable"
         )
+    ds = _without(ds, values)
     names = [str(values.name)] * (values.name is not None) + [name, *(f"{name}_{k}" for k in range(len(ds.variables)))]
     own = next(one for one in names if one not in ds.variables)
     try:
@@ -106,6 +124,17 @@ def _with(ds: Any, values: Any, role: str, name: str) -> tuple[Any, str]:
     except ValueError as error:
         raise DataError(f"{role} does not have the coordinates of X ({error}); align them first") from None
     return aligned.assign({own: values}), own
+
+
+def _without(ds: Any, values: Any) -> Any:
+    """Return the Dataset without the variable of a name that `values` are: it is a target or weight, and no feature."""
+    if values.name not in ds.data_vars:
+        return ds
+    own, other = ds[values.name].variable, values.variable
+    if own is other or (own._in_memory and other._in_memory and own.equals(other)):
+        return ds.drop_vars(values.name)
+    lazy = own.chunks is not None and other.chunks is not None
+    return ds.drop_vars(values.name) if lazy and own.data.name == other.data.name else ds
 
 
 def _by_size(ds: Any) -> list[str]:

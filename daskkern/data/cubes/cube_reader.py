@@ -62,9 +62,9 @@ class Surveyor:
         further = [blocks.values(loaded, name, number) for name in blocks.variables(features=False)]
         mask = present_cells(X, further)
         rows, checksum = int(mask.sum()), zlib.crc32(np.ascontiguousarray(X[mask]).data)
-        for values in further:
+        for name, values in zip(blocks.variables(features=False), further, strict=True):
             kept = values[mask]
-            kept = kept.astype(str) if kept.dtype.kind == "O" else kept
+            kept = _texts(kept, name) if kept.dtype.kind == "O" else kept
             checksum = zlib.crc32(np.ascontiguousarray(kept).view(np.uint8).data, checksum)
         labels = _labels(further[0][mask]) if len(blocks.targets) == 1 else None
         return BlockSurvey(rows, packed(mask), checksum, labels)
@@ -192,6 +192,17 @@ def each_here(function: Callable[[int], T], n: int) -> Iterator[T]:
             first = pending.pop(0)
             yield first.result()
             pending += [pool.submit(function, number) for number in islice(numbers, 1)]
+
+
+def _texts(values: HostArray, name: str) -> HostArray:
+    """Return objects that are texts as such. DataError for other ones."""
+    other = next((value for value in values if not isinstance(value, str)), None)
+    if other is not None:
+        raise DataError(
+            f"variable {name!r} of the Dataset holds the object {other!r} of type {type(other).__name__}; expected "
+            "text, or an array of numbers: convert it with astype"
+        )
+    return values.astype(str)
 
 
 def _labels(values: HostArray) -> tuple[ClassLabel, ...] | None:

@@ -29,5 +29,22 @@ def xarray_package() -> types.ModuleType:
 
 
 def as_dataset(X: Any, name: str) -> Any:
-    """Return a Dataset as it is, and a DataArray as one with the variable `name`, unless it has a name of its own."""
-    return X.to_dataset(name=X.name or name) if is_labelled(X) else X
+    """Return a Dataset as it is, and a DataArray as one with the variable `name`, unless it has a name of its own.
+
+    Raises
+    ------
+    DataError
+        For a tree of Datasets, and names that are no texts.
+    """
+    if hasattr(X, "subtree"):
+        raise DataError(
+            "got a DataTree of xarray; give one of its Datasets, such as tree['/name'].to_dataset(), or join them first"
+        )
+    ds = X.to_dataset(name=name if X.name is None else X.name) if is_labelled(X) else X
+    for given in (*ds.variables, *ds.dims):
+        if not isinstance(given, str):
+            raise DataError(
+                f"got a Dataset with a variable or dim named {given!r}, of type {type(given).__name__}; expected names "
+                f"that are text: rename it with ds.rename({{{given!r}: {str(given)!r}}})"
+            )
+    return ds

@@ -59,7 +59,7 @@ class ZarrPair(GroupReader):
             with np.errstate(over="ignore"):
                 X = np.ascontiguousarray(read_array(self.X, start, stop), dtype)
         if Fields.y in fields:
-            y = self._targets(read_array(self.y, start, stop))
+            y = self._targets(read_values(self.y, start, stop))
         if Fields.weight in fields and self.weight is not None:
             weight = read_array(self.weight, start, stop).astype(np.float64)
             if not (np.isfinite(weight).all() and (weight >= 0).all()):
@@ -77,6 +77,12 @@ class ZarrPair(GroupReader):
         if not np.array_equal(known[at], y):
             raise DataError(f"the targets hold {y[known[at] != y][0]!r}, not among the classes {known[:20].tolist()}")
         return at.astype(np.int64)
+
+
+def read_values(array: Any, start: int, stop: int) -> HostArray:
+    """Return the rows from `start` to `stop`, texts of variable width as NumPy's texts of one width."""
+    values = read_array(array, start, stop)
+    return np.array(values.tolist(), dtype=str) if values.dtype.kind in "TO" else values
 
 
 def zarr_pair(X: Any, y: Any, weight: Any, task: str, classes: tuple[ClassLabel, ...] | None = None) -> ZarrPair:
@@ -112,9 +118,11 @@ def zarr_pair(X: Any, y: Any, weight: Any, task: str, classes: tuple[ClassLabel,
 def _labels(y: Any, rows: int) -> tuple[ClassLabel, ...]:
     if y.ndim != 1:
         raise DataError(f"got y with shape {y.shape}; expected one class label per row")
+    if y.dtype.kind not in "fiubUTO":
+        raise DataError(f"got class labels of type {y.dtype}; use strings, integers, floats or booleans")
     found: set[ClassLabel] = set()
     for start in range(0, y.shape[0], rows):
-        values = np.unique(read_array(y, start, min(start + rows, y.shape[0])))
+        values = np.unique(read_values(y, start, min(start + rows, y.shape[0])))
         if values.dtype.kind == "f" and not (values == np.rint(values)).all():
             raise DataError("y holds fractions or NaN, which are not class labels; use KernelRegressor")
         check_label_floats(values)

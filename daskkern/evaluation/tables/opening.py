@@ -86,7 +86,7 @@ def open_rows(
     if isinstance(source, str) and not is_url(source) and _has_cells_only(source):
         raise DataError(
             f"{source} is a Zarr store of xarray, whose cells an estimator predicts and scores in Python: "
-            "KernelRegressor.from_model(model).score(xarray.open_zarr(store))"
+            f"KernelRegressor.from_model(model).{'score' if targets else 'predict'}(xarray.open_zarr(store))"
         )
     schema = trained_schema(model)
     scratch = Path(tempfile.gettempdir())

@@ -3,6 +3,8 @@
 import os
 from typing import ClassVar
 
+import zarr
+
 from daskkern.data.cubes.cube_opening import CubeChoice
 from daskkern.data.cubes.cube_stores import is_cube_store, open_cube
 from daskkern.data.cubes.packages import is_cube
@@ -29,17 +31,18 @@ class HeldCube(DirectKind):
 
 
 class StoredCube(DirectKind):
-    """The path or URL of a Dataset in a Zarr store."""
+    """The path or URL of a Dataset in a Zarr store, or the opened group."""
 
     words: ClassVar[str] = "a Dataset"
     without: ClassVar[tuple[str, ...]] = OF_TABLES
 
     def takes(self, given: GivenRows) -> bool:
-        is_place = isinstance(given.X, str | os.PathLike)
-        return is_place and bool(given.roles.sample_dims or given.roles.coords or is_cube_store(given.X))
+        if not isinstance(given.X, str | os.PathLike | zarr.Group):
+            return False
+        return bool(given.roles.sample_dims or given.roles.coords or is_cube_store(given.X))
 
     def source(self, given: GivenRows) -> tuple[RowSource, tuple[str, ...]]:
-        place, choice, task = os.fspath(given.X), _choice(given.roles), given.roles.task_or_none
+        place, choice, task = given.place, _choice(given.roles), given.roles.task_or_none
         ds = open_cube(given.X)
         return cube_source(ds, choice, task, classes=given.classes, client=given.client, place=place), ()
 

@@ -13,6 +13,7 @@ from daskkern.data.cubes.cube_opening import CubeChoice, cube_blocks
 from daskkern.data.cubes.cube_reader import BlockSurvey, CubeReader, Each, class_labels, each_here, reader_of, surveyed
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.remote.stores import name_of_place, public
+from daskkern.data.rows.exact_integers import check_label_floats
 from daskkern.data.rows.rows import ALL
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError
@@ -68,7 +69,7 @@ def cube_source(
     if task is None:
         task = "classification" if _like_classes(labels, blocks.ds[blocks.targets[0]].dtype.kind) else "regression"
     if task == "classification":
-        classes = classes or _checked(labels, blocks.targets)
+        classes = classes or _checked(labels, blocks.targets, blocks.ds[blocks.targets[0]].dtype.kind)
     else:
         _check_numbers(blocks.ds, blocks.targets)
         classes = None
@@ -141,10 +142,10 @@ def _call(function: Callable[[int], BlockSurvey], number: int) -> BlockSurvey:
 
 
 def _like_classes(labels: tuple[ClassLabel, ...] | None, kind: str) -> bool:
-    return labels is not None and (kind in "iubUSO" or len(labels) <= _FEW)
+    return labels is not None and (kind in "iubUTO" or len(labels) <= _FEW)
 
 
-def _checked(labels: tuple[ClassLabel, ...] | None, targets: tuple[str, ...]) -> tuple[ClassLabel, ...]:
+def _checked(labels: tuple[ClassLabel, ...] | None, targets: tuple[str, ...], kind: str) -> tuple[ClassLabel, ...]:
     if labels is None or len(targets) > 1:
         raise DataError(
             f"the target {targets[0]!r} holds fractions, or more than 1,000 different values, so it does not look like "
@@ -154,6 +155,8 @@ def _checked(labels: tuple[ClassLabel, ...] | None, targets: tuple[str, ...]) ->
         )
     if len(labels) < 2:
         raise DataError(f"every cell of {targets[0]!r} has the same value {labels[0]!r}; classes are two at least")
+    if kind == "f":
+        check_label_floats(np.array(labels, np.float64))
     return labels
 
 

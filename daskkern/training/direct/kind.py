@@ -25,7 +25,7 @@ class GivenRows:
 
     Attributes
     ----------
-    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array, TableFiles, path or URL
+    X : Dataset, DataArray, pyarrow.dataset.Dataset, dask dataframe, Zarr array or group, TableFiles, path or URL
     roles : RowRoles
     y, weight : DataArray, Zarr array or None
     like : SourceInfo or None
@@ -48,8 +48,13 @@ class GivenRows:
 
     @cached_property
     def arrays(self) -> dict[str, zarr.Array[Any]]:
-        """The arrays of the Zarr group at the path or URL `X`, which is opened once; none where there is no group."""
-        return plain_arrays(self.X) if isinstance(self.X, str | os.PathLike) else {}
+        """The arrays of the Zarr group `X`, or at its path or URL, which is opened once; none without a group."""
+        return plain_arrays(self.X) if isinstance(self.X, str | os.PathLike | zarr.Group) else {}
+
+    @property
+    def place(self) -> str:
+        """Where `X`, a path, URL or Zarr group, is."""
+        return str(self.X.store_path) if isinstance(self.X, zarr.Group) else os.fspath(self.X)
 
 
 class DirectKind(ABC):

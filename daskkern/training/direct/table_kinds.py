@@ -32,19 +32,22 @@ class HeldArrays(DirectKind):
 
 
 class StoredArrays(DirectKind):
-    """The path or URL of a Zarr group with an array X and one of targets."""
+    """The path or URL of a Zarr group with an array X and one of targets, or the opened group."""
 
     words: ClassVar[str] = "a group of Zarr arrays"
     without: ClassVar[tuple[str, ...]] = (*_OF_CUBES, "drop", *OF_TABLES)
 
     def takes(self, given: GivenRows) -> bool:
         target = given.roles.target
-        return len(target) == 1 and {"X", *target} <= given.arrays.keys()
+        return isinstance(given.X, zarr.Group) or (len(target) == 1 and {"X", *target} <= given.arrays.keys())
 
     def source(self, given: GivenRows) -> tuple[RowSource, tuple[str, ...]]:
-        arrays, weight, place = given.arrays, given.roles.weight, os.fspath(given.X)
-        if weight is not None and weight not in arrays:
-            raise DataError(f"{place!r} has no array {weight!r}; it has {', '.join(arrays)}")
+        arrays, weight, place = given.arrays, given.roles.weight, given.place
+        if len(given.roles.target) != 1:
+            raise DataError(f"got target={given.roles.target!r} with {self.words}; name one array of {place!r}")
+        for name in ("X", *given.roles.target, *([] if weight is None else [weight])):
+            if name not in arrays:
+                raise DataError(f"{place!r} has no array {name!r}; it has {', '.join(arrays) or 'none'}")
         y = arrays[given.roles.target[0]]
         task = given.roles.task_or_none or ("regression" if y.dtype.kind == "f" else "classification")
         weights = None if weight is None else arrays[weight]

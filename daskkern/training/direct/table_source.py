@@ -9,11 +9,10 @@ import numpy as np
 from daskkern.data.direct.arrow_datasets import held_bytes, is_arrow_dataset
 from daskkern.data.direct.opening import TableChoice, open_table
 from daskkern.data.direct.table_reader import table_reader
-from daskkern.data.direct.zarr_pairs import ZarrPair, zarr_pair
+from daskkern.data.direct.zarr_pairs import ZarrPair, read_values, zarr_pair
 from daskkern.data.remote.stores import name_of_place, public
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.data.schema.table_schema import TableSchema
-from daskkern.data.storage.store import read_array
 from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.feeding.row_source import SourceInfo
 
@@ -87,7 +86,7 @@ def _identity(reader: ZarrPair) -> dict[str, Any]:
 
 
 def _checksum(array: Any, start: int) -> int:
-    rows = np.ascontiguousarray(read_array(array, start, min(start + _CHECKED_ROWS, array.shape[0])))
+    rows = np.ascontiguousarray(read_values(array, start, min(start + _CHECKED_ROWS, array.shape[0])))
     return zlib.crc32(rows.view(np.uint8).data)
 
 
