@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import dask.array as da
 import numpy as np
 from dask.delayed import delayed
-from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,7 +26,7 @@ from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import encoding_of, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import NestedEstimator, computed_by_client, unknown_choice
+from daskkern.estimators.parameters import NestedEstimator, cloned, computed_by_client, unknown_choice
 from daskkern.evaluation.tables.opening import feature_blocks
 from daskkern.models import KernelModel, save_model
 
@@ -56,10 +55,7 @@ class ModelEstimator(NestedEstimator):
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the client and the callbacks, which cannot be copied."""
-        parameters = self.get_params(deep=False)
-        shared = {name: parameters.pop(name) for name in self._shared_parameters}
-        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
-        return copy.set_params(**shared)
+        return cloned(self, self._shared_parameters)
 
     def _apply(self, X: Any, method: Method, like: HostArray, scores: Scores = KernelModel.scores) -> Any:
         """Apply `method` to the `scores` (n, c) of `X`: at once, or lazily for a dask array.

@@ -1,13 +1,14 @@
 """Parameters of the estimators as settings take them."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 import numpy as np
 from dask.base import is_dask_collection
 from distributed import default_client
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
 from daskkern.backend.current import current
@@ -22,8 +23,12 @@ from daskkern.solvers import parse_solver
 
 _MOST_PARTS = 3  # of validation rows: X, y, and weights
 
+_CLONED = ("_metadata_request", "_sklearn_output_config")
+"""What an estimator of scikit-learn keeps beside its parameters when it is cloned."""
+
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -80,6 +85,21 @@ class NestedEstimator(BaseEstimator):
         if isinstance(value, str) and name == "solver":
             return parse_solver(value)
         return value
+
+
+def cloned(estimator: Estimator, shared: tuple[str, ...]) -> Estimator:
+    """Return an unfitted copy that has the parameters called `shared` in common with the estimator.
+
+    Requests of metadata and the container of outputs are kept, as by :func:`sklearn.base.clone`.
+    """
+    parameters = estimator.get_params(deep=False)
+    common = {name: parameters.pop(name) for name in shared}
+    copy = type(estimator)(**{name: clone(value, safe=False) for name, value in parameters.items()})
+    copy.set_params(**common)
+    for name in _CLONED:
+        if hasattr(estimator, name):
+            setattr(copy, name, deepcopy(getattr(estimator, name)))
+    return copy
 
 
 def as_seed(random_state: Any) -> int:
