@@ -9,6 +9,7 @@ from sklearn.utils.validation import validate_data
 
 from daskkern.data.schema.encoding import Encoding
 from daskkern.estimators.frame_codes import check_columns, encoded, needs_encoding
+from daskkern.estimators.frames import as_table
 from daskkern.estimators.parameters import unknown_choice
 
 _NONE = "no_validation"
@@ -36,6 +37,7 @@ def checked_rows(
     DataError, ValueError
         For rows that cannot be used; of an encoded frame in one sentence.
     """
+    X = as_table(X)
     if not needs_encoding(X, encoding):
         return validate_data(estimator, X, y, reset=reset, **settings)
     assert encoding is not None

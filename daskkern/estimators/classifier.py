@@ -17,7 +17,7 @@ from daskkern.estimators.class_inputs import class_source, known_classes, takes_
 from daskkern.estimators.direct_inputs import cell_score, named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels
-from daskkern.estimators.parameters import computed_by_client, unknown_choice
+from daskkern.estimators.parameters import computed_by_client, fits, unknown_choice
 from daskkern.estimators.uncertainty import ClassUncertainty
 from daskkern.evaluation.lazy_scores import lazy_accuracy
 from daskkern.evaluation.tables.scoring import score_place
@@ -186,7 +186,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         tags.classifier_tags.multi_label = takes_several_labels(self.loss)
         return tags
 
-    @computed_by_client
+    @fits
     def fit(
         self,
         X: Any,
@@ -239,7 +239,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         return self
 
     @available_if(goes_on)
-    @computed_by_client
+    @fits
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "KernelClassifier":
         """Run one epoch on these rows from the current model, with its columns, preconditioner and step count.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pyarrow as pa
 import zarr
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -15,6 +16,7 @@ from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, RandomFeatures, is_basis
 from daskkern.data.direct.dask_frames import is_dask_frame
+from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import as_csr
@@ -29,7 +31,7 @@ from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import check_columns, frame_encoding
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed, unknown_choice
+from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed, fits, unknown_choice
 from daskkern.evaluation.score import raw_blocks
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
@@ -93,6 +95,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         tags.transformer_tags.preserves_dtype = []
         return tags
 
+    @fits
     def fit(self, X: Any, y: Any = None) -> "KernelFeatures":
         """Draw the features for rows `X`: an array, a sparse matrix, or a store by path or group. `y` is not used."""
         basis = RandomFeatures(1000) if self.basis is None else as_basis(self.basis, RandomFeatures)
@@ -175,5 +178,10 @@ def _is_wide(X: Any) -> bool:
     """Return whether an array or frame has floats or integers that float32 rounds."""
     if is_store(X):
         return False
+    if is_frame(X) and not hasattr(X, "iloc"):
+        kinds = [
+            kind for kind in arrow_table(X).schema.types if pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        ]
+        return any(float32_rounds(np.dtype(kind.to_pandas_dtype())) for kind in kinds)
     dtypes = X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", np.dtype(float))]
     return any(float32_rounds(getattr(dtype, "numpy_dtype", dtype)) for dtype in dtypes)

@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.written_values import is_number
@@ -48,6 +49,11 @@ def check_raw(X: Any, y: Any = None) -> None:
             _check_gaps(column, number)
     if y is not None:
         _check_labels(y)
+
+
+def as_table(X: Any) -> Any:
+    """Return a record batch as a table, whose names scikit-learn knows; others as they are."""
+    return pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
 
 
 def named(source: RowSource, names: Sequence[str] | None) -> RowSource:

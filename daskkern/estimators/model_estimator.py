@@ -24,7 +24,7 @@ from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.direct_inputs import applied_to_cube
 from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import encoding_of, needs_encoding
-from daskkern.estimators.frames import check_raw
+from daskkern.estimators.frames import as_table, check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.estimators.parameters import NestedEstimator, cloned, computed_by_client, unknown_choice
 from daskkern.evaluation.tables.opening import feature_blocks
@@ -83,6 +83,7 @@ class ModelEstimator(NestedEstimator):
             with self.model_.threads(None, n_rows or _MANY_ROWS):
                 parts = [function(self.model_, self.model_.check(block), None) for block in blocks]
             return np.concatenate(parts) if parts else like
+        X = as_table(X)
         encoding = encoding_of(self.model_, X)
         if needs_encoding(X, encoding):
             X = checked_rows(self, X, encoding, reset=False, **_ROWS)

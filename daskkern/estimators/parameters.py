@@ -1,6 +1,7 @@
 """Parameters of the estimators as settings take them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, Self, TypeVar
@@ -134,15 +135,48 @@ def computed_by_client(method: Callable[Given, Result]) -> Callable[Given, Resul
 
     @wraps(method)
     def computing(*args: Given.args, **options: Given.kwargs) -> Result:
-        client = getattr(args[0], "client", None)
-        if client is None or not any(map(_has_collection, (*args[1:], *options.values()))):
+        with _client_for(*args, **options):
             return method(*args, **options)
-        with client_of(client) as connected:
-            assert connected is not None
-            with current(connected):
-                return method(*args, **options)
 
     return computing
+
+
+def fits(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Return a method that fits an estimator as :func:`computed_by_client` does, or leaves it as it was.
+
+    An older model keeps its columns and classes where a fit to other rows fails or is interrupted.
+    """
+
+    @wraps(method)
+    def fitting(*args: Given.args, **options: Given.kwargs) -> Result:
+        with _undone_on_failure(args[0]), _client_for(*args, **options):
+            return method(*args, **options)
+
+    return fitting
+
+
+@contextmanager
+def _undone_on_failure(estimator: Any) -> Iterator[None]:
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+@contextmanager
+def _client_for(estimator: Any, *given: Any, **options: Any) -> Iterator[None]:
+    """Make the client of an estimator the current one where a collection of Dask is among what it is given."""
+    client = getattr(estimator, "client", None)
+    if client is None or not any(map(_has_collection, (*given, *options.values()))):
+        yield
+        return
+    with client_of(client) as connected:
+        assert connected is not None
+        with current(connected):
+            yield
 
 
 def _has_collection(given: Any) -> bool:

@@ -21,7 +21,7 @@ from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.direct_inputs import cell_score, direct_source, is_direct, named_roles
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
-from daskkern.estimators.parameters import computed_by_client, unknown_choice
+from daskkern.estimators.parameters import computed_by_client, fits, unknown_choice
 from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.lazy_scores import lazy_r2
 from daskkern.evaluation.tables.scoring import score_place
@@ -173,7 +173,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         self.verbose, self.callbacks = verbose, callbacks
         self.learn_features, self.calibrate, self.groups = learn_features, calibrate, groups
 
-    @computed_by_client
+    @fits
     def fit(
         self,
         X: Any,
@@ -219,7 +219,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         return self
 
     @available_if(goes_on)
-    @computed_by_client
+    @fits
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelRegressor":
         """Run one epoch on these rows from the current model; see :meth:`daskkern.KernelClassifier.partial_fit`.
 

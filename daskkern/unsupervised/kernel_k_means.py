@@ -12,7 +12,7 @@ from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec
 from daskkern.errors import SpecError
 from daskkern.estimators.inputs import is_lazy
-from daskkern.estimators.parameters import computed_by_client
+from daskkern.estimators.parameters import computed_by_client, fits
 from daskkern.kernels import Kernel
 from daskkern.models import KernelModel
 from daskkern.unsupervised.base import UnsupervisedEstimator, whole
@@ -95,7 +95,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    @computed_by_client
+    @fits
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelKMeans":
         """Cluster rows `X`; see :meth:`daskkern.KernelPCA.fit`. A store brings its own weights."""
         k, n_init = whole("n_clusters", self.n_clusters), whole("n_init", self.n_init)
