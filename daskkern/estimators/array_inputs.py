@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite
+from sklearn.utils.validation import assert_all_finite
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.rows.csr import as_csr, is_sparse
 from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
-from daskkern.data.rows.finite import check_finite
+from daskkern.data.rows.finite import check_finite, refuse_masks
 from daskkern.data.schema.encoding import Encoding, UnknownChoice
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
-from daskkern.estimators.checked_rows import checked_rows
+from daskkern.estimators.checked_rows import checked_rows, checked_weight
 from daskkern.estimators.frame_codes import encoded, frame_encoding, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.labels import codes_of, plain_labels, plain_targets
@@ -134,9 +134,7 @@ def _checked(
         accept_sparse="csr",
         **targets,
     )
-    if sample_weight is None:
-        return X, y, None
-    return X, y, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return X, y, checked_weight(sample_weight, X)
 
 
 def labelled_rows(
@@ -149,6 +147,7 @@ def labelled_rows(
 
 def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "refuse") -> ArraySource:
     """Return validation rows with numbers as targets as a source, with features encoded as the training rows."""
+    refuse_masks(y, "y of the validation rows")
     found = np.asarray(plain_targets(y))
     check_quantities(found)
     rows, y = table(X, encoding, unknown), found.astype(np.float64)
@@ -179,6 +178,7 @@ def table(X: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "re
     """Return validation rows as a 2-d array of numbers, frames encoded by `encoding`, or raise DataError."""
     if encoding is not None and needs_encoding(X, encoding):
         return encoded(X, encoding, unknown)
+    refuse_masks(X, "X of the validation rows")
     array = as_csr(X) if is_sparse(X) else np.asarray(X)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise DataError(f"got validation rows of shape {array.shape} and {array.dtype}; expected a table of numbers")

@@ -16,7 +16,7 @@ from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.class_inputs import class_source, known_classes, takes_several_labels, validation_rows
 from daskkern.estimators.direct_inputs import cell_score, named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
-from daskkern.estimators.labels import Labels
+from daskkern.estimators.labels import Labels, scored_labels
 from daskkern.estimators.parameters import computed_by_client, fits, unknown_choice
 from daskkern.estimators.uncertainty import ClassUncertainty
 from daskkern.evaluation.lazy_scores import lazy_accuracy
@@ -289,12 +289,11 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
 
         Of several labels, the share of the rows whose labels are all right.
         """
+        check_is_fitted(self, "model_")
+        y = scored_labels(self.model_, y, sample_weight)
         if is_store(X):
-            check_is_fitted(self, "model_")
             only_store(y, sample_weight)
             return float(score_place(self.model_, X, unknown_choice(self)).accuracy or 0.0)
         if is_cube(X):
             return cell_score(self.predict(X), self.model_, X, y, sample_weight)
-        if not is_lazy(X):
-            return float(super().score(X, y, sample_weight))
-        return lazy_accuracy(self.predict(X), y, sample_weight)
+        return lazy_accuracy(self.predict(X), y, sample_weight) if is_lazy(X) else super().score(X, y, sample_weight)

@@ -148,6 +148,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
             raise DataError(f"got {what}, of {found} features; expected rows of {self._width} features, as in fit")
 
     def _block(self, X: Any) -> HostArray:
+        refuse_masks(X, "a chunk of X")
         check_finite(X)
         out = np.empty((X.shape[0], self._n_features_out), self.dtype)
         for rows in slices(X.shape[0], _BLOCK):

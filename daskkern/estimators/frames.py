@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.written_values import is_number
+from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.encoding import feature_names_of
 from daskkern.errors import DataError
 from daskkern.training.feeding.row_source import RowSource
@@ -31,12 +32,8 @@ def check_raw(X: Any, y: Any = None) -> None:
     X : array-like or data frame (n, d)
     y : array-like (n,), (n, t) or None
     """
-    for name, array in (("X", X), ("y", y)):
-        if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-            raise DataError(
-                f"{name} has {int(np.ma.getmaskarray(array).sum()):,} masked entries; fill them in, such as with "
-                f"{name}.filled(value), or remove their rows"
-            )
+    refuse_masks(X, "X")
+    refuse_masks(y, "y")
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         _check_frame(X)
     elif (kind := getattr(getattr(X, "dtype", None), "kind", "")) in "mM" and kind:

@@ -85,8 +85,8 @@ def validation_source(
 
 
 def _computed(part: Any) -> Any:
-    """Return a dask dataframe or series in memory; others as they are."""
-    return part.compute() if is_dask_collection(part) and not is_lazy(part) else part
+    """Return a collection of Dask in memory; others as they are."""
+    return part.compute() if is_dask_collection(part) else part
 
 
 def lazy_source(
@@ -175,13 +175,19 @@ def _csr(chunk: Any) -> Any:
 def _unique(y: da.Array) -> HostArray:
     """Return the labels in `y`, ascending."""
     try:
-        lazy: Any = y  # CuPy cannot unite labels
-        on_host = lazy.map_blocks(as_host, dtype=y.dtype, meta=np.empty(0, y.dtype))
+        lazy: Any = y
+        on_host = lazy.map_blocks(_labels_on_host, dtype=y.dtype, meta=np.empty(0, y.dtype))
         return np.asarray(da.unique(on_host).compute())
     except TypeError as error:
         raise DataError(
             "y holds labels that have no order; remove missing ones, and make all text, or all numbers"
         ) from error
+
+
+def _labels_on_host(chunk: Any) -> HostArray:
+    """Return a chunk of labels in host memory: CuPy cannot unite them, and masks would be lost."""
+    refuse_masks(chunk, "a chunk of y")
+    return as_host(chunk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +198,8 @@ class _Encode:
     is_sparse: bool
 
     def __call__(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+        for name, part in (("X", X), ("y", y), ("sample_weight", weight)):
+            refuse_masks(part, f"a chunk of {name}")
         rows, targets = self._rows(X), None if y is None else self._targets(as_host(y))
         weights = None if weight is None else as_host(weight).astype(np.float64)
         if weights is not None:
@@ -224,6 +232,7 @@ def _known(array: da.Array, name: str) -> da.Array:
 
 
 def _aligned(other: Any, X: da.Array, name: str) -> da.Array:
+    refuse_masks(other, name)
     array = _known(other if is_lazy(other) else da.from_array(as_host(other)), name)
     if array.shape[0] != X.shape[0]:
         raise DataError(f"{name} has {array.shape[0]} rows, but X has {X.shape[0]}")

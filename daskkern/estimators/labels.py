@@ -2,16 +2,21 @@
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.namespace import is_sparse
+from daskkern.data.rows.finite import check_labels, refuse_masks
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 from daskkern.losses import decode
+from daskkern.models import KernelModel
 
 
 def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
     """Return the codes (n,) int64 of labels. DataError names labels that are not among the classes."""
+    refuse_masks(y, what)
     y = np.asarray(y)
     unknown = np.setdiff1d(y, classes)
     if unknown.size:
@@ -28,6 +33,28 @@ def plain_targets(y: Any) -> Any:
     if dtype is None or dtype.kind not in "iub" or y.isna().any():
         return y
     return y.to_numpy(dtype)
+
+
+def scored_labels(model: KernelModel, y: Any, sample_weight: Any) -> Any:
+    """Return the labels that predictions of a classifier are compared with; several a row are checked to be 0 or 1.
+
+    Of a dask array they are checked when they are computed. DataError for masked labels and weights.
+    """
+    refuse_masks(y, "y")
+    refuse_masks(sample_weight, "sample_weight")
+    if model.task != "multilabel" or y is None:
+        return y
+    if isinstance(y, da.Array):
+        lazy: Any = y
+        return lazy.map_blocks(_zeros_and_ones, dtype=y.dtype, meta=y._meta)
+    _zeros_and_ones(y.data if is_sparse(y) else np.asarray(y))
+    return y
+
+
+def _zeros_and_ones(labels: HostArray) -> HostArray:
+    if labels.dtype.kind in "fiub":
+        check_labels(labels)
+    return labels
 
 
 def plain_labels(classes: HostArray) -> tuple[ClassLabel, ...]:

@@ -151,5 +151,6 @@ class _OfScores:
 
 
 def _apply_block(X: HostArray, model: KernelModel, function: RowFunction) -> HostArray:
+    refuse_masks(X, "a chunk of X")
     rows = X if is_sparse(X) else as_host(X)  # of chunks on a GPU, too
     return function(model, model.check(rows), 1)  # Dask runs one of these on each of its threads

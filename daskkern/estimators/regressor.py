@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from daskkern.basis import BasisSpec
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
+from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
@@ -262,6 +263,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         Of several quantiles, that of the one nearest to 1/2. NaN, with an ``UndefinedMetricWarning``, for rows of a
         store or a file in which a target has one value; for arrays, scikit-learn's rule, 1 or 0.
         """
+        refuse_masks(y, "y")
+        refuse_masks(sample_weight, "sample_weight")
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)

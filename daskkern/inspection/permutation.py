@@ -203,7 +203,7 @@ def _piece(array: Any, part: slice) -> Any:
     """Return rows of an array; of a dask array as a task, which workers compute."""
     if array is None or not isinstance(array, da.Array):
         return None if array is None else array[part]
-    return delayed(np.asarray)(array[part]) if array.ndim == 1 else delayed(_as_is)(array[part])
+    return delayed(_as_is)(array[part])
 
 
 def _as_is(block: Any) -> Any:

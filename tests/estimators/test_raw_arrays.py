@@ -1,14 +1,18 @@
 """Arrays as users have them: few rows that weigh something, masks, repeated sparse entries, extreme targets."""
 
 from collections.abc import Callable
+from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.kernel_ridge import KernelRidge
 
-from daskkern import KernelClassifier, KernelRegressor, Landmarks
+import daskkern
+from daskkern import KernelClassifier, KernelDensity, KernelFeatures, KernelPCA, KernelRegressor, Landmarks
 from daskkern.errors import DataError
 
 RNG = np.random.default_rng
@@ -67,6 +71,70 @@ def test_masked_entries_are_refused() -> None:
             estimator.predict(masked)
     with pytest.raises(DataError, match="y has 1 masked entries"):
         KernelRegressor(device="cpu").fit(X, np.ma.masked_equal(y, y[3]))
+
+
+def _masked(array: np.ndarray) -> np.ma.MaskedArray:
+    """Return the array with a masked entry, whose value no fit should see."""
+    found = np.ma.array(array.astype(float), copy=True)
+    found[7] = -9999.0
+    return np.ma.masked_equal(found, -9999.0)
+
+
+def _chunked(array: np.ma.MaskedArray) -> da.Array:
+    """Return a dask array whose chunks are masked, which it does not announce."""
+    return da.from_delayed(dask.delayed(lambda: array)(), array.shape, array.dtype, meta=np.empty((0,) * array.ndim))
+
+
+X = RNG(0).standard_normal((60, 3))
+Y, ONES = X[:, 0].copy(), np.ones(60)
+LABELS = (Y > 0).astype(int)
+LAZY = da.from_array(X, chunks=(30, 3))
+
+
+def _new(kind: type = KernelRegressor) -> Any:
+    return kind("gaussian:2", max_epochs=1, device="cpu")
+
+
+MASKED: dict[str, Callable[[], object]] = {
+    "weight of a fit": lambda: _new().fit(X, Y, _masked(ONES)),
+    "weight of partial_fit": lambda: _new().set_params(basis=Landmarks(9)).partial_fit(X, Y, _masked(ONES)),
+    "weight of a lazy fit": lambda: _new().fit(LAZY, Y, _masked(ONES)),
+    "weight of a density": lambda: KernelDensity().fit(X, sample_weight=_masked(ONES)),
+    "weight of a score": lambda: _new().fit(X, Y).score(X, Y, _masked(ONES)),
+    "weight of accuracy": lambda: _new(KernelClassifier).fit(X, LABELS).score(X, LABELS, _masked(ONES)),
+    "targets of a lazy fit": lambda: _new().fit(LAZY, _masked(Y)),
+    "labels of a lazy fit": lambda: _new(KernelClassifier).fit(LAZY, _masked(LABELS)),
+    "targets of a score": lambda: _new().fit(X, Y).score(X, _masked(Y)),
+    "targets of a lazy score": lambda: _new().fit(X, Y).score(LAZY, _masked(Y)),
+    "labels of a score": lambda: _new(KernelClassifier).fit(X, LABELS).score(X, _masked(LABELS)),
+    "validation rows": lambda: _new().fit(X, Y, validation=(_masked(X), Y)),
+    "lazy validation rows": lambda: _new().fit(X, Y, validation=(_chunked(_masked(X)), Y)),
+    "validation targets": lambda: _new().fit(X, Y, validation=(X, _masked(Y))),
+    "validation labels": lambda: _new(KernelClassifier).fit(X, LABELS, validation=(X, _masked(LABELS))),
+    "rows of features": lambda: KernelFeatures("gaussian:2", 8).fit(_masked(X)),
+    "rows of a transform": lambda: KernelFeatures("gaussian:2", 8).fit(X).transform(_masked(X)),
+    "chunks of a transform": lambda: KernelFeatures("gaussian:2", 8).fit(X).transform(_chunked(_masked(X))).compute(),
+    "rows of a model": lambda: _new().fit(X, Y).model_.predict(_masked(X)),
+    "rows of an importance": lambda: daskkern.permutation_importance(_new().fit(X, Y), _masked(X), Y),
+    "chunks of an importance": lambda: daskkern.permutation_importance(_new().fit(X, Y), _chunked(_masked(X)), Y),
+    "targets of an importance": lambda: daskkern.permutation_importance(_new().fit(X, Y), X, _masked(Y)),
+    "chunks of targets of an importance": lambda: daskkern.permutation_importance(
+        _new().fit(X, Y), LAZY, _chunked(_masked(Y))
+    ),
+    "rows of gradients": lambda: daskkern.score_gradients(_new().fit(X, Y), _masked(X)),
+    "chunks of a fit": lambda: _new().fit(_chunked(_masked(X)), Y),
+    "chunks of targets": lambda: _new().fit(LAZY, _chunked(_masked(Y))),
+    "chunks of labels": lambda: _new(KernelClassifier).fit(LAZY, _chunked(_masked(LABELS))),
+    "chunks of weights": lambda: _new().fit(LAZY, Y, _chunked(_masked(ONES))),
+    "chunks of a prediction": lambda: _new().fit(X, Y).predict(_chunked(_masked(X))).compute(),
+    "chunks of components": lambda: KernelPCA(2, "gaussian:2").fit(_chunked(_masked(X))),
+}
+
+
+@pytest.mark.parametrize("call", MASKED.values(), ids=MASKED)
+def test_masked_entries_are_refused_wherever_they_are(call: Callable[[], object]) -> None:
+    with pytest.raises(DataError, match="masked entries; fill them in"):
+        call()
 
 
 def _frame() -> pd.DataFrame:

@@ -53,7 +53,12 @@ def check_labels(y: HostArray) -> None:
 
 
 def refuse_masks(array: Any, name: str) -> None:
-    """Raise DataError for a dask array of masked chunks, of which the values below the masks would be used."""
+    """Raise DataError for masked entries, whose values would be used, and for a dask array of masked chunks."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise DataError(
+            f"{name} has {int(np.ma.getmaskarray(array).sum()):,} masked entries; fill them in, such as with "
+            "numpy.ma.filled(array, value), or remove their rows"
+        )
     if isinstance(getattr(array, "_meta", None), np.ma.MaskedArray):
         raise DataError(
             f"{name} is a dask array of masked chunks; fill in what is masked, such as with "
