@@ -10,7 +10,7 @@ from daskkern.backend.random import generator
 from daskkern.basis import ColumnSet
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
-from daskkern.data.rows.samples import features_at, some_positions
+from daskkern.data.rows.samples import counted, features_at, some_positions
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.errors import DataError
 from daskkern.training.checkpoints.partial_fit import prepare_next
@@ -30,7 +30,7 @@ from daskkern.training.setup.penalty import with_penalty
 from daskkern.training.setup.prepared import Clock, Draft, Prepared, training_rows
 from daskkern.training.setup.row_sharded import prepare_rows
 from daskkern.training.setup.scaling import learn_scaling, scaled_points, with_scaling
-from daskkern.training.setup.shared import RowValues, fewer_columns, is_all, some_rows
+from daskkern.training.setup.shared import RowValues, fewer_columns, is_all
 
 _VALID, _CALIBRATION = 53, 93
 
@@ -67,8 +67,9 @@ def _drafted(source: RowSource, settings: FitSettings, held_out: bool, scaling: 
     validation = validation_rows(rows.n_rows, settings) if held_out else None
     everything, rows = rows, training_rows(rows, validation)
     targets = learn_targets(rows, settings)
-    sample = some_rows(rows, settings)
-    held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
+    positions = some_positions(rows.n_rows, settings.seed)
+    held = HeldSample.of(rows, features_at(rows, positions), positions, targets)
+    sample = counted(held.X, held.weight)
     said = f"{rows.n_rows:,} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}"
     clock.stage("targets", f"{said}; {source.note}" if source.note else said)
     choice = ChoiceRows(rows, targets, settings.seed)
