@@ -9,7 +9,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite
 
 from daskkern.arrays import HostArray
-from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.rows.csr import as_csr, is_sparse
 from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
 from daskkern.data.rows.finite import check_finite, refuse_masks
@@ -19,7 +18,7 @@ from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows, checked_weight
 from daskkern.estimators.frame_codes import encoded, frame_encoding, needs_encoding
 from daskkern.estimators.frames import check_raw
-from daskkern.estimators.labels import codes_of, plain_labels, plain_targets
+from daskkern.estimators.labels import codes_of, plain_labels, plain_targets, refuse_text
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 
@@ -54,24 +53,10 @@ def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any,
         )
         numbers = np.asarray(targets, np.float64)
     except ValueError:
-        _refuse_text(y)
+        refuse_text(y)
         raise
     check_finite(np.asarray(targets), name="y")
     return _described(array_source(X, numbers, weight, None), encoding, names)
-
-
-def _refuse_text(y: Any) -> None:
-    """Raise DataError for targets that hold text which is no number."""
-    if y is None or is_sparse(y):
-        return
-    targets = np.asarray(y)
-    if targets.dtype.kind not in "OUS":
-        return
-    for value in targets.ravel().tolist():
-        if isinstance(value, str | bytes) and not is_number(value):
-            raise DataError(
-                f"got {value!r:.60} among the targets; a regressor needs numbers, and KernelClassifier takes classes"
-            )
 
 
 def multilabel_arrays(

@@ -22,8 +22,8 @@ from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
 from daskkern.estimators.direct_inputs import direct_source, is_direct
-from daskkern.estimators.frames import named
-from daskkern.estimators.labels import codes_of, plain_labels
+from daskkern.estimators.frames import check_raw, named
+from daskkern.estimators.labels import codes_of, plain_labels, plain_targets, refuse_text
 from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
@@ -101,10 +101,13 @@ def lazy_source(
     X = _table(X)
     if y is None:
         raise DataError("got no y; a fit on arrays needs the targets of the rows of X")
+    if not is_lazy(y):
+        y = _in_memory(y, task)
     y = _aligned(y, X, "y")
-    weight = None if sample_weight is None else _aligned(sample_weight, X, "sample_weight")
+    weight = _weights(sample_weight, X)
     classes = None
     if task == "classification":
+        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         if y.ndim != 1:
             raise DataError(f"got y with shape {y.shape}; expected one class label per row")
         classes = _unique(y)
@@ -118,6 +121,8 @@ def lazy_source(
             classes = known
     elif y.dtype.kind not in "fiubO":
         raise DataError(f"got y as a dask array of {y.dtype}; expected numbers")
+    elif y.ndim > 2:
+        raise DataError(f"got y with shape {y.shape}; expected one target for each row, (n,), or several, (n, t)")
     single = y.ndim == 1
     labels = None if classes is None else plain_labels(classes)
     width = 1 if single else y.shape[1]
@@ -129,7 +134,7 @@ def unlabelled_lazy_source(X: da.Array, sample_weight: Any = None) -> BlockSourc
     """Return the source for a dask array `X` (n, d) without targets; see :func:`lazy_source`."""
     fix_places(X, sample_weight)
     X = _table(X)
-    weight = None if sample_weight is None else _aligned(sample_weight, X, "sample_weight")
+    weight = _weights(sample_weight, X)
     info = SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True, _stored_entries(X))
     return _blocks(X, None, weight, None, info)
 
@@ -231,9 +236,35 @@ def _known(array: da.Array, name: str) -> da.Array:
     return array
 
 
-def _aligned(other: Any, X: da.Array, name: str) -> da.Array:
+def _in_memory(y: Any, task: str) -> HostArray:
+    """Return targets in memory as an array, checked as those beside rows in memory are."""
+    check_raw(None, y)
+    if task == "regression":
+        refuse_text(y)
+    return as_host(plain_targets(y))
+
+
+def _weights(sample_weight: Any, X: da.Array) -> da.Array | None:
+    """Return weights as an array (n,) with the chunks of `X`; a number is the weight of every row."""
+    if sample_weight is None:
+        return None
+    if not is_lazy(sample_weight) and np.ndim(sample_weight) == 0:
+        sample_weight = np.full(X.shape[0], sample_weight)
+    weight = _aligned(sample_weight, X, "sample_weight")
+    if weight.ndim != 1 or weight.dtype.kind not in "fiubO":
+        raise DataError(
+            f"got sample_weight of {weight.dtype} and shape {weight.shape}; expected a number for each row, (n,)"
+        )
+    return weight
+
+
+def _aligned(other: Any, X: da.Array, name: str) -> Any:
+    """Return an array (n, ...) with the chunks of rows that `X` has."""
     refuse_masks(other, name)
-    array = _known(other if is_lazy(other) else da.from_array(as_host(other)), name)
-    if array.shape[0] != X.shape[0]:
-        raise DataError(f"{name} has {array.shape[0]} rows, but X has {X.shape[0]}")
-    return array.rechunk({0: X.chunks[0], **({1: -1} if array.ndim == 2 else {})})
+    array: Any = _known(other, name) if is_lazy(other) else as_host(other)
+    if array.ndim == 0 or array.shape[0] != X.shape[0]:
+        raise DataError(f"{name} has {array.shape[0] if array.ndim else 'no'} rows, but X has {X.shape[0]}")
+    if not is_lazy(array):  # Dask does not choose chunks of objects
+        return da.from_array(array, chunks=(X.chunks[0], *array.shape[1:]))
+    chunks = {0: X.chunks[0], **({1: -1} if array.ndim == 2 else {})}
+    return array.rechunk(chunks)

@@ -7,6 +7,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.namespace import is_sparse
+from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.rows.finite import check_labels, refuse_masks
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
@@ -33,6 +34,20 @@ def plain_targets(y: Any) -> Any:
     if dtype is None or dtype.kind not in "iub" or y.isna().any():
         return y
     return y.to_numpy(dtype)
+
+
+def refuse_text(y: Any) -> None:
+    """Raise DataError for targets that hold text which is no number."""
+    if y is None or is_sparse(y):
+        return
+    targets = np.asarray(y)
+    if targets.dtype.kind not in "OUS":
+        return
+    for value in targets.ravel().tolist():
+        if isinstance(value, str | bytes) and not is_number(value):
+            raise DataError(
+                f"got {value!r:.60} among the targets; a regressor needs numbers, and KernelClassifier takes classes"
+            )
 
 
 def scored_labels(model: KernelModel, y: Any, sample_weight: Any) -> Any:
