@@ -1,10 +1,12 @@
 """NumPy arrays and sparse matrices of a user, checked as estimators of scikit-learn check them, as sources of rows."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite
 
@@ -133,6 +135,7 @@ def labelled_rows(
 def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "refuse") -> ArraySource:
     """Return validation rows with numbers as targets as a source, with features encoded as the training rows."""
     refuse_masks(y, "y of the validation rows")
+    refuse_text(y)
     found = np.asarray(plain_targets(y))
     check_quantities(found)
     rows, y = table(X, encoding, unknown), found.astype(np.float64)
@@ -165,6 +168,10 @@ def table(X: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "re
         return encoded(X, encoding, unknown)
     refuse_masks(X, "X of the validation rows")
     array = as_csr(X) if is_sparse(X) else np.asarray(X)
+    if array.dtype.kind == "O" and array.ndim == 2 and len(array):  # numbers among objects, as a fit takes them
+        check_raw(X)
+        with suppress(ValueError):
+            array = check_array(X, ensure_all_finite=False)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise DataError(f"got validation rows of shape {array.shape} and {array.dtype}; expected a table of numbers")
     return array

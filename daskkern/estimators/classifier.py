@@ -126,8 +126,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     n_iter_, n_features_in_ : int
     best_epoch_ : int
         The epoch of this model, from 1: the best with early stopping, else the last, or one of clearly lower objective.
-    feature_importances_ : (d,) array
-        With `learn_features`: the share of each feature in the metric.
+    feature_importances_ : (n_features_in_,) array
+        With `learn_features`: the share of each column in the metric.
     stop_reason_ : str
         "max_epochs", "max_seconds", "early_stopping", "converged" or "interrupted".
     """

@@ -23,7 +23,7 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
 from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frames import check_raw, named
-from daskkern.estimators.labels import codes_of, plain_labels, plain_targets, refuse_text
+from daskkern.estimators.labels import codes_of, one_column, plain_labels, plain_targets, refuse_text
 from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
@@ -80,7 +80,12 @@ def validation_source(
         return StoreSource.at(validation)
     if isinstance(validation, tuple) and len(validation) == 2:
         X, y = map(_computed, validation)
-        return named(make(X, y), column_names(X))
+        if y is None:
+            raise DataError("got validation rows without targets; give a pair (X, y) of rows and targets")
+        found = make(X, y)
+        if not found.info.n_rows:
+            raise DataError("got 0 validation rows; give one at least, or leave out validation")
+        return named(found, column_names(X))
     raise DataError(f"got validation of type {type(validation).__name__}; give a store, or a pair (X, y) of arrays")
 
 
@@ -104,10 +109,10 @@ def lazy_source(
     if not is_lazy(y):
         y = _in_memory(y, task)
     y = _aligned(y, X, "y")
-    weight = _weights(sample_weight, X)
+    weight = lazy_weights(sample_weight, X)
     classes = None
     if task == "classification":
-        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+        y = one_column(y)
         if y.ndim != 1:
             raise DataError(f"got y with shape {y.shape}; expected one class label per row")
         classes = _unique(y)
@@ -134,7 +139,7 @@ def unlabelled_lazy_source(X: da.Array, sample_weight: Any = None) -> BlockSourc
     """Return the source for a dask array `X` (n, d) without targets; see :func:`lazy_source`."""
     fix_places(X, sample_weight)
     X = _table(X)
-    weight = _weights(sample_weight, X)
+    weight = lazy_weights(sample_weight, X)
     info = SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True, _stored_entries(X))
     return _blocks(X, None, weight, None, info)
 
@@ -203,13 +208,10 @@ class _Encode:
     is_sparse: bool
 
     def __call__(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
-        for name, part in (("X", X), ("y", y), ("sample_weight", weight)):
-            refuse_masks(part, f"a chunk of {name}")
+        refuse_masks(X, "a chunk of X")
+        refuse_masks(y, "a chunk of y")
         rows, targets = self._rows(X), None if y is None else self._targets(as_host(y))
-        weights = None if weight is None else as_host(weight).astype(np.float64)
-        if weights is not None:
-            check_weight(weights)
-        return rows, targets, weights
+        return rows, targets, None if weight is None else host_weights(weight)
 
     def _rows(self, X: Any) -> FeatureRows:
         if is_sparse(X):
@@ -221,6 +223,14 @@ class _Encode:
             return np.searchsorted(self.classes, y).astype(np.int64)
         check_quantities(y)
         return y[:, None] if y.ndim == 1 else y
+
+
+def host_weights(chunk: Any) -> HostArray:
+    """Return a chunk of weights (m,) in host memory, float64. DataError unless they are finite, and 0 or more."""
+    refuse_masks(chunk, "a chunk of sample_weight")
+    weight: HostArray = as_host(chunk).astype(np.float64)
+    check_weight(weight)
+    return weight
 
 
 def check_weight(weight: HostArray) -> None:
@@ -244,7 +254,7 @@ def _in_memory(y: Any, task: str) -> HostArray:
     return as_host(plain_targets(y))
 
 
-def _weights(sample_weight: Any, X: da.Array) -> da.Array | None:
+def lazy_weights(sample_weight: Any, X: da.Array) -> da.Array | None:
     """Return weights as an array (n,) with the chunks of `X`; a number is the weight of every row."""
     if sample_weight is None:
         return None

@@ -18,7 +18,7 @@ from daskkern.models import KernelModel
 def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
     """Return the codes (n,) int64 of labels. DataError names labels that are not among the classes."""
     refuse_masks(y, what)
-    y = np.asarray(y)
+    y = one_column(np.asarray(plain_targets(y)))
     unknown = np.setdiff1d(y, classes)
     if unknown.size:
         raise DataError(f"{what} holds {unknown[:5].tolist()}, not among the classes {classes[:20].tolist()}")
@@ -26,14 +26,21 @@ def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
 
 
 def plain_targets(y: Any) -> Any:
-    """Return targets with a nullable dtype of pandas, of integers or booleans, as NumPy has them; others as they are.
+    """Return targets with nullable dtypes of pandas, of integers or booleans, as NumPy has them; others as they are.
 
     scikit-learn makes floats of them, which renames labels and rounds large integers.
     """
-    dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
-    if dtype is None or dtype.kind not in "iub" or y.isna().any():
+    dtypes = list(y.dtypes) if hasattr(y, "iloc") and hasattr(y, "columns") else [getattr(y, "dtype", None)]
+    plain = [getattr(dtype, "numpy_dtype", None) for dtype in dtypes]
+    if not plain or any(dtype is None or dtype.kind not in "iub" for dtype in plain) or np.any(y.isna()):
         return y
-    return y.to_numpy(dtype)
+    common = np.result_type(*plain)
+    return y.to_numpy(common) if common.kind in "iub" else y
+
+
+def one_column(y: HostArray) -> HostArray:
+    """Return a column (n, 1) of targets as (n,); others as they are."""
+    return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
 def refuse_text(y: Any) -> None:

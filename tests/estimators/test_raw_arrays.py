@@ -1,5 +1,6 @@
 """Arrays as users have them: few rows that weigh something, masks, repeated sparse entries, extreme targets."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -186,3 +187,49 @@ def test_labels_that_are_partly_text_are_refused(kind: Callable[[list[object]], 
     y = kind(["b" if i % 2 else 1 for i in range(40)])
     with pytest.raises(DataError, match="y holds text such as 'b' and 1; make all of them text, or all numbers"):
         KernelClassifier(device="cpu").fit(_frame(), y)
+
+
+@pytest.mark.parametrize("dtype", ["boolean", "Int64"])
+def test_labels_of_a_frame_with_nullable_dtypes_keep_their_names(dtype: str) -> None:
+    labels = pd.array(LABELS > 0, dtype="boolean").astype(dtype)
+    expected = np.asarray(LABELS, bool if dtype == "boolean" else np.int64)
+    for given in (pd.DataFrame({"y": labels}), pd.Series(labels)):
+        model = KernelClassifier("gaussian:2", max_epochs=1, device="cpu").fit(X, np.asarray(given).ravel())
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "A column-vector y")
+            found = _new(KernelClassifier).fit(X, given)
+        assert found.classes_.dtype == expected.dtype
+        np.testing.assert_array_equal(found.predict(X), model.predict(X).astype(expected.dtype))
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets"),
+    [
+        (X, Y[:, None]),
+        (X.astype(object), Y),
+        (pd.DataFrame(X).astype("Float64"), Y),
+        (pd.DataFrame(X).astype(object), Y.astype(object)),
+        (X.tolist(), Y.tolist()),
+    ],
+)
+def test_validation_rows_are_taken_as_those_of_a_fit(rows: Any, targets: Any) -> None:
+    expected = _new().fit(X, Y, validation=(X, Y)).history_["validation_loss"]
+    np.testing.assert_array_equal(_new().fit(X, Y, validation=(rows, targets)).history_["validation_loss"], expected)
+    labels = pd.DataFrame({"y": pd.array(LABELS, dtype="Int64")})
+    _new(KernelClassifier).fit(X, LABELS, validation=(rows, labels))
+    _new(KernelClassifier).fit(X, LABELS, validation=(rows, LABELS[:, None]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets", "words"),
+    [
+        (X[:0], Y[:0], "got 0 validation rows; give one at least"),
+        (X, None, "got validation rows without targets"),
+        (X, ["low"] * 60, "got 'low' among the targets; a regressor needs numbers"),
+        (np.full((60, 3), "low", object), Y, r"got validation rows of shape \(60, 3\) and object; expected a table"),
+        (pd.DataFrame(X).astype("Float64").mask(lambda frame: frame > 2), Y, "X has NaN"),
+    ],
+)
+def test_validation_rows_that_are_none_are_refused(rows: Any, targets: Any, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        _new().fit(X, Y, validation=(rows, targets))
