@@ -20,7 +20,7 @@ from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows, checked_weight
 from daskkern.estimators.frame_codes import encoded, frame_encoding, needs_encoding
 from daskkern.estimators.frames import check_raw
-from daskkern.estimators.labels import codes_of, plain_labels, plain_targets, refuse_text
+from daskkern.estimators.labels import codes_of, plain_labels, plain_targets, refuse_sparse, refuse_text
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 
@@ -47,7 +47,8 @@ def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any,
     """Return rows with numbers as targets as a source; see :func:`labelled_arrays`."""
     encoding, names = _encoding(estimator, X, reset), _target_names(y)
     y = plain_targets(y)
-    if y is not None and not is_sparse(y):
+    refuse_sparse(y)
+    if y is not None:
         check_quantities(np.asarray(y))
     try:
         X, targets, weight = _checked(
@@ -116,7 +117,7 @@ def _checked(
         reset=reset,
         dtype="numeric",
         order="C",
-        ensure_min_samples=2,
+        ensure_min_samples=2 if reset else 1,
         ensure_all_finite=False,
         accept_sparse="csr",
         **targets,
@@ -135,6 +136,7 @@ def labelled_rows(
 def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "refuse") -> ArraySource:
     """Return validation rows with numbers as targets as a source, with features encoded as the training rows."""
     refuse_masks(y, "y of the validation rows")
+    refuse_sparse(y)
     refuse_text(y)
     found = np.asarray(plain_targets(y))
     check_quantities(found)

@@ -49,7 +49,12 @@ def check_raw(X: Any, y: Any = None) -> None:
 
 
 def as_table(X: Any) -> Any:
-    """Return a record batch as a table, whose names scikit-learn knows; others as they are."""
+    """Return a record batch as a table, whose names scikit-learn knows; others as they are.
+
+    DataError for a lazy frame of polars.
+    """
+    if type(X).__name__ == "LazyFrame" and type(X).__module__.startswith("polars"):
+        raise DataError("got a LazyFrame of polars, whose rows are not in memory; call its method collect() first")
     return pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
 
 

@@ -23,7 +23,7 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
 from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frames import check_raw, named
-from daskkern.estimators.labels import codes_of, one_column, plain_labels, plain_targets, refuse_text
+from daskkern.estimators.labels import codes_of, one_column, plain_labels, plain_targets, refuse_sparse, refuse_text
 from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
@@ -248,6 +248,7 @@ def _known(array: da.Array, name: str) -> da.Array:
 
 def _in_memory(y: Any, task: str) -> HostArray:
     """Return targets in memory as an array, checked as those beside rows in memory are."""
+    refuse_sparse(y)
     check_raw(None, y)
     if task == "regression":
         refuse_text(y)

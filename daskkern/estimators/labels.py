@@ -43,9 +43,15 @@ def one_column(y: HostArray) -> HostArray:
     return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
+def refuse_sparse(y: Any) -> None:
+    """Raise DataError for a sparse matrix of numbers as targets."""
+    if is_sparse(y):
+        raise DataError(f"got targets as a sparse matrix of shape {y.shape}; give a dense array, such as y.toarray()")
+
+
 def refuse_text(y: Any) -> None:
     """Raise DataError for targets that hold text which is no number."""
-    if y is None or is_sparse(y):
+    if y is None:
         return
     targets = np.asarray(y)
     if targets.dtype.kind not in "OUS":

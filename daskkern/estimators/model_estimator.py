@@ -17,7 +17,7 @@ from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.table_files import TableFiles
 from daskkern.data.remote.local_stores import fix_places
-from daskkern.data.rows.finite import check_finite, refuse_masks
+from daskkern.data.rows.finite import check_chunk, check_finite, refuse_masks
 from daskkern.data.schema.same_columns import column_names
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
@@ -150,7 +150,8 @@ class _OfScores:
         return self.method(self.scores(model, X, threads=threads))
 
 
-def _apply_block(X: HostArray, model: KernelModel, function: RowFunction) -> HostArray:
+def _apply_block(X: HostArray, model: KernelModel, function: RowFunction, block_info: Any = None) -> HostArray:
     refuse_masks(X, "a chunk of X")
-    rows = X if is_sparse(X) else as_host(X)  # of chunks on a GPU, too
+    rows: Any = X if is_sparse(X) else as_host(X)  # of chunks on a GPU, too
+    check_chunk(rows.tocsr() if is_sparse(rows) else rows, block_info)
     return function(model, model.check(rows), 1)  # Dask runs one of these on each of its threads

@@ -104,10 +104,13 @@ def cloned(estimator: Estimator, shared: tuple[str, ...]) -> Estimator:
 
 
 def as_seed(random_state: Any) -> int:
-    """Return an integer seed for scikit-learn's `random_state`."""
+    """Return an integer seed for scikit-learn's `random_state`. SpecError for anything else."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+        if random_state >= 0:
+            return int(random_state)
+    elif random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    raise SpecError(f"got random_state={random_state!r:.60}; expected a whole number from 0, a RandomState or None")
 
 
 def check_flags(estimator: BaseEstimator, *names: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
 
 import daskkern
@@ -233,3 +234,20 @@ def test_validation_rows_are_taken_as_those_of_a_fit(rows: Any, targets: Any) ->
 def test_validation_rows_that_are_none_are_refused(rows: Any, targets: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
         _new().fit(X, Y, validation=(rows, targets))
+
+
+def test_partial_fit_takes_a_single_row_after_the_first_call() -> None:
+    model = _new().set_params(basis=Landmarks(40)).partial_fit(X, Y)
+    before = model.predict(X)
+    assert not np.array_equal(model.partial_fit(X[:1], Y[:1] + 1).predict(X), before)
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        clone(model).partial_fit(X[:1], Y[:1])
+
+
+def test_sparse_targets_are_refused_in_a_sentence() -> None:
+    for kind, y in ((KernelRegressor, Y), (KernelRegressor, np.column_stack([Y, Y]))):
+        with pytest.raises(DataError, match=r"got targets as a sparse matrix of shape .*; give a dense array"):
+            _new(kind).fit(X, scipy.sparse.csr_array(y.reshape(60, -1)))
+    labels = np.column_stack([LABELS, 1 - LABELS])
+    expected = _new(KernelClassifier).fit(LAZY, labels).predict(X)
+    np.testing.assert_array_equal(_new(KernelClassifier).fit(LAZY, scipy.sparse.csr_array(labels)).predict(X), expected)

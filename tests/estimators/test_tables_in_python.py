@@ -207,3 +207,15 @@ def test_a_column_without_any_value_changes_nothing(nothing: object) -> None:
     found = KernelRegressor("laplacian:median", **settings).fit(frame.assign(e=nothing), frame["a"])
     np.testing.assert_allclose(found.predict(frame.assign(e=nothing)), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(found.predict(frame.assign(e=7.0)), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_lazy_frames_of_polars_are_refused_in_a_sentence() -> None:
+    polars = pytest.importorskip("polars", reason="pip install polars to try its data frames")
+    frame = FRAME[["x"]].assign(z=np.arange(N) / N)
+    lazy = polars.DataFrame({name: frame[name].to_numpy() for name in frame}).lazy()
+    for estimator in (_classifier(), KernelPCA(2), KernelFeatures("gaussian:1", 8)):
+        with pytest.raises(DataError, match=r"got a LazyFrame of polars, .*; call its method collect\(\) first"):
+            estimator.fit(lazy, Y)
+        fitted = estimator.fit(frame, Y)
+        with pytest.raises(DataError, match="got a LazyFrame of polars"):
+            getattr(fitted, "transform", getattr(fitted, "predict", None))(lazy)

@@ -18,7 +18,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sampling import learn_sampling
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.run.held_sample import HeldSample
-from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS, rows_set_aside
+from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS, check_share, rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.eigenpro import prepare_eigenpro
@@ -154,10 +154,7 @@ def _aside(rows: Rows, validation: IntArray, settings: FitSettings, targets: Tar
 
 def validation_rows(n_rows: int, settings: FitSettings) -> IntArray:
     """Return the numbers of the rows that the fit sets aside, ascending."""
-    early = settings.early_stopping
-    share = settings.calibrate if early is None else early.fraction
     k = rows_set_aside(n_rows, settings)
-    if k < 1 or n_rows - k < 2:
-        raise DataError(f"{n_rows} rows are too few to hold out a share of {share}")
+    check_share(n_rows, k, settings)
     chosen = generator(settings.seed, _VALID).choice(n_rows, size=k, replace=False)
     return np.sort(chosen).astype(np.int64)
