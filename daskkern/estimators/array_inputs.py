@@ -1,25 +1,26 @@
 """NumPy arrays and sparse matrices of a user, checked as estimators of scikit-learn check them, as sources of rows."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite
+from sklearn.utils.validation import assert_all_finite
 
 from daskkern.arrays import HostArray
-from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.rows.csr import as_csr, is_sparse
 from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
-from daskkern.data.rows.finite import check_finite
+from daskkern.data.rows.finite import check_finite, refuse_masks
 from daskkern.data.schema.encoding import Encoding, UnknownChoice
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
-from daskkern.estimators.checked_rows import checked_rows
+from daskkern.estimators.checked_rows import checked_rows, checked_weight
 from daskkern.estimators.frame_codes import encoded, frame_encoding, needs_encoding
 from daskkern.estimators.frames import check_raw
-from daskkern.estimators.labels import codes_of, plain_labels, plain_targets
+from daskkern.estimators.labels import codes_of, plain_labels, plain_targets, refuse_sparse, refuse_text
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 
@@ -46,7 +47,8 @@ def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any,
     """Return rows with numbers as targets as a source; see :func:`labelled_arrays`."""
     encoding, names = _encoding(estimator, X, reset), _target_names(y)
     y = plain_targets(y)
-    if y is not None and not is_sparse(y):
+    refuse_sparse(y)
+    if y is not None:
         check_quantities(np.asarray(y))
     try:
         X, targets, weight = _checked(
@@ -54,24 +56,10 @@ def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any,
         )
         numbers = np.asarray(targets, np.float64)
     except ValueError:
-        _refuse_text(y)
+        refuse_text(y)
         raise
     check_finite(np.asarray(targets), name="y")
     return _described(array_source(X, numbers, weight, None), encoding, names)
-
-
-def _refuse_text(y: Any) -> None:
-    """Raise DataError for targets that hold text which is no number."""
-    if y is None or is_sparse(y):
-        return
-    targets = np.asarray(y)
-    if targets.dtype.kind not in "OUS":
-        return
-    for value in targets.ravel().tolist():
-        if isinstance(value, str | bytes) and not is_number(value):
-            raise DataError(
-                f"got {value!r:.60} among the targets; a regressor needs numbers, and KernelClassifier takes classes"
-            )
 
 
 def multilabel_arrays(
@@ -129,14 +117,12 @@ def _checked(
         reset=reset,
         dtype="numeric",
         order="C",
-        ensure_min_samples=2,
+        ensure_min_samples=2 if reset else 1,
         ensure_all_finite=False,
         accept_sparse="csr",
         **targets,
     )
-    if sample_weight is None:
-        return X, y, None
-    return X, y, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return X, y, checked_weight(sample_weight, X)
 
 
 def labelled_rows(
@@ -149,6 +135,9 @@ def labelled_rows(
 
 def numeric_rows(X: Any, y: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "refuse") -> ArraySource:
     """Return validation rows with numbers as targets as a source, with features encoded as the training rows."""
+    refuse_masks(y, "y of the validation rows")
+    refuse_sparse(y)
+    refuse_text(y)
     found = np.asarray(plain_targets(y))
     check_quantities(found)
     rows, y = table(X, encoding, unknown), found.astype(np.float64)
@@ -179,7 +168,12 @@ def table(X: Any, encoding: Encoding | None = None, unknown: UnknownChoice = "re
     """Return validation rows as a 2-d array of numbers, frames encoded by `encoding`, or raise DataError."""
     if encoding is not None and needs_encoding(X, encoding):
         return encoded(X, encoding, unknown)
+    refuse_masks(X, "X of the validation rows")
     array = as_csr(X) if is_sparse(X) else np.asarray(X)
+    if array.dtype.kind == "O" and array.ndim == 2 and len(array):  # numbers among objects, as a fit takes them
+        check_raw(X)
+        with suppress(ValueError):
+            array = check_array(X, ensure_all_finite=False)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise DataError(f"got validation rows of shape {array.shape} and {array.dtype}; expected a table of numbers")
     return array

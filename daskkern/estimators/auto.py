@@ -11,7 +11,7 @@ from daskkern.estimators.auto_base import AutoKernelEstimator
 from daskkern.estimators.class_inputs import class_source
 from daskkern.estimators.classifier import KernelClassifier
 from daskkern.estimators.direct_inputs import named_roles
-from daskkern.estimators.parameters import computed_by_client
+from daskkern.estimators.parameters import computed_by_client, fits
 from daskkern.estimators.regressor import KernelRegressor
 
 
@@ -84,7 +84,7 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
         self.class_weight, self.handle_unknown = class_weight, handle_unknown
 
-    @computed_by_client
+    @fits
     def fit(
         self,
         X: Any,
@@ -197,7 +197,7 @@ class AutoKernelRegressor(MultiOutputMixin, RegressorMixin, AutoKernelEstimator)
         self.device, self.memory_budget, self.verbose = device, memory_budget, verbose
         self.handle_unknown = handle_unknown
 
-    @computed_by_client
+    @fits
     def fit(
         self,
         X: Any,

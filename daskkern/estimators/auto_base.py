@@ -3,15 +3,15 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from daskkern.cluster.connect.clients import client_of
 from daskkern.estimators.classifier import KernelClassifier
-from daskkern.estimators.parameters import active_client
+from daskkern.estimators.parameters import active_client, cloned
 from daskkern.estimators.regressor import KernelRegressor
 from daskkern.model_selection import Budget
 from daskkern.model_selection.searched_fit import search_on, with_trials
@@ -30,12 +30,9 @@ class AutoKernelEstimator(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def __sklearn_clone__(self) -> "AutoKernelEstimator":
+    def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the client, which cannot be copied."""
-        parameters = self.get_params(deep=False)
-        client = parameters.pop("client")
-        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
-        return copy.set_params(client=client)
+        return cloned(self, ("client",))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "client": None}

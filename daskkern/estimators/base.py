@@ -16,7 +16,7 @@ from daskkern.errors import SpecError
 from daskkern.estimators.frames import named
 from daskkern.estimators.model_estimator import ModelEstimator
 from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed, check_flags, unknown_choice
-from daskkern.estimators.restored import restore
+from daskkern.estimators.restored import column_importances, restore
 from daskkern.events import Listener, silent
 from daskkern.feature_learning import parse_feature_learning
 from daskkern.losses import parse_loss
@@ -274,7 +274,7 @@ class KernelEstimator(ModelEstimator):
         self.stop_reason_ = result.finished.reason
         self.__dict__.pop("feature_importances_", None)
         if self.learn_features:
-            self.feature_importances_ = result.model.feature_importances()
+            self.feature_importances_ = column_importances(result.model, self.n_features_in_)
 
 
 def goes_on(estimator: KernelEstimator) -> bool:

@@ -5,10 +5,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_X_y
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from daskkern.arrays import FloatArray
+from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.encoding import Encoding
 from daskkern.estimators.frame_codes import check_columns, encoded, needs_encoding
+from daskkern.estimators.frames import as_table
 from daskkern.estimators.parameters import unknown_choice
 
 _NONE = "no_validation"
@@ -36,6 +39,8 @@ def checked_rows(
     DataError, ValueError
         For rows that cannot be used; of an encoded frame in one sentence.
     """
+    X = as_table(X)
+    refuse_masks(X, "X")
     if not needs_encoding(X, encoding):
         return validate_data(estimator, X, y, reset=reset, **settings)
     assert encoding is not None
@@ -49,3 +54,12 @@ def checked_rows(
     if isinstance(y, str) and y == _NONE:
         return check_array(features, estimator=estimator, input_name="X", **settings)
     return check_X_y(features, y, estimator=estimator, **settings)
+
+
+def checked_weight(sample_weight: Any, X: Any) -> FloatArray | None:
+    """Return the weights (n,) of rows; None where none are given. ValueError unless they are finite, and 0 or more."""
+    if sample_weight is None:
+        return None
+    refuse_masks(sample_weight, "sample_weight")
+    weight: FloatArray = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return weight

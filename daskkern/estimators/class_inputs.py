@@ -51,7 +51,7 @@ def class_source(
     if _is_table(y):
         several = np.arange(int(np.shape(y)[1]))
         if is_lazy(X):
-            return lazy_source(X, y, sample_weight, "regression")[0], several
+            return lazy_source(X, y.toarray() if is_sparse(y) else y, sample_weight, "regression")[0], several
         return multilabel_arrays(estimator, X, y, sample_weight, reset=reset), several
     if is_lazy(X):
         blocks, found = lazy_source(X, y, sample_weight, "classification", known)

@@ -16,8 +16,8 @@ from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.class_inputs import class_source, known_classes, takes_several_labels, validation_rows
 from daskkern.estimators.direct_inputs import named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
-from daskkern.estimators.labels import Labels
-from daskkern.estimators.parameters import computed_by_client, unknown_choice
+from daskkern.estimators.labels import Labels, scored_labels
+from daskkern.estimators.parameters import computed_by_client, fits, unknown_choice
 from daskkern.estimators.uncertainty import ClassUncertainty
 from daskkern.evaluation.cell_scores import cell_score
 from daskkern.evaluation.lazy_scores import lazy_accuracy
@@ -127,8 +127,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     n_iter_, n_features_in_ : int
     best_epoch_ : int
         The epoch of this model, from 1: the best with early stopping, else the last, or one of clearly lower objective.
-    feature_importances_ : (d,) array
-        With `learn_features`: the share of each feature in the metric.
+    feature_importances_ : (n_features_in_,) array
+        With `learn_features`: the share of each column in the metric.
     stop_reason_ : str
         "max_epochs", "max_seconds", "early_stopping", "converged" or "interrupted".
     """
@@ -187,7 +187,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         tags.classifier_tags.multi_label = takes_several_labels(self.loss)
         return tags
 
-    @computed_by_client
+    @fits
     def fit(
         self,
         X: Any,
@@ -240,7 +240,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         return self
 
     @available_if(goes_on)
-    @computed_by_client
+    @fits
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "KernelClassifier":
         """Run one epoch on these rows from the current model, with its columns, preconditioner and step count.
 
@@ -286,14 +286,15 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
 
     @computed_by_client
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy on arrays with labels `y`, a store, table files or a Dataset's cells; several labels are
-        right where all are."""
+        """Return the accuracy on arrays with labels `y`, on a store or table files, or on a Dataset's cells.
+
+        Of several labels, the share of the rows whose labels are all right.
+        """
+        check_is_fitted(self, "model_")
+        y = scored_labels(self.model_, y, sample_weight)
         if is_store(X):
-            check_is_fitted(self, "model_")
             only_store(y, sample_weight)
             return float(score_place(self.model_, X, unknown_choice(self)).accuracy or 0.0)
         if is_cube(X):
             return cell_score(self.predict(X), self.model_, X, y, sample_weight)
-        if not is_lazy(X):
-            return float(super().score(X, y, sample_weight))
-        return lazy_accuracy(self.predict(X), y, sample_weight)
+        return lazy_accuracy(self.predict(X), y, sample_weight) if is_lazy(X) else super().score(X, y, sample_weight)

@@ -6,6 +6,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pyarrow as pa
 import zarr
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -15,10 +16,11 @@ from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, RandomFeatures, is_basis
 from daskkern.data.direct.dask_frames import is_dask_frame
+from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import as_csr
-from daskkern.data.rows.finite import check_finite, refuse_masks
+from daskkern.data.rows.finite import check_chunk, check_finite, refuse_masks
 from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.layout import float32_rounds
@@ -28,8 +30,9 @@ from daskkern.errors import DataError, SpecError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import check_columns, frame_encoding
+from daskkern.estimators.frames import as_table
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed, unknown_choice
+from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed, fits, unknown_choice
 from daskkern.evaluation.score import raw_blocks
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
@@ -93,8 +96,10 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         tags.transformer_tags.preserves_dtype = []
         return tags
 
+    @fits
     def fit(self, X: Any, y: Any = None) -> "KernelFeatures":
         """Draw the features for rows `X`: an array, a sparse matrix, or a store by path or group. `y` is not used."""
+        X = as_table(X)
         basis = RandomFeatures(1000) if self.basis is None else as_basis(self.basis, RandomFeatures)
         if not is_basis(basis) or basis.of_one_fit:
             raise SpecError(
@@ -133,7 +138,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
             self._check_width(X.shape[1] if X.ndim == 2 else 0, f"X with shape {X.shape}")
             lazy = X.rechunk({1: -1})
             width = self._n_features_out
-            return da.map_blocks(self._block, lazy, dtype=self.dtype, chunks=(lazy.chunks[0], (width,)))
+            return da.map_blocks(self._chunk, lazy, dtype=self.dtype, chunks=(lazy.chunks[0], (width,)))
         if is_store(X):
             store = open_store(X)
             self._check_width(store.info.n_features, f"the store {store.path}")
@@ -143,6 +148,11 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
     def _check_width(self, found: int, what: str) -> None:
         if found != self._width:
             raise DataError(f"got {what}, of {found} features; expected rows of {self._width} features, as in fit")
+
+    def _chunk(self, X: Any, block_info: Any = None) -> HostArray:
+        refuse_masks(X, "a chunk of X")
+        check_chunk(X, block_info)
+        return self._block(X)
 
     def _block(self, X: Any) -> HostArray:
         check_finite(X)
@@ -175,5 +185,10 @@ def _is_wide(X: Any) -> bool:
     """Return whether an array or frame has floats or integers that float32 rounds."""
     if is_store(X):
         return False
+    if is_frame(X) and not hasattr(X, "iloc"):
+        kinds = [
+            kind for kind in arrow_table(X).schema.types if pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        ]
+        return any(float32_rounds(np.dtype(kind.to_pandas_dtype())) for kind in kinds)
     dtypes = X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", np.dtype(float))]
     return any(float32_rounds(getattr(dtype, "numpy_dtype", dtype)) for dtype in dtypes)

@@ -6,9 +6,11 @@ from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.written_values import is_number
+from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.encoding import feature_names_of
 from daskkern.errors import DataError
 from daskkern.training.feeding.row_source import RowSource
@@ -30,12 +32,8 @@ def check_raw(X: Any, y: Any = None) -> None:
     X : array-like or data frame (n, d)
     y : array-like (n,), (n, t) or None
     """
-    for name, array in (("X", X), ("y", y)):
-        if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-            raise DataError(
-                f"{name} has {int(np.ma.getmaskarray(array).sum()):,} masked entries; fill them in, such as with "
-                f"{name}.filled(value), or remove their rows"
-            )
+    refuse_masks(X, "X")
+    refuse_masks(y, "y")
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         _check_frame(X)
     elif (kind := getattr(getattr(X, "dtype", None), "kind", "")) in "mM" and kind:
@@ -48,6 +46,16 @@ def check_raw(X: Any, y: Any = None) -> None:
             _check_gaps(column, number)
     if y is not None:
         _check_labels(y)
+
+
+def as_table(X: Any) -> Any:
+    """Return a record batch as a table, whose names scikit-learn knows; others as they are.
+
+    DataError for a lazy frame of polars.
+    """
+    if type(X).__name__ == "LazyFrame" and type(X).__module__.startswith("polars"):
+        raise DataError("got a LazyFrame of polars, whose rows are not in memory; call its method collect() first")
+    return pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
 
 
 def named(source: RowSource, names: Sequence[str] | None) -> RowSource:

@@ -22,8 +22,8 @@ from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
 from daskkern.estimators.direct_inputs import direct_source, is_direct
-from daskkern.estimators.frames import named
-from daskkern.estimators.labels import codes_of, plain_labels
+from daskkern.estimators.frames import check_raw, named
+from daskkern.estimators.labels import codes_of, one_column, plain_labels, plain_targets, refuse_sparse, refuse_text
 from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
@@ -80,13 +80,18 @@ def validation_source(
         return StoreSource.at(validation)
     if isinstance(validation, tuple) and len(validation) == 2:
         X, y = map(_computed, validation)
-        return named(make(X, y), column_names(X))
+        if y is None:
+            raise DataError("got validation rows without targets; give a pair (X, y) of rows and targets")
+        found = make(X, y)
+        if not found.info.n_rows:
+            raise DataError("got 0 validation rows; give one at least, or leave out validation")
+        return named(found, column_names(X))
     raise DataError(f"got validation of type {type(validation).__name__}; give a store, or a pair (X, y) of arrays")
 
 
 def _computed(part: Any) -> Any:
-    """Return a dask dataframe or series in memory; others as they are."""
-    return part.compute() if is_dask_collection(part) and not is_lazy(part) else part
+    """Return a collection of Dask in memory; others as they are."""
+    return part.compute() if is_dask_collection(part) else part
 
 
 def lazy_source(
@@ -101,10 +106,13 @@ def lazy_source(
     X = _table(X)
     if y is None:
         raise DataError("got no y; a fit on arrays needs the targets of the rows of X")
+    if not is_lazy(y):
+        y = _in_memory(y, task)
     y = _aligned(y, X, "y")
-    weight = None if sample_weight is None else _aligned(sample_weight, X, "sample_weight")
+    weight = lazy_weights(sample_weight, X)
     classes = None
     if task == "classification":
+        y = one_column(y)
         if y.ndim != 1:
             raise DataError(f"got y with shape {y.shape}; expected one class label per row")
         classes = _unique(y)
@@ -118,6 +126,8 @@ def lazy_source(
             classes = known
     elif y.dtype.kind not in "fiubO":
         raise DataError(f"got y as a dask array of {y.dtype}; expected numbers")
+    elif y.ndim > 2:
+        raise DataError(f"got y with shape {y.shape}; expected one target for each row, (n,), or several, (n, t)")
     single = y.ndim == 1
     labels = None if classes is None else plain_labels(classes)
     width = 1 if single else y.shape[1]
@@ -129,7 +139,7 @@ def unlabelled_lazy_source(X: da.Array, sample_weight: Any = None) -> BlockSourc
     """Return the source for a dask array `X` (n, d) without targets; see :func:`lazy_source`."""
     fix_places(X, sample_weight)
     X = _table(X)
-    weight = None if sample_weight is None else _aligned(sample_weight, X, "sample_weight")
+    weight = lazy_weights(sample_weight, X)
     info = SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True, _stored_entries(X))
     return _blocks(X, None, weight, None, info)
 
@@ -175,13 +185,19 @@ def _csr(chunk: Any) -> Any:
 def _unique(y: da.Array) -> HostArray:
     """Return the labels in `y`, ascending."""
     try:
-        lazy: Any = y  # CuPy cannot unite labels
-        on_host = lazy.map_blocks(as_host, dtype=y.dtype, meta=np.empty(0, y.dtype))
+        lazy: Any = y
+        on_host = lazy.map_blocks(_labels_on_host, dtype=y.dtype, meta=np.empty(0, y.dtype))
         return np.asarray(da.unique(on_host).compute())
     except TypeError as error:
         raise DataError(
             "y holds labels that have no order; remove missing ones, and make all text, or all numbers"
         ) from error
+
+
+def _labels_on_host(chunk: Any) -> HostArray:
+    """Return a chunk of labels in host memory: CuPy cannot unite them, and masks would be lost."""
+    refuse_masks(chunk, "a chunk of y")
+    return as_host(chunk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,11 +208,10 @@ class _Encode:
     is_sparse: bool
 
     def __call__(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+        refuse_masks(X, "a chunk of X")
+        refuse_masks(y, "a chunk of y")
         rows, targets = self._rows(X), None if y is None else self._targets(as_host(y))
-        weights = None if weight is None else as_host(weight).astype(np.float64)
-        if weights is not None:
-            check_weight(weights)
-        return rows, targets, weights
+        return rows, targets, None if weight is None else host_weights(weight)
 
     def _rows(self, X: Any) -> FeatureRows:
         if is_sparse(X):
@@ -208,6 +223,14 @@ class _Encode:
             return np.searchsorted(self.classes, y).astype(np.int64)
         check_quantities(y)
         return y[:, None] if y.ndim == 1 else y
+
+
+def host_weights(chunk: Any) -> HostArray:
+    """Return a chunk of weights (m,) in host memory, float64. DataError unless they are finite, and 0 or more."""
+    refuse_masks(chunk, "a chunk of sample_weight")
+    weight: HostArray = as_host(chunk).astype(np.float64)
+    check_weight(weight)
+    return weight
 
 
 def check_weight(weight: HostArray) -> None:
@@ -223,8 +246,36 @@ def _known(array: da.Array, name: str) -> da.Array:
     return array
 
 
-def _aligned(other: Any, X: da.Array, name: str) -> da.Array:
-    array = _known(other if is_lazy(other) else da.from_array(as_host(other)), name)
-    if array.shape[0] != X.shape[0]:
-        raise DataError(f"{name} has {array.shape[0]} rows, but X has {X.shape[0]}")
-    return array.rechunk({0: X.chunks[0], **({1: -1} if array.ndim == 2 else {})})
+def _in_memory(y: Any, task: str) -> HostArray:
+    """Return targets in memory as an array, checked as those beside rows in memory are."""
+    refuse_sparse(y)
+    check_raw(None, y)
+    if task == "regression":
+        refuse_text(y)
+    return as_host(plain_targets(y))
+
+
+def lazy_weights(sample_weight: Any, X: da.Array) -> da.Array | None:
+    """Return weights as an array (n,) with the chunks of `X`; a number is the weight of every row."""
+    if sample_weight is None:
+        return None
+    if not is_lazy(sample_weight) and np.ndim(sample_weight) == 0:
+        sample_weight = np.full(X.shape[0], sample_weight)
+    weight = _aligned(sample_weight, X, "sample_weight")
+    if weight.ndim != 1 or weight.dtype.kind not in "fiubO":
+        raise DataError(
+            f"got sample_weight of {weight.dtype} and shape {weight.shape}; expected a number for each row, (n,)"
+        )
+    return weight
+
+
+def _aligned(other: Any, X: da.Array, name: str) -> Any:
+    """Return an array (n, ...) with the chunks of rows that `X` has."""
+    refuse_masks(other, name)
+    array: Any = _known(other, name) if is_lazy(other) else as_host(other)
+    if array.ndim == 0 or array.shape[0] != X.shape[0]:
+        raise DataError(f"{name} has {array.shape[0] if array.ndim else 'no'} rows, but X has {X.shape[0]}")
+    if not is_lazy(array):  # Dask does not choose chunks of objects
+        return da.from_array(array, chunks=(X.chunks[0], *array.shape[1:]))
+    chunks = {0: X.chunks[0], **({1: -1} if array.ndim == 2 else {})}
+    return array.rechunk(chunks)

@@ -2,17 +2,23 @@
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.namespace import is_sparse
+from daskkern.data.ingest.columns.written_values import is_number
+from daskkern.data.rows.finite import check_labels, refuse_masks
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 from daskkern.losses import decode
+from daskkern.models import KernelModel
 
 
 def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
     """Return the codes (n,) int64 of labels. DataError names labels that are not among the classes."""
-    y = np.asarray(y)
+    refuse_masks(y, what)
+    y = one_column(np.asarray(plain_targets(y)))
     unknown = np.setdiff1d(y, classes)
     if unknown.size:
         raise DataError(f"{what} holds {unknown[:5].tolist()}, not among the classes {classes[:20].tolist()}")
@@ -20,14 +26,63 @@ def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
 
 
 def plain_targets(y: Any) -> Any:
-    """Return targets with a nullable dtype of pandas, of integers or booleans, as NumPy has them; others as they are.
+    """Return targets with nullable dtypes of pandas, of integers or booleans, as NumPy has them; others as they are.
 
     scikit-learn makes floats of them, which renames labels and rounds large integers.
     """
-    dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
-    if dtype is None or dtype.kind not in "iub" or y.isna().any():
+    dtypes = list(y.dtypes) if hasattr(y, "iloc") and hasattr(y, "columns") else [getattr(y, "dtype", None)]
+    plain = [getattr(dtype, "numpy_dtype", None) for dtype in dtypes]
+    if not plain or any(dtype is None or dtype.kind not in "iub" for dtype in plain) or np.any(y.isna()):
         return y
-    return y.to_numpy(dtype)
+    common = np.result_type(*plain)
+    return y.to_numpy(common) if common.kind in "iub" else y
+
+
+def one_column(y: HostArray) -> HostArray:
+    """Return a column (n, 1) of targets as (n,); others as they are."""
+    return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+
+
+def refuse_sparse(y: Any) -> None:
+    """Raise DataError for a sparse matrix of numbers as targets."""
+    if is_sparse(y):
+        raise DataError(f"got targets as a sparse matrix of shape {y.shape}; give a dense array, such as y.toarray()")
+
+
+def refuse_text(y: Any) -> None:
+    """Raise DataError for targets that hold text which is no number."""
+    if y is None:
+        return
+    targets = np.asarray(y)
+    if targets.dtype.kind not in "OUS":
+        return
+    for value in targets.ravel().tolist():
+        if isinstance(value, str | bytes) and not is_number(value):
+            raise DataError(
+                f"got {value!r:.60} among the targets; a regressor needs numbers, and KernelClassifier takes classes"
+            )
+
+
+def scored_labels(model: KernelModel, y: Any, sample_weight: Any) -> Any:
+    """Return the labels that predictions of a classifier are compared with; several a row are checked to be 0 or 1.
+
+    Of a dask array they are checked when they are computed. DataError for masked labels and weights.
+    """
+    refuse_masks(y, "y")
+    refuse_masks(sample_weight, "sample_weight")
+    if model.task != "multilabel" or y is None:
+        return y
+    if isinstance(y, da.Array):
+        lazy: Any = y
+        return lazy.map_blocks(_zeros_and_ones, dtype=y.dtype, meta=y._meta)
+    _zeros_and_ones(y.data if is_sparse(y) else np.asarray(y))
+    return y
+
+
+def _zeros_and_ones(labels: HostArray) -> HostArray:
+    if labels.dtype.kind in "fiub":
+        check_labels(labels)
+    return labels
 
 
 def plain_labels(classes: HostArray) -> tuple[ClassLabel, ...]:

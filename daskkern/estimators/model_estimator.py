@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import dask.array as da
 import numpy as np
 from dask.delayed import delayed
-from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,16 +17,16 @@ from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.direct.table_files import TableFiles
 from daskkern.data.remote.local_stores import fix_places
-from daskkern.data.rows.finite import check_finite, refuse_masks
+from daskkern.data.rows.finite import check_chunk, check_finite, refuse_masks
 from daskkern.data.schema.same_columns import column_names
 from daskkern.errors import DataError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.direct_inputs import applied_to_cube
 from daskkern.estimators.frame_blocks import lazy_features
 from daskkern.estimators.frame_codes import encoding_of, needs_encoding
-from daskkern.estimators.frames import check_raw
+from daskkern.estimators.frames import as_table, check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.estimators.parameters import NestedEstimator, computed_by_client, unknown_choice
+from daskkern.estimators.parameters import NestedEstimator, cloned, computed_by_client, unknown_choice
 from daskkern.evaluation.tables.opening import feature_blocks
 from daskkern.models import KernelModel, save_model
 
@@ -56,10 +55,7 @@ class ModelEstimator(NestedEstimator):
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the client and the callbacks, which cannot be copied."""
-        parameters = self.get_params(deep=False)
-        shared = {name: parameters.pop(name) for name in self._shared_parameters}
-        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
-        return copy.set_params(**shared)
+        return cloned(self, self._shared_parameters)
 
     def _apply(self, X: Any, method: Method, like: HostArray, scores: Scores = KernelModel.scores) -> Any:
         """Apply `method` to the `scores` (n, c) of `X`: at once, or lazily for a dask array.
@@ -87,6 +83,7 @@ class ModelEstimator(NestedEstimator):
             with self.model_.threads(None, n_rows or _MANY_ROWS):
                 parts = [function(self.model_, self.model_.check(block), None) for block in blocks]
             return np.concatenate(parts) if parts else like
+        X = as_table(X)
         encoding = encoding_of(self.model_, X)
         if needs_encoding(X, encoding):
             X = checked_rows(self, X, encoding, reset=False, **_ROWS)
@@ -153,6 +150,8 @@ class _OfScores:
         return self.method(self.scores(model, X, threads=threads))
 
 
-def _apply_block(X: HostArray, model: KernelModel, function: RowFunction) -> HostArray:
-    rows = X if is_sparse(X) else as_host(X)  # of chunks on a GPU, too
+def _apply_block(X: HostArray, model: KernelModel, function: RowFunction, block_info: Any = None) -> HostArray:
+    refuse_masks(X, "a chunk of X")
+    rows: Any = X if is_sparse(X) else as_host(X)  # of chunks on a GPU, too
+    check_chunk(rows.tocsr() if is_sparse(rows) else rows, block_info)
     return function(model, model.check(rows), 1)  # Dask runs one of these on each of its threads

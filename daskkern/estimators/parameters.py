@@ -1,13 +1,15 @@
 """Parameters of the estimators as settings take them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 import numpy as np
 from dask.base import is_dask_collection
 from distributed import default_client
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
 from daskkern.backend.current import current
@@ -22,8 +24,12 @@ from daskkern.solvers import parse_solver
 
 _MOST_PARTS = 3  # of validation rows: X, y, and weights
 
+_CLONED = ("_metadata_request", "_sklearn_output_config")
+"""What an estimator of scikit-learn keeps beside its parameters when it is cloned."""
+
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -82,11 +88,29 @@ class NestedEstimator(BaseEstimator):
         return value
 
 
+def cloned(estimator: Estimator, shared: tuple[str, ...]) -> Estimator:
+    """Return an unfitted copy that has the parameters called `shared` in common with the estimator.
+
+    Requests of metadata and the container of outputs are kept, as by :func:`sklearn.base.clone`.
+    """
+    parameters = estimator.get_params(deep=False)
+    common = {name: parameters.pop(name) for name in shared}
+    copy = type(estimator)(**{name: clone(value, safe=False) for name, value in parameters.items()})
+    copy.set_params(**common)
+    for name in _CLONED:
+        if hasattr(estimator, name):
+            setattr(copy, name, deepcopy(getattr(estimator, name)))
+    return copy
+
+
 def as_seed(random_state: Any) -> int:
-    """Return an integer seed for scikit-learn's `random_state`."""
+    """Return an integer seed for scikit-learn's `random_state`. SpecError for anything else."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+        if random_state >= 0:
+            return int(random_state)
+    elif random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    raise SpecError(f"got random_state={random_state!r:.60}; expected a whole number from 0, a RandomState or None")
 
 
 def check_flags(estimator: BaseEstimator, *names: str) -> None:
@@ -114,15 +138,48 @@ def computed_by_client(method: Callable[Given, Result]) -> Callable[Given, Resul
 
     @wraps(method)
     def computing(*args: Given.args, **options: Given.kwargs) -> Result:
-        client = getattr(args[0], "client", None)
-        if client is None or not any(map(_has_collection, (*args[1:], *options.values()))):
+        with _client_for(*args, **options):
             return method(*args, **options)
-        with client_of(client) as connected:
-            assert connected is not None
-            with current(connected):
-                return method(*args, **options)
 
     return computing
+
+
+def fits(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Return a method that fits an estimator as :func:`computed_by_client` does, or leaves it as it was.
+
+    An older model keeps its columns and classes where a fit to other rows fails or is interrupted.
+    """
+
+    @wraps(method)
+    def fitting(*args: Given.args, **options: Given.kwargs) -> Result:
+        with _undone_on_failure(args[0]), _client_for(*args, **options):
+            return method(*args, **options)
+
+    return fitting
+
+
+@contextmanager
+def _undone_on_failure(estimator: Any) -> Iterator[None]:
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+@contextmanager
+def _client_for(estimator: Any, *given: Any, **options: Any) -> Iterator[None]:
+    """Make the client of an estimator the current one where a collection of Dask is among what it is given."""
+    client = getattr(estimator, "client", None)
+    if client is None or not any(map(_has_collection, (*given, *options.values()))):
+        yield
+        return
+    with client_of(client) as connected:
+        assert connected is not None
+        with current(connected):
+            yield
 
 
 def _has_collection(given: Any) -> bool:

@@ -15,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from daskkern.basis import BasisSpec
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.direct.dask_frames import is_dask_frame
+from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.direct_inputs import direct_source, is_direct, named_roles
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
-from daskkern.estimators.parameters import computed_by_client, unknown_choice
+from daskkern.estimators.parameters import computed_by_client, fits, unknown_choice
 from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.cell_scores import cell_score
 from daskkern.evaluation.lazy_scores import lazy_r2
@@ -174,7 +175,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         self.verbose, self.callbacks = verbose, callbacks
         self.learn_features, self.calibrate, self.groups = learn_features, calibrate, groups
 
-    @computed_by_client
+    @fits
     def fit(
         self,
         X: Any,
@@ -220,7 +221,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         return self
 
     @available_if(goes_on)
-    @computed_by_client
+    @fits
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelRegressor":
         """Run one epoch on these rows from the current model; see :meth:`daskkern.KernelClassifier.partial_fit`.
 
@@ -263,6 +264,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         Of several quantiles, that of the one nearest to 1/2. NaN, with an ``UndefinedMetricWarning``, for rows of a
         store or a file in which a target has one value; for arrays, scikit-learn's rule, 1 or 0.
         """
+        refuse_masks(y, "y")
+        refuse_masks(sample_weight, "sample_weight")
         if is_store(X):
             check_is_fitted(self, "model_")
             only_store(y, sample_weight)

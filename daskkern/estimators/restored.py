@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 
+from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
+from daskkern.inspection.columns import columns_of
 from daskkern.models import KernelModel, load_model
 
 _OF_ROWS = ("all rows", "landmarks")
@@ -50,6 +52,12 @@ def restore(estimator: BaseEstimator, saved: Any) -> None:
     if model.task != "regression":
         found["classes_"] = model.class_array() if model.classes is not None else np.arange(model.n_outputs)
     if settings.get("learn_features"):
-        found["feature_importances_"] = model.feature_importances()
+        found["feature_importances_"] = column_importances(model, found["n_features_in_"])
     for name, value in found.items():
         setattr(estimator, name, value)
+
+
+def column_importances(model: KernelModel, n_columns: int) -> HostArray:
+    """Return the share of each column of a table (n_columns,) in the metric, the sum over its features."""
+    shares = model.feature_importances()
+    return shares if len(shares) == n_columns else columns_of(model).sum(shares)

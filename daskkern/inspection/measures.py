@@ -1,4 +1,4 @@
-"""Scores of predictions as sums over rows, so that blocks of rows add up: for many permutations at once."""
+"""Scores of predictions as sums over rows, so that blocks of rows can be joined: for many permutations at once."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,18 @@ from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError, SpecError
 from daskkern.models import KernelModel
 
+_TINY = np.finfo(np.float64).tiny
 Sums = Callable[[KernelModel, HostArray, HostArray, FloatArray], FloatArray]
+
+
+def _added(sums: FloatArray) -> FloatArray:
+    total: FloatArray = sums.sum(axis=0)
+    return total
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A score, larger is better: the sums of a block of rows, and the score of added sums.
+    """A score, larger is better: the sums of a block of rows, and the score of joined sums.
 
     Attributes
     ----------
@@ -25,13 +31,16 @@ class Measure:
     sums : callable
         Takes a model, scores (m, c), targets and weights (m,), and returns sums (k,).
     value : callable
-        Takes added sums (..., k) and returns scores (...).
+        Takes joined sums (..., k) and returns scores (...).
+    joined : callable
+        Takes the sums of several blocks (b, ..., k) and returns those of all rows (..., k).
     """
 
     name: str
     task: str
     sums: Sums
     value: Callable[[FloatArray], FloatArray]
+    joined: Callable[[FloatArray], FloatArray] = _added
 
 
 def measure_of(model: KernelModel, name: str | None) -> Measure:
@@ -58,12 +67,14 @@ def codes_of(model: KernelModel, y: HostArray, classes: tuple[ClassLabel, ...] |
         Labels, or codes of `classes` where they are given.
     """
     assert model.classes is not None
+    equal: Mapping[object, int] = {label: code for code, label in enumerate(model.classes)}  # 1, 1.0 and True are one
     known: Mapping[object, int] = {(type(label), label): code for code, label in enumerate(model.classes)}
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.ndim != 1:
         raise DataError(f"got labels of shape {y.shape}; expected one for each row, (n,)")
     labels, places = np.unique(y, return_inverse=True)
     names = labels.tolist() if classes is None else [classes[code] for code in labels.tolist()]
-    found = np.array([known.get((type(label), label), -1) for label in names], np.int64)
+    found = np.array([known.get((type(label), label), equal.get(label, -1)) for label in names], np.int64)
     if found.size and (found < 0).all():
         raise DataError(
             f"none of the labels of the rows ({names[:5]}) is a class of the model ({list(model.classes)[:5]}); are "
@@ -113,8 +124,18 @@ def _log_losses(model: KernelModel, scores: HostArray, y: HostArray, weight: Flo
 
 def _errors(model: KernelModel, scores: HostArray, y: HostArray, weight: FloatArray) -> FloatArray:
     errors = model.central(scores).reshape(y.shape) - y  # of several quantiles, of the one nearest to 1/2
-    each = [weight @ part for part in (errors**2, np.abs(errors), y, y * y)]
-    return np.concatenate([[weight.sum()], *each])
+    first = weight @ y
+    spread = weight @ (y - first / max(weight.sum(), _TINY)) ** 2  # of targets far from 0, squares would cancel
+    return np.concatenate([[weight.sum()], weight @ errors**2, weight @ np.abs(errors), first, spread])
+
+
+def _joined_errors(sums: FloatArray) -> FloatArray:
+    """Return the sums of all rows of those of blocks: the spread between their means is added to that within them."""
+    weight, (*_, first, spread) = _parts(sums)
+    total = sums.sum(axis=0)
+    means, mean = first / np.maximum(weight, _TINY), first.sum(axis=0) / np.maximum(weight.sum(axis=0), _TINY)
+    total[..., -spread.shape[-1] :] += (weight * (means - mean) ** 2).sum(axis=0)
+    return total
 
 
 def _parts(sums: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
@@ -122,8 +143,7 @@ def _parts(sums: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
 
 
 def _r2(sums: FloatArray) -> FloatArray:
-    total, (squares, _, first, second) = _parts(sums)
-    spread = second - first**2 / total
+    _, (squares, *_, spread) = _parts(sums)
     return np.where(spread > 0, 1 - squares / np.where(spread > 0, spread, 1), squares == 0).mean(axis=-1)
 
 
@@ -146,8 +166,8 @@ MEASURES = (
     Measure("neg_log_loss", "classification", _log_loss, _mean),
     Measure("accuracy", "multilabel", _all_right, _mean),
     Measure("neg_log_loss", "multilabel", _log_losses, _mean),
-    Measure("r2", "regression", _errors, _r2),
-    Measure("neg_root_mean_squared_error", "regression", _errors, _rmse),
-    Measure("neg_mean_absolute_error", "regression", _errors, _mae),
+    Measure("r2", "regression", _errors, _r2, _joined_errors),
+    Measure("neg_root_mean_squared_error", "regression", _errors, _rmse, _joined_errors),
+    Measure("neg_mean_absolute_error", "regression", _errors, _mae, _joined_errors),
 )
 """The first of a task is the default."""

@@ -69,7 +69,8 @@ def permutation_importance(
     sample_weight : (n,) array, optional
     scoring : {"accuracy", "neg_log_loss", "r2", "neg_root_mean_squared_error", "neg_mean_absolute_error"}, optional
         By default accuracy, of several labels that of whole rows, or R2 of a regression; of several quantiles that of
-        the one nearest to 1/2.
+        the one nearest to 1/2. Rows with a label that the model does not know count as wrong; a log loss leaves
+        them out, as that of :func:`daskkern.evaluation.score.score_store` does.
     columns : sequence of str or int, optional
         Only these columns, by name or number: each costs `n_repeats` predictions of the rows.
     groups : mapping of str to sequence of int, optional
@@ -188,22 +189,21 @@ def _streamed(rows: Inspected, permuting: Permuting) -> FloatArray:
     taken = donors.rows(np.arange(donors.n_rows)).X
     if rows.store is not None:
         parts: Any = (permuting.sums(block, taken, k) for k, block in enumerate(rows.blocks()))
-        return np.sum(list(parts), axis=0)
+        return permuting.measure.joined(np.array(list(parts)))
     edges = np.cumsum([0, *rows.X.chunks[0]]).tolist()
     shared, values = delayed(permuting, pure=True), delayed(taken, pure=True)
     tasks = [
         delayed(_block_sums)(shared, values, k, *(_piece(each, slice(*part)) for each in rows.arrays))
         for k, part in enumerate(pairwise(edges))
     ]
-    found: FloatArray = np.sum(compute(*tasks), axis=0)
-    return found
+    return permuting.measure.joined(np.array(compute(*tasks)))
 
 
 def _piece(array: Any, part: slice) -> Any:
     """Return rows of an array; of a dask array as a task, which workers compute."""
     if array is None or not isinstance(array, da.Array):
         return None if array is None else array[part]
-    return delayed(np.asarray)(array[part]) if array.ndim == 1 else delayed(_as_is)(array[part])
+    return delayed(_as_is)(array[part])
 
 
 def _as_is(block: Any) -> Any:

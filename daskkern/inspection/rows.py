@@ -15,6 +15,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
+from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.rows.rows import Fields, take
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.data.storage.store import Store, open_store
@@ -86,6 +87,7 @@ class Inspected:
                     f"got a dask array of shape {X.shape}; expected known rows of {model.n_features} features; "
                     "call compute_chunk_sizes() where sizes are unknown"
                 )
+            refuse_masks(X, "X")
             X = X.rechunk({1: -1})
         else:
             X = model.check(frame_features(model, X) if needs_features(model, X) else X)
@@ -93,6 +95,7 @@ class Inspected:
         for name, other in others.items():
             if other is None:
                 continue
+            refuse_masks(other, name)
             if not isinstance(other, da.Array):
                 others[name] = other = np.asarray(other)
             if other.shape[0] != X.shape[0]:
@@ -163,6 +166,8 @@ class Inspected:
 
     def checked(self, X: Any, y: Any, weight: Any) -> Block:
         """Return rows in memory as a block. DataError for NaN, and for weights that are none."""
+        refuse_masks(y, "y")
+        refuse_masks(weight, "sample_weight")
         if weight is not None:
             weight = np.asarray(weight, np.float64)
             if weight.ndim != 1 or not np.isfinite(weight).all() or (weight < 0).any():

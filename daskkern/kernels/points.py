@@ -237,9 +237,10 @@ def _in_range(squared: Array, left: bool) -> Array:
     bad = ~(squared <= most)
     if left:
         return xp.where(bad, xp.nan, squared).astype(squared.dtype)
+    wider = ", or take float64" if squared.dtype.itemsize < 8 else ""
     raise DataError(
         f"point {int(xp.argmax(bad))} has values too large for {squared.dtype}: its squared norm exceeds {most:.1e}; "
-        "scale the features, or take float64"
+        f"scale the features{wider}"
     )
 
 

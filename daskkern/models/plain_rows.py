@@ -6,12 +6,13 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
-from daskkern.data.rows.finite import check_finite
+from daskkern.data.rows.finite import check_finite, refuse_masks
 from daskkern.errors import DataError
 
 
 def checked_table(X: Any, n_features: int, task: str) -> Any:
     """Return `X` as a 2-d array of finite numbers, dense or CSR, with so many features, or raise DataError."""
+    refuse_masks(X, "X")
     array = X.tocsr() if is_sparse(X) else _as_array(X)
     if array is None or array.ndim != 2 or array.dtype.kind not in "fiub":
         found = f"a {type(X).__name__}" if array is None else f"{array.dtype} of shape {array.shape}"

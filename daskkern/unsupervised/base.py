@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight
 
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_for
@@ -19,7 +18,7 @@ from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
-from daskkern.estimators.checked_rows import checked_rows
+from daskkern.estimators.checked_rows import checked_rows, checked_weight
 from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
 from daskkern.estimators.frame_codes import frame_encoding
 from daskkern.estimators.frames import check_raw, named
@@ -162,9 +161,7 @@ class UnsupervisedEstimator(ModelEstimator):
             ensure_min_samples=least,
         )
         check_finite(X)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = checked_weight(sample_weight, X)
         stored = int(X.nnz) if is_sparse(X) else None
         info = SourceInfo(X.shape[0], X.shape[1], None, None, Scaling(), None, 0, True, stored, encoding=encoding)
         return ArraySource(as_csr(X) if is_sparse(X) else X, None, weight, info)

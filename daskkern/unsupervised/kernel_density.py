@@ -18,7 +18,7 @@ from daskkern.data.schema.learned_scaling import IGNORED
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import ModelError, SpecError
 from daskkern.estimators.inputs import is_lazy
-from daskkern.estimators.parameters import active_client, as_kernel, as_seed, computed_by_client
+from daskkern.estimators.parameters import active_client, as_kernel, as_seed, computed_by_client, fits
 from daskkern.kernels import Gaussian
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.models import KernelModel, save_model
@@ -130,7 +130,7 @@ class KernelDensity(UnsupervisedEstimator):
         basis = super()._basis(n_rows)
         return spanned(basis) if basis.is_mapped else basis
 
-    @computed_by_client
+    @fits
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelDensity":
         """Estimate the density of rows `X`; see :meth:`daskkern.KernelPCA.fit`.
 

@@ -11,8 +11,9 @@ from daskkern.arrays import HostArray
 from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec
 from daskkern.errors import SpecError
-from daskkern.estimators.inputs import is_lazy
-from daskkern.estimators.parameters import computed_by_client
+from daskkern.estimators.checked_rows import checked_weight
+from daskkern.estimators.inputs import host_weights, is_lazy, lazy_weights
+from daskkern.estimators.parameters import computed_by_client, fits
 from daskkern.kernels import Kernel
 from daskkern.models import KernelModel
 from daskkern.unsupervised.base import UnsupervisedEstimator, whole
@@ -95,7 +96,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    @computed_by_client
+    @fits
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelKMeans":
         """Cluster rows `X`; see :meth:`daskkern.KernelPCA.fit`. A store brings its own weights."""
         k, n_init = whole("n_clusters", self.n_clusters), whole("n_init", self.n_init)
@@ -135,7 +136,10 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the sum of the weighted squared distances of rows from their centres; `y` is not used."""
         nearest = self.transform(X).min(axis=1) ** 2
-        return -float(nearest.sum() if sample_weight is None else (nearest * np.asarray(sample_weight)).sum())
+        weight: Any = (lazy_weights if is_lazy(nearest) else checked_weight)(sample_weight, nearest)
+        if is_lazy(weight):
+            weight = weight.map_blocks(host_weights, dtype=np.float64)
+        return -float((nearest if weight is None else nearest * weight).sum())
 
 
 def codes(scores: HostArray) -> HostArray:

@@ -11,7 +11,7 @@ from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.basis import BasisSpec
 from daskkern.data.rows.rows import Rows
 from daskkern.errors import DataError, SpecError
-from daskkern.estimators.parameters import computed_by_client
+from daskkern.estimators.parameters import fits
 from daskkern.kernels import Kernel
 from daskkern.linalg import top_eigenpairs
 from daskkern.unsupervised.base import UnsupervisedEstimator, signs_fixed, whole
@@ -87,7 +87,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnsupervisedE
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    @computed_by_client
+    @fits
     def fit(self, X: Any, y: Any = None) -> "KernelPCA":
         """Fit the components.
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.errors import SpecError
-from daskkern.estimators.parameters import active_client, computed_by_client
+from daskkern.estimators.parameters import active_client, fits
 from daskkern.kernels import Kernel
 from daskkern.models import KernelModel
 from daskkern.training.feeding.row_source import RowSource
@@ -100,7 +100,7 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
         self.dtype, self.device, self.client = dtype, device, client
         self.handle_unknown = handle_unknown
 
-    @computed_by_client
+    @fits
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "OneClassSVM":
         """Fit to rows `X`; see :meth:`daskkern.KernelPCA.fit`. A store brings its own weights."""
         if isinstance(self.nu, bool) or not isinstance(self.nu, int | float | np.number) or not 0 < self.nu <= 1:

@@ -13,7 +13,7 @@ from daskkern.basis import BasisSpec
 from daskkern.data.rows.rows import Rows
 from daskkern.errors import DataError
 from daskkern.estimators.inputs import is_lazy
-from daskkern.estimators.parameters import computed_by_client
+from daskkern.estimators.parameters import fits
 from daskkern.kernels import Kernel
 from daskkern.linalg import top_eigenpairs
 from daskkern.unsupervised.base import UnsupervisedEstimator, whole
@@ -99,7 +99,7 @@ class SpectralClustering(ClusterMixin, UnsupervisedEstimator):
         self.dtype, self.device, self.client = dtype, device, client
         self.handle_unknown = handle_unknown
 
-    @computed_by_client
+    @fits
     def fit(self, X: Any, y: Any = None) -> "SpectralClustering":
         """Cluster rows `X`; see :meth:`daskkern.KernelPCA.fit`. Weights of a store are not used.
 

@@ -1,15 +1,18 @@
 """Columns of frames and stores keep their names: rows whose columns come in another order are refused."""
 
 from pathlib import Path
+from typing import Any
 
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from sklearn.base import clone
 
 import daskkern
-from daskkern import KernelClassifier, KernelFeatures, KernelPCA, KernelRegressor
-from daskkern.errors import DataError
+from daskkern import KernelClassifier, KernelFeatures, KernelPCA, KernelRegressor, Landmarks
+from daskkern.errors import DataError, SpecError
 
 RNG = np.random.default_rng
 WRONG = "the model was trained on feature 'a' where X has 'c'"
@@ -119,3 +122,77 @@ def test_dask_frames_of_other_columns_are_refused(columns: list[str]) -> None:
         KernelPCA(2, "gaussian:1").fit(frame).transform(other)
     with pytest.raises(DataError, match="X has"):
         features.transform(other)
+
+
+@pytest.mark.parametrize("kind", [pa.Table, pa.RecordBatch])
+def test_arrow_tables_of_another_order_are_refused(kind: type, tmp_path: Path) -> None:
+    frame = _frame()
+    model, other = _regressor().fit(frame, frame["a"]), kind.from_pandas(frame[["c", "b", "a"]])
+    model.save(tmp_path / "m")
+    labels = np.arange(120) % 2
+    with pytest.raises(DataError, match=WRONG):
+        daskkern.load(tmp_path / "m").predict(other)
+    with pytest.raises(DataError, match=WRONG):
+        KernelRegressor.from_model(tmp_path / "m").score(other, labels)
+    with pytest.raises(DataError, match=WRONG):
+        daskkern.permutation_importance(model, other, labels)
+    with pytest.raises(DataError, match="where the validation rows have 'c'"):
+        KernelClassifier(device="cpu").fit(frame, labels, validation=(other, labels))
+    for estimator in (model, KernelPCA(2, "gaussian:1").fit(frame), KernelFeatures("gaussian:1", 10).fit(frame)):
+        with pytest.raises(ValueError, match="same order"):
+            getattr(estimator, "transform", model.predict)(other)
+
+
+@pytest.mark.parametrize("kind", [pa.Table, pa.RecordBatch])
+def test_fits_to_arrow_tables_know_the_columns_and_give_what_frames_give(kind: type) -> None:
+    frame = _frame()
+    arrow = kind.from_pandas(frame)
+    for estimator in (_regressor(), KernelPCA(2, "gaussian:1"), KernelFeatures("gaussian:1", 10)):
+        of_frame = estimator.fit(frame, frame["a"])
+        method = "transform" if hasattr(estimator, "transform") else "predict"
+        expected = getattr(of_frame, method)(frame)
+        found = estimator.fit(arrow, frame["a"])
+        assert list(found.feature_names_in_) == ["a", "b", "c"]
+        np.testing.assert_array_equal(getattr(found, method)(arrow), expected)
+
+
+def _interrupt(event: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("columns", [["c", "b", "a"], ["a", "b"]])
+@pytest.mark.parametrize(
+    ("estimator", "broken", "error"),
+    [
+        (_regressor(), {"alpha": -1}, SpecError),
+        (_regressor(), {"callbacks": [_interrupt]}, KeyboardInterrupt),
+        (KernelClassifier(device="cpu", max_epochs=2), {"alpha": -1}, SpecError),
+        (KernelPCA(2, "gaussian:1"), {"n_components": 9999}, SpecError),
+        (KernelFeatures("gaussian:1", 10), {"kernel": "none"}, SpecError),
+        (KernelFeatures("gaussian:1", 10), {"basis": Landmarks(points=np.zeros((3, 9)))}, DataError),
+    ],
+)
+def test_a_refit_that_fails_leaves_the_model_its_columns(
+    columns: list[str], estimator: Any, broken: dict[str, object], error: type[BaseException]
+) -> None:
+    frame, model = _frame(), clone(estimator)
+    labels = np.arange(120) % 2
+    model.fit(frame, labels)
+    method = "transform" if hasattr(model, "transform") else "predict"
+    expected = getattr(model, method)(frame)
+    with pytest.raises(error):
+        model.set_params(**broken).fit(frame[columns], labels + 1)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    assert model.n_features_in_ == 3
+    np.testing.assert_array_equal(getattr(model, method)(frame), expected)
+    with pytest.raises(ValueError, match="feature names"):
+        getattr(model, method)(frame[columns])
+
+
+def test_a_call_of_partial_fit_that_fails_changes_nothing() -> None:
+    frame, labels = _frame(), np.arange(120) % 2
+    model = KernelClassifier("gaussian:2", basis=Landmarks(20), device="cpu").partial_fit(frame, labels)
+    before = dict(vars(model))
+    with pytest.raises(DataError, match="not among the classes"):
+        model.partial_fit(frame, labels + 5)
+    assert vars(model) == before

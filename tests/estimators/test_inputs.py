@@ -6,11 +6,12 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import zarr
 from sklearn.datasets import load_digits
 
 import daskkern
-from daskkern import KernelClassifier, KernelRegressor, Landmarks
+from daskkern import KernelClassifier, KernelFeatures, KernelRegressor, Landmarks
 from daskkern.errors import DaskkernError, DataError, SpecError
 from daskkern.kernels import Gaussian
 
@@ -225,3 +226,64 @@ def test_a_limit_that_the_set_up_has_used_up_leaves_time_for_steps() -> None:
     model = KernelRegressor(device="cpu", max_seconds=0.6, max_epochs=10_000).fit(X, X[:, 0])
     assert model.stop_reason_ == "max_seconds"
     assert np.ptp(model.predict(X)) > 0, "it is not the mean of the targets"
+
+
+TEXTS = np.where(np.arange(60) % 3 > 0, "yes", "no")
+NUMBERS = np.arange(60) % 7 + 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "y"),
+    [
+        (KernelClassifier, pd.Series(TEXTS, dtype=object)),
+        (KernelClassifier, TEXTS.astype(object)),
+        (KernelClassifier, TEXTS[:, None]),
+        (KernelClassifier, pd.DataFrame({"y": TEXTS})),
+        (KernelClassifier, pd.Series(TEXTS).astype("category")),
+        (KernelClassifier, TEXTS.tolist()),
+        (KernelRegressor, NUMBERS.astype(object)),
+        (KernelRegressor, NUMBERS[:, None]),
+        (KernelRegressor, pd.Series(NUMBERS, dtype="Float64")),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+def test_targets_beside_a_dask_array_are_those_beside_an_array(kind: type, y: Any) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    lazy = da.from_array(X, chunks=(25, 3))
+    model = kind("gaussian:2", max_epochs=1, device="cpu")
+    expected = model.fit(X, y, sample_weight=2.0).predict(X)
+    found = model.fit(lazy, y, sample_weight=2.0).predict(X)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(model.fit(lazy, y, sample_weight=np.full(60, 2, object)).predict(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("y", "weight", "words"),
+    [
+        (TEXTS, None, "got 'no' among the targets; a regressor needs numbers"),
+        (np.array([1.0, None] * 30), None, "y has no value in 30 of 60 rows"),
+        (NUMBERS[:9].astype(object), None, "y has 9 rows, but X has 60"),
+        (np.float64(3), None, "y has no rows, but X has 60"),
+        (np.ones((60, 1, 1)), None, r"got y with shape \(60, 1, 1\); expected one target for each row"),
+        (NUMBERS, np.ones((60, 1)), r"got sample_weight of float64 and shape \(60, 1\); expected a number for each"),
+        (scipy.sparse.csr_array(NUMBERS[:, None]), None, "got targets as a sparse matrix of shape"),
+        (NUMBERS, TEXTS, "got sample_weight of <U3 and shape"),
+        (NUMBERS, da.ones((60, 1)), r"got sample_weight of float64 and shape \(60, 1\)"),
+    ],
+)
+def test_targets_and_weights_beside_a_dask_array_that_are_none(y: Any, weight: Any, words: str) -> None:
+    X = da.random.default_rng(0).standard_normal((60, 3), chunks=(25, 3))
+    with pytest.raises(DataError, match=words):
+        KernelRegressor(device="cpu").fit(X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_missing_value_in_a_chunk_is_named_by_its_row_of_the_array(known: bool) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    lazy = da.from_array(np.where(np.arange(180).reshape(60, 3) == 3 * 47 + 1, np.nan, X), chunks=(20, 3))
+    lazy = lazy if known else lazy[lazy[:, 0] > -9]
+    words = "X has NaN .* in row 47, column 1" if known else "a chunk of X has NaN .* in row 7, column 1"
+    with pytest.raises(DataError, match=words):
+        KernelRegressor("gaussian:2", max_epochs=1, device="cpu").fit(X, NUMBERS).predict(lazy).compute()
+    with pytest.raises(DataError, match=words):
+        KernelFeatures("gaussian:2", 8).fit(X).transform(lazy).compute()

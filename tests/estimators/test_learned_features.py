@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.feature_selection import SelectFromModel
 
 import daskkern
 from daskkern import FeatureLearning, KernelClassifier, KernelRegressor, Landmarks
@@ -226,3 +228,17 @@ def test_automatic_metrics_of_many_features_are_weights() -> None:
     X = np.random.default_rng(0).standard_normal((50, 2100))
     assert {one.diagonal for one in candidates(Laplacian(50.0), AutoKernel(), FeatureLearning(), X)} == {True}
     assert {one.diagonal for one in candidates(Laplacian(50.0), AutoKernel(), FeatureLearning("full"), X)} == {False}
+
+
+def test_importances_are_those_of_the_columns_of_a_frame(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.standard_normal(200), "kind": rng.choice(["a", "b", "c", "d"], 200)})
+    y = np.sin(2 * frame["x"]) + (frame["kind"] == "b")
+    model = KernelRegressor("gaussian:median", learn_features="diagonal", max_epochs=2, device="cpu").fit(frame, y)
+    assert model.model_.n_features == 5
+    assert model.feature_importances_.shape == (model.n_features_in_,) == (2,)
+    np.testing.assert_allclose(model.feature_importances_.sum(), 1)
+    assert SelectFromModel(model, prefit=True).get_support().shape == (2,)
+    model.save(tmp_path / "m")
+    found = KernelRegressor.from_model(tmp_path / "m")
+    np.testing.assert_allclose(found.feature_importances_, model.feature_importances_)

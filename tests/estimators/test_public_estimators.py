@@ -3,9 +3,13 @@
 import ast
 from pathlib import Path
 
-from sklearn.base import BaseEstimator
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, clone
 
 import daskkern
+from daskkern import AutoKernelClassifier, KernelClassifier, KernelDensity, KernelFeatures, KernelPCA
 
 TESTS = Path(__file__).parents[1]
 
@@ -31,3 +35,16 @@ def test_scikit_learns_checks_are_given_to_every_public_estimator() -> None:
     assert {"KernelClassifier", "KernelRegressor", "KernelFeatures", "KernelPCA"} <= public
     checked = set().union(*(_checked(path) for path in TESTS.rglob("test_*.py")))
     assert public <= checked, f"no test gives {public - checked} to parametrize_with_checks"
+
+
+@pytest.mark.parametrize("kind", [KernelClassifier, AutoKernelClassifier, KernelDensity])
+def test_clones_keep_their_requests_of_metadata(kind: type) -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        requests = clone(kind().set_fit_request(sample_weight="w")).get_metadata_routing()
+        assert requests.fit.requests["sample_weight"] == "w"
+
+
+@pytest.mark.parametrize("estimator", [KernelPCA(2), KernelFeatures("gaussian:1", 4)])
+def test_clones_keep_the_container_of_their_outputs(estimator: BaseEstimator) -> None:
+    copy = clone(estimator.set_output(transform="pandas"))
+    assert list(copy.fit_transform(np.random.default_rng(0).standard_normal((30, 3))).columns)

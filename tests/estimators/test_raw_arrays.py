@@ -1,14 +1,20 @@
 """Arrays as users have them: few rows that weigh something, masks, repeated sparse entries, extreme targets."""
 
+import warnings
 from collections.abc import Callable
+from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
 
-from daskkern import KernelClassifier, KernelRegressor, Landmarks
+import daskkern
+from daskkern import KernelClassifier, KernelDensity, KernelFeatures, KernelPCA, KernelRegressor, Landmarks
 from daskkern.errors import DataError
 
 RNG = np.random.default_rng
@@ -69,6 +75,70 @@ def test_masked_entries_are_refused() -> None:
         KernelRegressor(device="cpu").fit(X, np.ma.masked_equal(y, y[3]))
 
 
+def _masked(array: np.ndarray) -> np.ma.MaskedArray:
+    """Return the array with a masked entry, whose value no fit should see."""
+    found = np.ma.array(array.astype(float), copy=True)
+    found[7] = -9999.0
+    return np.ma.masked_equal(found, -9999.0)
+
+
+def _chunked(array: np.ma.MaskedArray) -> da.Array:
+    """Return a dask array whose chunks are masked, which it does not announce."""
+    return da.from_delayed(dask.delayed(lambda: array)(), array.shape, array.dtype, meta=np.empty((0,) * array.ndim))
+
+
+X = RNG(0).standard_normal((60, 3))
+Y, ONES = X[:, 0].copy(), np.ones(60)
+LABELS = (Y > 0).astype(int)
+LAZY = da.from_array(X, chunks=(30, 3))
+
+
+def _new(kind: type = KernelRegressor) -> Any:
+    return kind("gaussian:2", max_epochs=1, device="cpu")
+
+
+MASKED: dict[str, Callable[[], object]] = {
+    "weight of a fit": lambda: _new().fit(X, Y, _masked(ONES)),
+    "weight of partial_fit": lambda: _new().set_params(basis=Landmarks(9)).partial_fit(X, Y, _masked(ONES)),
+    "weight of a lazy fit": lambda: _new().fit(LAZY, Y, _masked(ONES)),
+    "weight of a density": lambda: KernelDensity().fit(X, sample_weight=_masked(ONES)),
+    "weight of a score": lambda: _new().fit(X, Y).score(X, Y, _masked(ONES)),
+    "weight of accuracy": lambda: _new(KernelClassifier).fit(X, LABELS).score(X, LABELS, _masked(ONES)),
+    "targets of a lazy fit": lambda: _new().fit(LAZY, _masked(Y)),
+    "labels of a lazy fit": lambda: _new(KernelClassifier).fit(LAZY, _masked(LABELS)),
+    "targets of a score": lambda: _new().fit(X, Y).score(X, _masked(Y)),
+    "targets of a lazy score": lambda: _new().fit(X, Y).score(LAZY, _masked(Y)),
+    "labels of a score": lambda: _new(KernelClassifier).fit(X, LABELS).score(X, _masked(LABELS)),
+    "validation rows": lambda: _new().fit(X, Y, validation=(_masked(X), Y)),
+    "lazy validation rows": lambda: _new().fit(X, Y, validation=(_chunked(_masked(X)), Y)),
+    "validation targets": lambda: _new().fit(X, Y, validation=(X, _masked(Y))),
+    "validation labels": lambda: _new(KernelClassifier).fit(X, LABELS, validation=(X, _masked(LABELS))),
+    "rows of features": lambda: KernelFeatures("gaussian:2", 8).fit(_masked(X)),
+    "rows of a transform": lambda: KernelFeatures("gaussian:2", 8).fit(X).transform(_masked(X)),
+    "chunks of a transform": lambda: KernelFeatures("gaussian:2", 8).fit(X).transform(_chunked(_masked(X))).compute(),
+    "rows of a model": lambda: _new().fit(X, Y).model_.predict(_masked(X)),
+    "rows of an importance": lambda: daskkern.permutation_importance(_new().fit(X, Y), _masked(X), Y),
+    "chunks of an importance": lambda: daskkern.permutation_importance(_new().fit(X, Y), _chunked(_masked(X)), Y),
+    "targets of an importance": lambda: daskkern.permutation_importance(_new().fit(X, Y), X, _masked(Y)),
+    "chunks of targets of an importance": lambda: daskkern.permutation_importance(
+        _new().fit(X, Y), LAZY, _chunked(_masked(Y))
+    ),
+    "rows of gradients": lambda: daskkern.score_gradients(_new().fit(X, Y), _masked(X)),
+    "chunks of a fit": lambda: _new().fit(_chunked(_masked(X)), Y),
+    "chunks of targets": lambda: _new().fit(LAZY, _chunked(_masked(Y))),
+    "chunks of labels": lambda: _new(KernelClassifier).fit(LAZY, _chunked(_masked(LABELS))),
+    "chunks of weights": lambda: _new().fit(LAZY, Y, _chunked(_masked(ONES))),
+    "chunks of a prediction": lambda: _new().fit(X, Y).predict(_chunked(_masked(X))).compute(),
+    "chunks of components": lambda: KernelPCA(2, "gaussian:2").fit(_chunked(_masked(X))),
+}
+
+
+@pytest.mark.parametrize("call", MASKED.values(), ids=MASKED)
+def test_masked_entries_are_refused_wherever_they_are(call: Callable[[], object]) -> None:
+    with pytest.raises(DataError, match="masked entries; fill them in"):
+        call()
+
+
 def _frame() -> pd.DataFrame:
     return pd.DataFrame(RNG(8).standard_normal((40, 3)), columns=list("abc"))
 
@@ -118,3 +188,66 @@ def test_labels_that_are_partly_text_are_refused(kind: Callable[[list[object]], 
     y = kind(["b" if i % 2 else 1 for i in range(40)])
     with pytest.raises(DataError, match="y holds text such as 'b' and 1; make all of them text, or all numbers"):
         KernelClassifier(device="cpu").fit(_frame(), y)
+
+
+@pytest.mark.parametrize("dtype", ["boolean", "Int64"])
+def test_labels_of_a_frame_with_nullable_dtypes_keep_their_names(dtype: str) -> None:
+    labels = pd.array(LABELS > 0, dtype="boolean").astype(dtype)
+    expected = np.asarray(LABELS, bool if dtype == "boolean" else np.int64)
+    for given in (pd.DataFrame({"y": labels}), pd.Series(labels)):
+        model = KernelClassifier("gaussian:2", max_epochs=1, device="cpu").fit(X, np.asarray(given).ravel())
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "A column-vector y")
+            found = _new(KernelClassifier).fit(X, given)
+        assert found.classes_.dtype == expected.dtype
+        np.testing.assert_array_equal(found.predict(X), model.predict(X).astype(expected.dtype))
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets"),
+    [
+        (X, Y[:, None]),
+        (X.astype(object), Y),
+        (pd.DataFrame(X).astype("Float64"), Y),
+        (pd.DataFrame(X).astype(object), Y.astype(object)),
+        (X.tolist(), Y.tolist()),
+    ],
+)
+def test_validation_rows_are_taken_as_those_of_a_fit(rows: Any, targets: Any) -> None:
+    expected = _new().fit(X, Y, validation=(X, Y)).history_["validation_loss"]
+    np.testing.assert_array_equal(_new().fit(X, Y, validation=(rows, targets)).history_["validation_loss"], expected)
+    labels = pd.DataFrame({"y": pd.array(LABELS, dtype="Int64")})
+    _new(KernelClassifier).fit(X, LABELS, validation=(rows, labels))
+    _new(KernelClassifier).fit(X, LABELS, validation=(rows, LABELS[:, None]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets", "words"),
+    [
+        (X[:0], Y[:0], "got 0 validation rows; give one at least"),
+        (X, None, "got validation rows without targets"),
+        (X, ["low"] * 60, "got 'low' among the targets; a regressor needs numbers"),
+        (np.full((60, 3), "low", object), Y, r"got validation rows of shape \(60, 3\) and object; expected a table"),
+        (pd.DataFrame(X).astype("Float64").mask(lambda frame: frame > 2), Y, "X has NaN"),
+    ],
+)
+def test_validation_rows_that_are_none_are_refused(rows: Any, targets: Any, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        _new().fit(X, Y, validation=(rows, targets))
+
+
+def test_partial_fit_takes_a_single_row_after_the_first_call() -> None:
+    model = _new().set_params(basis=Landmarks(40)).partial_fit(X, Y)
+    before = model.predict(X)
+    assert not np.array_equal(model.partial_fit(X[:1], Y[:1] + 1).predict(X), before)
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        clone(model).partial_fit(X[:1], Y[:1])
+
+
+def test_sparse_targets_are_refused_in_a_sentence() -> None:
+    for kind, y in ((KernelRegressor, Y), (KernelRegressor, np.column_stack([Y, Y]))):
+        with pytest.raises(DataError, match=r"got targets as a sparse matrix of shape .*; give a dense array"):
+            _new(kind).fit(X, scipy.sparse.csr_array(y.reshape(60, -1)))
+    labels = np.column_stack([LABELS, 1 - LABELS])
+    expected = _new(KernelClassifier).fit(LAZY, labels).predict(X)
+    np.testing.assert_array_equal(_new(KernelClassifier).fit(LAZY, scipy.sparse.csr_array(labels)).predict(X), expected)

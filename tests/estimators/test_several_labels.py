@@ -134,5 +134,11 @@ def test_tables_of_other_values_and_sets_are_refused(fitted: KernelClassifier) -
             observe(fitted.model_, X[TEST], labels)
         with pytest.raises(DataError, match="expected 0 and 1 only"):
             permutation_importance(fitted, X[TEST], labels, n_repeats=1)
+        for lazy in (X[TEST], da.from_array(X[TEST], chunks=(400, -1))):
+            for given in (labels, da.from_array(labels, chunks=(400, -1)), scipy.sparse.csr_matrix(labels)):
+                if isinstance(lazy, da.Array) and scipy.sparse.issparse(given):
+                    continue
+                with pytest.raises(DataError, match="expected 0 and 1 only"):
+                    fitted.score(lazy, given)
     with pytest.raises(ModelError, match="a model of several labels a row has no sets"):
         fitted.predict_set(X[:5])

@@ -203,6 +203,11 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(digits):
         ({"basis": 500.5}, "Landmarks"),
         ({"class_weight": {"elephant": 2.0}}, "elephant"),
         ({"memory_budget": 1000}, "budget"),
+        ({"memory_budget": "1GB"}, "got memory_budget='1GB'; expected a positive number of bytes"),
+        ({"random_state": -1}, "got random_state=-1; expected a whole number from 0"),
+        ({"random_state": "one"}, "got random_state='one'; expected a whole number from 0"),
+        ({"calibrate": 0.99999}, r"too few to hold out a share of them \(calibrate=0.99999\); give another share"),
+        ({"early_stopping": True, "validation_fraction": 0.99999}, r"share of them \(validation_fraction=0.99999\)"),
         ({"solver": "nystrom_sgd", "basis": AllRows()}, "Landmarks"),
     ],
 )

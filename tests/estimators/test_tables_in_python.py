@@ -228,3 +228,15 @@ def test_texts_that_are_all_dates_are_dates(gap: bool) -> None:
         KernelRegressor().fit(other, y)
     few = written.assign(day=written["day"].astype("category"))
     assert KernelRegressor(max_epochs=1).fit(few, y).model_.encoding[0].kind == "code"
+
+
+def test_lazy_frames_of_polars_are_refused_in_a_sentence() -> None:
+    polars = pytest.importorskip("polars", reason="pip install polars to try its data frames")
+    frame = FRAME[["x"]].assign(z=np.arange(N) / N)
+    lazy = polars.DataFrame({name: frame[name].to_numpy() for name in frame}).lazy()
+    for estimator in (_classifier(), KernelPCA(2), KernelFeatures("gaussian:1", 8)):
+        with pytest.raises(DataError, match=r"got a LazyFrame of polars, .*; call its method collect\(\) first"):
+            estimator.fit(lazy, Y)
+        fitted = estimator.fit(frame, Y)
+        with pytest.raises(DataError, match="got a LazyFrame of polars"):
+            getattr(fitted, "transform", getattr(fitted, "predict", None))(lazy)

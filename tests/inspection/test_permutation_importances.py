@@ -88,6 +88,20 @@ def test_a_classifier_has_scikit_learns(classifier, table, scoring: str | None) 
     assert found.score == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize("offset", [1e6, 1e9])
+def test_targets_far_from_zero_have_scikit_learns_r2(make, X, offset: float) -> None:
+    model = make(c=2, target_shift=np.array([offset, -offset]))
+    y = model.predict(X) + RNG(0).standard_normal((60, 2))
+    w = RNG(3).uniform(0, 2, 60)
+    expected = r2_score(y, model.predict(X), sample_weight=w)
+    for rows in (X, da.from_array(X, chunks=(13, 4))):
+        found = permutation_importance(model, rows, y, sample_weight=w, n_repeats=1)
+        assert found.score == pytest.approx(expected, abs=1e-6)
+    weightless = np.where(np.arange(60) < 13, 0.0, w)
+    found = permutation_importance(model, da.from_array(X, chunks=(13, 4)), y, sample_weight=weightless, n_repeats=1)
+    assert found.score == pytest.approx(r2_score(y, model.predict(X), sample_weight=weightless), abs=1e-6)
+
+
 def test_weights_count(regressor, classifier, table) -> None:
     X, y = table
     w = RNG(3).uniform(0, 2, 500)
@@ -205,6 +219,8 @@ def test_labels_are_compared_by_value(make) -> None:
     assert codes_of(model, np.array(["b", "a", "z"]), None).tolist() == [1, 0, -1]
     assert codes_of(model, np.array([1, 0, 1]), ("c", "b")).tolist() == [1, 2, 1]
     assert codes_of(make(classes=(False, True)), np.array([True, False]), None).tolist() == [1, 0]
+    for same in (np.array([1.0, 0.0]), np.array([True, False]), np.array([[1], [0]]), np.array([1, 0], object)):
+        assert codes_of(make(classes=(0, 1)), same, None).tolist() == [1, 0]
     with pytest.raises(DataError, match=r"none of the labels of the rows \(\['y', 'z'\]\) is a class of the model"):
         codes_of(model, np.array(["y", "z"]), None)
     with pytest.raises(DataError, match="got labels of shape"):

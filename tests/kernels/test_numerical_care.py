@@ -119,6 +119,8 @@ def test_rows_beyond_the_squares_of_the_dtype_are_refused_or_no_number(kernel: K
     ordinary, huge = X.astype(np.float32), (1e20 * X).astype(np.float32)
     with pytest.raises(DataError, match="point 0 has values too large for float32"):
         kernel.points(huge)
+    with pytest.raises(DataError, match=r"too large for float64: .*; scale the features$"):
+        kernel.points(1e300 * X.astype(np.float64))
     mixed = ordinary.copy()
     mixed[3] = huge[3]
     K = kernel.block(mixed, ordinary)

@@ -1,5 +1,6 @@
 """Spectral clustering and kernel k-means, against scikit-learn and naive references."""
 
+import dask.array as da
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
@@ -88,6 +89,21 @@ def test_the_clusters_are_a_fixed_point_of_the_definition(weighted: bool) -> Non
     assert fitted.inertia_ <= min(_inertia(K, _lloyd(K, start, 6, weight), weight) for start in starts) * 1.02
     if not weighted:
         assert fitted.score(X) == pytest.approx(-fitted.inertia_)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_weights_of_a_score_are_checked_as_those_of_a_fit(lazy: bool) -> None:
+    X = DIGITS[:100]
+    fitted, rows = KernelKMeans(3, "gaussian:2").fit(X), da.from_array(X, chunks=(40, -1)) if lazy else X
+    weight = np.random.default_rng(0).uniform(0, 2, 100)
+    expected = -float((fitted.transform(X).min(axis=1) ** 2) @ weight)
+    assert fitted.score(rows, sample_weight=weight) == pytest.approx(expected)
+    assert fitted.score(rows, sample_weight=weight.tolist()) == pytest.approx(expected)
+    if lazy:
+        assert fitted.score(rows, sample_weight=da.from_array(weight, chunks=30)) == pytest.approx(expected)
+    for wrong in (weight[:, None], -weight, weight * np.nan, weight[:50], np.ma.masked_less(weight, 1)):
+        with pytest.raises(ValueError, match=r"(?i)sample.weight"):
+            fitted.score(rows, sample_weight=wrong)
 
 
 def test_distances_are_those_of_the_feature_space() -> None:

@@ -45,6 +45,16 @@ def check_finite(X: FeatureRows, first_row: int = 0, name: str = "X") -> None:
         )
 
 
+def check_chunk(X: FeatureRows, block_info: Any) -> None:
+    """Raise DataError for the first NaN or infinity of a chunk of a dask array, in the numbering of its rows if known.
+
+    `block_info` is what :func:`dask.array.map_blocks` says of the chunk.
+    """
+    start = np.nan if block_info is None else block_info[0]["array-location"][0][0]
+    is_known = not np.isnan(start)
+    check_finite(X, int(start) if is_known else 0, "X" if is_known else "a chunk of X")
+
+
 def check_labels(y: HostArray) -> None:
     """Raise DataError unless all numbers of a table of several labels a row are 0 or 1."""
     other = y[(y != 0) & (y != 1)]
@@ -53,7 +63,12 @@ def check_labels(y: HostArray) -> None:
 
 
 def refuse_masks(array: Any, name: str) -> None:
-    """Raise DataError for a dask array of masked chunks, of which the values below the masks would be used."""
+    """Raise DataError for masked entries, whose values would be used, and for a dask array of masked chunks."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise DataError(
+            f"{name} has {int(np.ma.getmaskarray(array).sum()):,} masked entries; fill them in, such as with "
+            "numpy.ma.filled(array, value), or remove their rows"
+        )
     if isinstance(getattr(array, "_meta", None), np.ma.MaskedArray):
         raise DataError(
             f"{name} is a dask array of masked chunks; fill in what is masked, such as with "

@@ -24,5 +24,17 @@ def features_at(rows: Rows, positions: IntArray) -> HostArray:
 
 
 def sampled_rows(rows: Rows, seed: int) -> HostArray:
-    """Return the features of the rows of :func:`some_positions`."""
-    return features_at(rows, some_positions(rows.n_rows, seed))
+    """Return the features of the rows of :func:`some_positions` that count."""
+    block = take(rows, some_positions(rows.n_rows, seed), Fields.X | Fields.weight)
+    assert block.X is not None
+    return counted(block.X, block.weight)
+
+
+def counted(X: HostArray, weight: HostArray | None) -> HostArray:
+    """Return rows (m, d) without those of weight 0, which tell nothing of the rows that a model is for.
+
+    None stands for weights of 1; where all are 0, all rows are returned.
+    """
+    if weight is None or weight.all() or not weight.any():
+        return X
+    return X[weight > 0]

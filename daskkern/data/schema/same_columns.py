@@ -6,9 +6,11 @@ from daskkern.data.schema.encoding import Encoding
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
-    """Return the names of the columns of a data frame; None for arrays, and for frames whose names are not all text."""
+    """Return the names of the columns of a frame or Arrow table; None for arrays, and where they are not all text."""
     names = getattr(X, "columns", None)
     if names is None or not hasattr(X, "dtypes"):
+        names = getattr(X, "column_names", None)  # of Arrow
+    if names is None:
         return None
     found = tuple(names)
     return found if found and all(isinstance(name, str) for name in found) else None

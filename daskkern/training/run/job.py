@@ -17,7 +17,7 @@ from daskkern.training.feeding.sources import merged
 from daskkern.training.feeding.targets import check_loss, check_multilabel
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.jobs.in_words import method_in_words, settings_in_words
-from daskkern.training.run.set_aside import rows_set_aside
+from daskkern.training.run.set_aside import check_set_aside, rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.kernel_choice import with_categories
 from daskkern.training.setup.learned_metric import check_feature_learning
@@ -62,6 +62,8 @@ class FitJob:
         check_settings(self.settings, self.source)
         if self.validation is not None:
             check_comparable(self.validation, self.source)
+        else:
+            check_set_aside(self.source.info.n_rows, self.settings)
 
     def without_copies(self) -> "FitJob":
         """Return the job on rows of which copies count as one, unless it is a part of a fit to other rows."""

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from daskkern.basis import BasisSpec
-from daskkern.errors import SpecError
+from daskkern.errors import DataError, SpecError
 from daskkern.training.run.early_stopping import EarlyStopping
 
 MOST_CALIBRATION_ROWS = 2_000
@@ -51,6 +51,20 @@ def rows_set_aside(n_rows: int, settings: SetsAside) -> int:
         is_left_out = n_rows <= MOST_LEFT_OUT_ROWS and not _has_many_landmarks(settings.basis, n_rows)
         return 0 if is_left_out else min(round(_SHARE * n_rows), MOST_CALIBRATION_ROWS)
     return min(max(1, round(settings.calibrate * n_rows)), MOST_CALIBRATION_ROWS)
+
+
+def check_set_aside(n_rows: int, settings: SetsAside) -> None:
+    """Raise DataError where the rows that are set aside leave fewer than two to train on."""
+    if (k := rows_set_aside(n_rows, settings)) > 0:
+        check_share(n_rows, k, settings)
+
+
+def check_share(n_rows: int, k: int, settings: SetsAside) -> None:
+    """Raise DataError unless k rows can be set aside of so many: one at least, and all but two at most."""
+    if k < 1 or n_rows - k < 2:
+        early = settings.early_stopping
+        share = f"calibrate={settings.calibrate}" if early is None else f"validation_fraction={early.fraction}"
+        raise DataError(f"{n_rows} rows are too few to hold out a share of them ({share}); give another share")
 
 
 def _has_many_landmarks(basis: BasisSpec, n_rows: int) -> bool:

@@ -174,8 +174,8 @@ class FitSettings:
             agreed_dtype(check_precision(self.precision), self.dtype)
         if isinstance(self.class_weight, str) and self.class_weight != "balanced":
             raise SpecError(f"got class_weight={self.class_weight!r}; expected 'balanced' or a weight for each class")
-        if self.memory_budget is not None and self.memory_budget < 1:
-            raise SpecError(f"got a memory budget of {self.memory_budget} bytes; expected a positive number")
+        if self.memory_budget is not None and not (_is_number(self.memory_budget) and self.memory_budget >= 1):
+            raise SpecError(f"got memory_budget={self.memory_budget!r}; expected a positive number of bytes, or None")
         if self.max_seconds is not None and not (_is_number(self.max_seconds) and self.max_seconds > 0):
             raise SpecError(f"got max_seconds={self.max_seconds!r}; expected a positive number of seconds, or None")
         if self.keep_blocks not in KEEP_WAYS:

@@ -125,7 +125,8 @@ def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int, left: flo
     known = [error for error in errors if error is not None]
     if len(known) < len(candidates):
         return None, f"errors on {s:,} row{'s' * (s != 1)} do not decide it"
-    margin = max(_BETTER, _CHANCE * s**-0.5) + _EACH_DOUBLING * np.log2(choice.rows.n_rows / s)
+    counted = s if weight is None else int((weight > 0).sum())
+    margin = max(_BETTER, _CHANCE * counted**-0.5) + _EACH_DOUBLING * np.log2(choice.rows.n_rows / s)
     best = int(np.argmin([known[0] * max(0.0, 1 - margin), *known[1:]]))
     return candidates[best], f"leave-one-out on {s:,} rows"
 

@@ -12,6 +12,7 @@ import numpy as np
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.data.rows.samples import counted
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
@@ -43,11 +44,11 @@ def fits_as_well(
     seed : int
     """
     positions = np.sort(generator(seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False))
-    block = take(rows, positions, Fields.X | Fields.y)
+    block = take(rows, positions, Fields.X | Fields.y | Fields.weight)
     assert block.X is not None
     assert block.y is not None
-    y = _encoded(source, block.y)
-    errors = [_error(scaling.apply(block.X, np.float64), y, categories) for scaling in (bent, plain)]
+    X, y = counted(block.X, block.weight), _encoded(source, counted(block.y, block.weight))
+    errors = [_error(scaling.apply(X, np.float64), y, categories) for scaling in (bent, plain)]
     return errors[0] is None or errors[1] is None or errors[0] <= _WORSE * errors[1]
 
 

@@ -10,7 +10,7 @@ from daskkern.backend.random import generator
 from daskkern.basis import ColumnSet
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
-from daskkern.data.rows.samples import features_at, some_positions
+from daskkern.data.rows.samples import counted, features_at, some_positions
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.errors import DataError
 from daskkern.training.checkpoints.partial_fit import prepare_next
@@ -18,7 +18,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sampling import learn_sampling
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.run.held_sample import HeldSample
-from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS, rows_set_aside
+from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS, check_share, rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.eigenpro import prepare_eigenpro
@@ -30,7 +30,7 @@ from daskkern.training.setup.penalty import with_penalty
 from daskkern.training.setup.prepared import Clock, Draft, Prepared, training_rows
 from daskkern.training.setup.row_sharded import prepare_rows
 from daskkern.training.setup.scaling import learn_scaling, scaled_points, with_scaling
-from daskkern.training.setup.shared import RowValues, fewer_columns, is_all, some_rows
+from daskkern.training.setup.shared import RowValues, fewer_columns, is_all
 
 _VALID, _CALIBRATION = 53, 93
 
@@ -67,8 +67,9 @@ def _drafted(source: RowSource, settings: FitSettings, held_out: bool, scaling: 
     validation = validation_rows(rows.n_rows, settings) if held_out else None
     everything, rows = rows, training_rows(rows, validation)
     targets = learn_targets(rows, settings)
-    sample = some_rows(rows, settings)
-    held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
+    positions = some_positions(rows.n_rows, settings.seed)
+    held = HeldSample.of(rows, features_at(rows, positions), positions, targets)
+    sample = counted(held.X, held.weight)
     said = f"{rows.n_rows:,} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}"
     clock.stage("targets", f"{said}; {source.note}" if source.note else said)
     choice = ChoiceRows(rows, targets, settings.seed)
@@ -153,10 +154,7 @@ def _aside(rows: Rows, validation: IntArray, settings: FitSettings, targets: Tar
 
 def validation_rows(n_rows: int, settings: FitSettings) -> IntArray:
     """Return the numbers of the rows that the fit sets aside, ascending."""
-    early = settings.early_stopping
-    share = settings.calibrate if early is None else early.fraction
     k = rows_set_aside(n_rows, settings)
-    if k < 1 or n_rows - k < 2:
-        raise DataError(f"{n_rows} rows are too few to hold out a share of {share}")
+    check_share(n_rows, k, settings)
     chosen = generator(settings.seed, _VALID).choice(n_rows, size=k, replace=False)
     return np.sort(chosen).astype(np.int64)

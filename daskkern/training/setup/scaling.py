@@ -10,6 +10,7 @@ from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.data.rows.samples import counted
 from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_scaling import SPARSE_SCALINGS, Scaling, check_sparse_scaling
 from daskkern.data.schema.column_statistics import ColumnStatistics, Moments
@@ -81,7 +82,7 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
     Features are bent (:mod:`daskkern.data.schema.learned_scaling`) where a model of sampled rows is then as good.
 
     Of a store the moments are known, and only a sample is read. Of more than 2^20 other rows, pieces spread over all of
-    them are measured. Held-out rows count too, and weights do not.
+    them are measured. Held-out rows count too; of weights it only counts whether they are 0.
     """
     if not scales_features(settings, source):
         return source.info.scaling
@@ -104,8 +105,9 @@ def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
     kind = "auto" if wanted in _LEARNED else wanted
     if kind in LEARNED_KINDS:
         positions = generator(settings.seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False)
-        sample = take(rows, np.sort(positions), Fields.X).X
-        assert sample is not None
+        block = take(rows, np.sort(positions), Fields.X | Fields.weight)
+        assert block.X is not None
+        sample = counted(block.X, block.weight)
         plain = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse, bend=False)
         plain = with_codes_unscaled(plain, categories)
         if wanted == "ranks":
@@ -131,14 +133,23 @@ def may_bend(settings: FitSettings, source: RowSource) -> bool:
 
 
 def _measured(rows: Rows) -> ColumnStatistics:
-    moments = Moments(rows.n_features)
+    """Return the moments of the rows that count, or of all where none does."""
+    return _moments(rows, rows.has_weight) or _moments(rows, False) or Moments(rows.n_features).result()
+
+
+def _moments(rows: Rows, weighted: bool) -> ColumnStatistics | None:
+    """Return the moments of rows, if `weighted` without those of weight 0; None where there are none."""
+    moments, n = Moments(rows.n_features), 0
     with np.errstate(over="ignore", invalid="ignore"):
         for part in _parts(rows):
-            X = rows.read(part.start, part.stop, Fields.X).X
-            assert X is not None
-            if not moments.update(X):
+            block = rows.read(part.start, part.stop, Fields.X | Fields.weight if weighted else Fields.X)
+            X: Any = block.X
+            if block.weight is not None and not block.weight.all():
+                X = X[block.weight > 0]
+            n += X.shape[0]
+            if X.shape[0] and not moments.update(X):
                 raise DataError(f"the features of rows {part.start} to {part.stop} hold NaN or infinity; fill them")
-        return moments.result()
+        return moments.result() if n else None
 
 
 def _parts(rows: Rows) -> list[slice]:

@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from daskkern import AutoKernelRegressor, KernelClassifier, KernelRegressor, Landmarks, ingest
+from daskkern import AutoKernelRegressor, KernelClassifier, KernelKMeans, KernelRegressor, Landmarks, ingest
 from daskkern.arrays import HostArray
 from daskkern.data.storage.writer import StoreWriter
 from tests.support.cluster import local_cluster
@@ -145,3 +147,20 @@ def test_a_few_rows_of_weight_zero_stay() -> None:
     X, y = _data()
     weight = np.where(np.arange(N) < N // 30, 0.0, 1.0)
     assert "weightless" not in _model().fit(X, y, weight).model_.provenance["data"]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.03])
+@pytest.mark.parametrize("estimator", [KernelRegressor(random_state=0, device="cpu"), KernelKMeans(3)])
+def test_rows_of_weight_zero_say_nothing_of_scaling_and_kernel(estimator: Any, share: float) -> None:
+    X, y = _data()
+    weight = np.where(np.random.default_rng(3).random(N) < share, 0.0, 1.0)
+    weight[:60] = 0.0  # a whole chunk
+    X[weight == 0] *= 1000
+    lazy = clone(estimator).fit(da.from_array(X, chunks=(60, 5)), y, sample_weight=weight)
+    counted = clone(estimator).fit(X[weight > 0], y[weight > 0])
+    assert lazy.kernel_ == counted.kernel_
+    np.testing.assert_allclose(lazy.model_.scaling.scale, counted.model_.scaling.scale, rtol=1e-9)
+    np.testing.assert_allclose(lazy.model_.scaling.shift, counted.model_.scaling.shift, rtol=1e-9, atol=1e-12)
+    if isinstance(estimator, KernelRegressor):
+        assert lazy.alpha_ == pytest.approx(counted.alpha_, rel=0.01)
+        np.testing.assert_allclose(lazy.predict(X[weight > 0]), counted.predict(X[weight > 0]), atol=0.01)

@@ -19,7 +19,7 @@ def is_frame(rows: Any) -> bool:
     """Return whether `rows` is a data frame in memory, with named columns."""
     if isinstance(rows, pa.Table | pa.RecordBatch):
         return True
-    return hasattr(rows, "columns") and (hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "iloc"))
+    return (hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "iloc")) and hasattr(rows, "columns")
 
 
 def arrow_table(frame: Any) -> pa.Table:
