@@ -84,7 +84,7 @@ def ours_in_words(row: Row) -> str:
     if row["unit"] == "epochs":
         n, most = row["n_our_epochs"], row["n_epochs_run"]
         counted = f"more than {most} epochs" if n is None else "1 epoch" if n == 1 else f"{n} epochs"
-        return f"{counted} to the error of the exact solution on held-out rows; {_two_epochs(row)}"
+        return f"{counted} to the error of the exact solution, counted on held-out rows; {_two_epochs(row)}"
     if row["unit"] in WORDS:
         return WORDS[row["unit"]](row)
     if row["unit"] == "seconds":
@@ -98,10 +98,12 @@ def busy(row: Row) -> str:
 
 
 def _two_epochs(row: Row) -> str:
-    """Return the epoch that held-out rows choose and the best one on test rows, and their errors there."""
-    chosen = f"of {row['n_epochs_run']} epochs these rows choose {row['n_chosen_epochs']}, {row['our_error']:.2%} of"
-    best = f"the best for these is {row['n_best_test_epochs']}, {row['best_test_error']:.2%}"
-    return f"{chosen} test rows; {best}; the exact solution has {row['exact_error']:.2%}"
+    """Return errors on test rows: after the epoch that held-out rows choose, after the best one, and the exact one."""
+    chosen = (
+        f"{row['our_error']:.2%} after the epoch that these choose, {row['n_chosen_epochs']} of {row['n_epochs_run']}"
+    )
+    best = f"{row['best_test_error']:.2%} after the best for test rows, {row['n_best_test_epochs']}"
+    return f"test errors are {chosen}, {best}, and {row['exact_error']:.2%} for the exact solution"
 
 
 def steps_in_words(row: Row) -> str:

@@ -67,8 +67,8 @@ def test_epochs_are_shown_as_chosen_on_held_out_rows_and_as_the_best_on_test_row
     assert found["best_test_error"] <= found["our_error"]
     said = import_module("papers.documents").ours_in_words(found)
     chosen, best = (found[f"n_{name}_epochs"] for name in ("chosen", "best_test"))
-    assert f"these rows choose {chosen}, {found['our_error']:.2%} of test rows" in said
-    assert f"the best for these is {best}, {found['best_test_error']:.2%}" in said
+    assert f"{found['our_error']:.2%} after the epoch that these choose, {chosen} of 2" in said
+    assert f"{found['best_test_error']:.2%} after the best for test rows, {best}" in said
 
 
 @pytest.mark.parametrize("curves", ["descent", "losses", "conditioning"])
