@@ -7,6 +7,7 @@ the row; its known differences are listed with it (`papers/rows.py`). A row that
 """
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,13 +19,14 @@ import numpy as np
 from contest.data import Data, load, tiny_data
 from figures import Run, read, today, write
 from papers.compared import beside_peer, row_orders
+from papers.curves import CURVES, errors_by_epoch, mean_loss
 from papers.form import PaperRow
 from papers.rows import NYSTROM_KERNELS, ROWS
 from products.machine import describe_machine, peak_bytes, sgemm_rate, versions
 
 from daskkern import KernelClassifier
 from daskkern.basis import AllRows, Landmarks
-from daskkern.solvers import Direct, EigenPro
+from daskkern.solvers import NYTRO, Direct, EigenPro
 
 N_WATCHED = 2000
 Labelled = tuple[Any, Any]
@@ -34,6 +36,8 @@ def run_row(row: PaperRow, data: Data) -> dict[str, Any]:
     """Return the results of the row here."""
     mine = row.of(data)
     ways = {"epochs": _epochs_needed, "loss": _last_loss, "steps": _steps, "orders": row_orders, "peer": beside_peer}
+    if row.curves:
+        ways["curves"] = CURVES[row.curves]
     found = ways.get(row.unit, _fitted)(row, mine)
     paper = {
         "paper_loss": row.paper_loss,
@@ -64,13 +68,19 @@ def _fitted(row: PaperRow, data: Data) -> dict[str, Any]:
 
 
 def _last_loss(row: PaperRow, data: Data) -> dict[str, Any]:
+    """Return the mean loss of the model after the last epoch on the training rows.
+
+    The history has another one: the mean over the batches of an epoch, each before its step.
+    """
     begun = time.perf_counter()
-    model = row.estimator(data).fit(data.X, data.y)
+    model = row.estimator(data, calibrate=False).fit(data.X, data.y)
     assert isinstance(model, KernelClassifier)
-    # The halved square, summed over the outputs, is theirs without the half.
-    factor = 2.0 if row.loss == "squared" else 1.0
-    loss = factor * float(model.history_["loss"][-1])
-    return {"our_loss": loss, "our_seconds": round(time.perf_counter() - begun, 2), "n_our_epochs": model.n_iter_}
+    seconds = time.perf_counter() - begun
+    return {
+        "our_loss": mean_loss(row.loss, model, data.X, data.y),
+        "our_seconds": round(seconds, 2),
+        "n_our_epochs": model.n_iter_,
+    }
 
 
 def _steps(row: PaperRow, data: Data) -> dict[str, Any]:
@@ -82,8 +92,8 @@ def _steps(row: PaperRow, data: Data) -> dict[str, Any]:
             model = replace(row, kernel=kernel, loss=loss).estimator(data).fit(data.X, data.y)
             spectrum = model.history_.spectrum
             assert spectrum is not None
-            values = spectrum.eigenvalues
-            ratios.append(round(spectrum.step * float(values[0] * values[-1]) ** 0.5, 4))
+            first, kth = spectrum.eigenvalues[0], spectrum.eigenvalues[-2]  # the last one is l_(k+1)
+            ratios.append(round(spectrum.step * float(first * kth) ** 0.5, 4))
         found[f"{loss}_step_ratio"] = ratios
     return found
 
@@ -97,7 +107,7 @@ def _epochs_needed(row: PaperRow, data: Data) -> dict[str, Any]:
     kept, held = held_out(data)
     test = (data.X_test[:N_WATCHED], data.y_test[:N_WATCHED])
     exact = replace(row, solver=Direct(), alpha=1e-7, n_epochs=1, batch_size="auto").estimator(data).fit(*kept)
-    on_held, on_test = (_errors(row, data, kept, rows) for rows in (held, test))
+    on_held, on_test = (errors_by_epoch(row, data, kept, rows) for rows in (held, test))
     aim = 1 - exact.score(*held)
     chosen = on_held.index(min(on_held))
     return {
@@ -105,16 +115,10 @@ def _epochs_needed(row: PaperRow, data: Data) -> dict[str, Any]:
         "our_error": on_test[chosen],
         "best_test_error": min(on_test),
         "n_chosen_epochs": chosen + 1,
+        "n_best_test_epochs": on_test.index(min(on_test)) + 1,
         "n_our_epochs": next((number for number, error in enumerate(on_held, 1) if error <= aim + 1e-9), None),
         "n_epochs_run": len(on_held),
     }
-
-
-def _errors(row: PaperRow, data: Data, kept: Labelled, watched: Labelled) -> list[float]:
-    """Return the error on the watched rows after each epoch."""
-    model = row.estimator(data, early_stopping=True, n_iter_no_change=row.n_epochs)
-    model.fit(*kept, validation=watched)
-    return [1 - float(value) for value in model.history_["validation_score"]]
 
 
 def held_out(data: Data) -> tuple[Labelled, Labelled]:
@@ -136,6 +140,9 @@ def tiny_rows() -> list[PaperRow]:
         replace(spectral, compares_steps=True),
         replace(_found("orders"), data="tiny", n_epochs=2),
         replace(_found("peer"), data="tiny", most_rows=100),
+        replace(tiny, loss="squared", solver=NYTRO(), curves="descent"),
+        replace(tiny, loss="squared", curves="losses"),
+        replace(tiny, curves="conditioning"),
     ]
 
 
@@ -163,9 +170,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as made:
         for row in tiny_rows() if options.tiny else [known[key] for key in options.rows]:
             path = tiny_data(Path(made) / "tiny.npz") if options.tiny else options.folder / f"{row.data}.npz"
-            rows.append(
-                {**run_row(row, load(path)), "peak_gb": round(peak_bytes() / 1e9, 2), "sgemm_gflops": round(rate)}
-            )
+            found = run_row(row, load(path))
+            about = {"peak_gb": round(peak_bytes() / 1e9, 2), "load_average": round(os.getloadavg()[0], 1)}
+            rows.append({**found, **about, "sgemm_gflops": round(rate)})
             print(rows[-1], flush=True)
             if options.out is not None:
                 run = Run(

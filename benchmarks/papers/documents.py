@@ -5,6 +5,7 @@ reproductions. `python benchmarks/docs_tables.py` writes the page.
 """
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,11 +13,14 @@ from pathlib import Path
 from figures import Row, read
 from pages import table, text
 
+from papers.curves import curves_in_words
 from papers.form import PaperRow
 from papers.rows import ROWS
 
 FILE = Path(__file__).with_name("documents.toml")
 FIGURES = Path(__file__).resolve().parents[1] / "results-reproduction.json"
+_QUIET = 3.0
+"""The most that programs wanted to run at the end of a row, our own and that of its second core among them."""
 _HEADER = ["statement", "ours is", "command", "theirs", "ours", "data: theirs, ours", "why they differ, or why none"]
 
 
@@ -51,12 +55,14 @@ def _cells(entry: Entry, paper: PaperRow | None, row: Row | None) -> list[str]:
     if paper is None:
         return [entry.what, entry.ours, "", entry.theirs, "", entry.data, entry.why]
     why = " ".join([*paper.differences, *([entry.why] if entry.why else [])])
-    ours = "not measured yet" if row is None else _ours(row)
+    ours = "not measured yet" if row is None else ours_in_words(row)
     data = ", ".join(name for name in (paper.paper_data, paper.data.replace("_", "-")) if name)
     return [entry.what, entry.ours, f"`--rows {entry.key}`", _theirs(paper), ours, data, why]
 
 
 def _theirs(paper: PaperRow) -> str:
+    if paper.paper_words:
+        return paper.paper_words
     if paper.unit in ("orders", "peer"):
         return "curves without numbers" if paper.unit == "orders" else "no figure"
     if paper.unit in ("loss", "steps"):
@@ -69,7 +75,8 @@ def _theirs(paper: PaperRow) -> str:
     return f"{paper.paper_error:.2%}{seconds}"
 
 
-def _ours(row: Row) -> str:
+def ours_in_words(row: Row) -> str:
+    """Return our figures of a row."""
     if row["unit"] == "loss":
         return f"{row['our_loss']:.3g}"
     if row["unit"] == "steps":
@@ -77,15 +84,26 @@ def _ours(row: Row) -> str:
     if row["unit"] == "epochs":
         n, most = row["n_our_epochs"], row["n_epochs_run"]
         counted = f"more than {most} epochs" if n is None else "1 epoch" if n == 1 else f"{n} epochs"
-        rows = "held-out rows" if "best_test_error" in row else "test rows"
-        return f"{counted}, counted on {rows}"
-    if row["unit"] == "orders":
-        return orders_in_words(row)
-    if row["unit"] == "peer":
-        return peer_in_words(row)
+        return f"{counted} to the error of the exact solution, counted on held-out rows; {_two_epochs(row)}"
+    if row["unit"] in WORDS:
+        return WORDS[row["unit"]](row)
     if row["unit"] == "seconds":
-        return f"{text(row['our_setup_seconds'])} s, and {text(row['our_epoch_seconds'])} s an epoch"
-    return f"{row['our_error']:.2%} in {text(row['our_seconds'])} s"
+        return f"{text(row['our_setup_seconds'])} s, and {text(row['our_epoch_seconds'])} s an epoch{busy(row)}"
+    return f"{row['our_error']:.2%} in {text(row['our_seconds'])} s{busy(row)}"
+
+
+def busy(row: Row) -> str:
+    """Return a remark on seconds that were measured while other programs used the same cores, else nothing."""
+    return " beside other programs" if row.get("load_average", 0) > _QUIET else ""
+
+
+def _two_epochs(row: Row) -> str:
+    """Return errors on test rows: after the epoch that held-out rows choose, after the best one, and the exact one."""
+    chosen = (
+        f"{row['our_error']:.2%} after the epoch that these choose, {row['n_chosen_epochs']} of {row['n_epochs_run']}"
+    )
+    best = f"{row['best_test_error']:.2%} after the best for test rows, {row['n_best_test_epochs']}"
+    return f"test errors are {chosen}, {best}, and {row['exact_error']:.2%} for the exact solution"
 
 
 def steps_in_words(row: Row) -> str:
@@ -112,4 +130,12 @@ def peer_in_words(row: Row) -> str:
         "support vectors"
         for name in ("our", "peer")
     )
-    return f"{ours}; {row['peer']} {peers}"
+    return f"{ours}; {row['peer']} {peers}{busy(row) and ', all' + busy(row)}"
+
+
+WORDS: dict[str, Callable[[Row], str]] = {
+    "orders": orders_in_words,
+    "peer": peer_in_words,
+    "curves": curves_in_words,
+}
+"""What our figures are in words, by the unit of a row."""

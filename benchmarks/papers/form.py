@@ -40,15 +40,23 @@ class PaperRow:
         Compare the steps that daskkern takes with those of the paper, for each of its kernels.
     compares_orders : bool
         Compare orders of the rows: :func:`papers.compared.row_orders`.
+    curves : str
+        Name of a figure or table over epochs: a key of :data:`papers.curves.CURVES`, or "".
+    paper_words : str
+        What the paper has, in words, where that is more than one number.
     peer : callable from data to an estimator of scikit-learn, or None
         It is fitted to the same rows, and errors and seconds of processor time are compared, in place of the paper's.
     peer_name : str
     differences : tuple of str
         Known differences, besides machine and program.
+    cost : float or None
+        C of a support vector machine: the penalty is then 1 / (C n) for the n rows of the fit, in place of `alpha`.
     positive : int or None
         The class that is separated from all others.
     most_rows : int or None
         Use at most this many training rows.
+    intercept : bool
+        Models of the hinge and its like have a constant; the papers' have none.
     unit_range : bool
         Scale features to the range from 0 to 1 of the training rows.
     takes : str
@@ -75,17 +83,23 @@ class PaperRow:
     paper_loss: float | None = None
     compares_steps: bool = False
     compares_orders: bool = False
+    curves: str = ""
+    paper_words: str = ""
     peer: Callable[[Data], Any] | None = None
     peer_name: str = ""
     differences: tuple[str, ...] = ()
+    cost: float | None = None
     positive: int | None = None
     most_rows: int | None = None
+    intercept: bool = True
     unit_range: bool = False
     takes: str = "1 min"
 
     @property
     def unit(self) -> str:
-        """The compared quantity: an error, seconds, epochs, a loss, steps, orders of rows, or a peer's error."""
+        """The compared quantity: an error, seconds, epochs, a loss, steps, orders of rows, curves or a peer's error."""
+        if self.curves:
+            return "curves"
         if self.compares_orders or self.peer is not None:
             return "orders" if self.compares_orders else "peer"
         if self.compares_steps or self.paper_loss is not None:
@@ -99,11 +113,11 @@ class PaperRow:
             loss=self.loss,
             basis=self.basis,
             solver=self.solver,
-            alpha=self.alpha,
+            alpha=self.alpha if self.cost is None else 1 / (self.cost * len(data.X)),
             max_epochs=self.n_epochs,
             batch_size=self.batch_size,
             keep_blocks="auto" if self.most_rows else "never",
-            **more,
+            **{"fit_intercept": self.intercept, **more},
         )
 
     def of(self, data: Data) -> Data:

@@ -6,7 +6,7 @@ from pathlib import Path
 from figures import Row, Run, read
 from pages import origin, table, text
 
-from papers.documents import orders_in_words, peer_in_words, steps_in_words
+from papers.documents import WORDS, steps_in_words
 from papers.form import PaperRow
 from papers.rows import ROWS, TABLES
 
@@ -48,14 +48,14 @@ def _state(runs: list[Run], n_found: int) -> str:
 def _table(rows: list[PaperRow], found: dict[str, Row]) -> list[str]:
     if rows[0].unit == "epochs":
         header = ["row", "their epochs", "our epochs", "error of the exact solution here"]
-        header += ["error of the epoch chosen on held-out rows", "least on test rows"]
+        header += ["epoch chosen on held-out rows: its error on test rows", "best epoch on test rows: its error"]
         return table(header, [[row.what, row.paper_epochs, *_our_epochs(found.get(row.key))] for row in rows])
     if rows[0].unit == "loss":
         return table(["row", "their loss", "our loss"], [[row.what, *_losses(row, found.get(row.key))] for row in rows])
     if rows[0].unit == "steps":
         return table(["row", "data", "our steps"], [[row.what, row.data, _steps(found.get(row.key))] for row in rows])
-    if rows[0].unit in ("orders", "peer"):
-        words = orders_in_words if rows[0].unit == "orders" else peer_in_words
+    if rows[0].unit in WORDS:
+        words = WORDS[rows[0].unit]
         cells = [[row.what, row.data.replace("_", "-"), _said(words, found.get(row.key))] for row in rows]
         return table(["row", "data", "ours"], cells)
     if rows[0].unit == "seconds":
@@ -75,12 +75,8 @@ def _our_epochs(row: Row | None) -> Iterator[str]:
         return
     yield f"more than {row['n_epochs_run']}" if row["n_our_epochs"] is None else str(row["n_our_epochs"])
     yield f"{row['exact_error']:.2%}"
-    if "best_test_error" in row:
-        yield f"{row['our_error']:.2%}"
-        yield f"{row['best_test_error']:.2%}"
-    else:  # runs before 2026-11-26 counted on test rows
-        yield "not measured yet"
-        yield f"{row['our_error']:.2%}"
+    yield f"{row['n_chosen_epochs']}: {row['our_error']:.2%}"
+    yield f"{row['n_best_test_epochs']}: {row['best_test_error']:.2%}"
 
 
 def _seconds(paper: PaperRow, row: Row | None) -> Iterator[str]:

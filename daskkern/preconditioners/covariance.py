@@ -10,7 +10,8 @@ pass over them: ``E = Phi_S^T W^(1/2) V (M l)^(-1/2)``. Of few features, they co
 References
 ----------
 Ma and Belkin, "Diving into the shallows: a computational perspective on large-scale shallow learning", NeurIPS
-2017, algorithm 1 (k = 160 of M = 4800 rows; tau = 1/4 with random features; rho = 1).
+2017, algorithm 1 (k = 160 of M = 4800 rows; tau = 1/4 with random features; rho = 1). A number of directions that is
+given is taken, but for those of no variance; the automatic one is less where a batch that fits in memory gains nothing.
 
 Where we differ: the step follows from rows held out of the subsample, as in the kernel form, instead of from
 ``l_{k+1}`` alone; with it tau = 1 is stable.

@@ -96,11 +96,11 @@ EXPLICIT = (
         Direct(), RandomFeatures(4000, "sigmoid"), alpha=1e-7, max_epochs=1,
     ),
     System(
-        "r_pegasos", "Pegasos on random features", "Lee and Wright, 2011; Shalev-Shwartz et al., 2011", _RANDOM,
+        "r_pegasos", "Pegasos on random features", "Dai et al., NeurIPS 2014", _RANDOM,
         Pegasos(averaging=0.5), _RF, "hinge", None, alpha=1e-5, max_epochs=20,
     ),
     System(
-        "r_sdca", "dual coordinate ascent on random features", "Shalev-Shwartz and Zhang, JMLR 2013", _RANDOM,
+        "r_sdca", "dual coordinate ascent on random features", "Dai et al., NeurIPS 2014", _RANDOM,
         SDCA(), _RF, "hinge", "squared", alpha=1e-6,
     ),
     System(
@@ -117,11 +117,11 @@ EXPLICIT = (
         DoublySGD(), DoublyStochastic(16), "logistic", None, alpha=1e-5, batch_size=64, max_epochs=20,
     ),
     System(
-        "n_pegasos", "Pegasos on Nystrom features", "Pfahler and Morik, ECML PKDD 2018", _KERNEL,
+        "n_pegasos", "Pegasos on Nystrom features", "Dai et al., NeurIPS 2014", _KERNEL,
         Pegasos(averaging=0.5), _NF, "hinge", None, alpha=1e-5, max_epochs=20,
     ),
     System(
-        "n_sdca", "dual coordinate ascent on Nystrom features", "Pfahler and Morik, ECML PKDD 2018", _KERNEL,
+        "n_sdca", "dual coordinate ascent on Nystrom features", "Dai et al., NeurIPS 2014", _KERNEL,
         SDCA(), _NF, "hinge", "squared", alpha=1e-6,
     ),
     System(

@@ -140,6 +140,11 @@ def test_sparse_features_and_automatic_directions() -> None:
     assert small.damping.size < _state(rho=0.95, q=None).damping.size  # a small batch has no use for more
 
 
+def test_a_number_of_directions_that_is_asked_for_is_kept_where_an_automatic_one_is_smaller() -> None:
+    assert [_state(q=q, batch=40).n_damped for q in (20, WIDTH - 1)] == [20, WIDTH - 1]
+    assert _state(q=None, batch=40).n_damped < M_ROWS // 5 < 20
+
+
 def test_no_directions_no_held_out_rows_and_what_is_refused() -> None:
     plain = _state(q=0)
     assert plain.vectors.shape == (WIDTH, 0)

@@ -6,12 +6,14 @@ step for row i with the new slope g, ``delta = g - g_i``, is
     w <- (1 - eta alpha) w - eta (kappa delta x_i + D / n),   D <- D + delta x_i,   g_i <- g
 
 with ``kappa = 1 / n`` for SAG and, without bias, ``kappa = 1 / (n p_i)`` for SAGA, where p_i is the probability of the
-row. No slope includes the penalty: its gradient is exact. In the first epoch SAG divides by the rows seen so far.
+row. No slope includes the penalty: its gradient is exact.
 
-The papers draw each row from all n of them, as the order "independent" does: the batches themselves are then drawn so.
-By default all rows of a batch are read together, in the order of the batches, and rows are drawn, with replacement,
-within the batch: batches keep their rows, so that what is known of these can be cached. Either way a row is visited
-once an epoch on average, and steps are those of the papers' theorems, or shorter.
+The papers draw each row from all n of them, as the order "independent" does: the batches themselves are then drawn so,
+and SAG divides by n from the first step on, as the lecture prints it. By default all rows of a batch are read together,
+in the order of the batches, and rows are drawn, with replacement, within the batch: batches keep their rows, so that
+what is known of these can be cached. There all rows are visited once in the first epoch, in which SAG divides by the
+rows seen so far instead: D is a sum of their slopes alone, which n would make small. Either way a row is visited once
+an epoch on average, and steps are those of the papers' theorems, or shorter.
 
 Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
 has (see :mod:`daskkern.solvers.first_order.row_memory`): within a batch w is a combination of the w and D at its
@@ -186,11 +188,11 @@ class SAG(Solver[SAGRun]):
     def _rows(
         self, state: SAGRun, squares: FloatArray, setup: ColumnSetup, first: IntArray
     ) -> tuple[IntArray, FloatArray]:
-        """Return which rows of the batch to visit, and kappa (m,), 0 for ``1 / n``."""
+        """Return which rows of the batch to visit, and kappa (m,), 0 for one over the rows seen so far."""
         m = squares.size
         kappa = np.full(m, float(self.method == "saga"))
-        if self.order == "independent":
-            return first, kappa
+        if self.order == "independent":  # the rows seen so far are not counted: some were drawn twice
+            return first, np.maximum(kappa, 1 / setup.n_rows)
         if self.order == "shuffled" or state.seen < setup.n_rows:
             return permutation(m, setup.seed, _STREAM, state.step), kappa
         share = np.full(m, 1 / m)

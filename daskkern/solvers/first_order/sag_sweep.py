@@ -38,7 +38,7 @@ class SlopeSweep:
         return result
 
     def visit(self, i: int, kappa: float, eta: float) -> None:
-        """Take the step of row `i`; `kappa` 0 means ``1 / n``, with n the rows seen so far."""
+        """Take the step of row `i`; `kappa` 0 means ``1 / n``, with n, also of the mean, the rows seen so far."""
         row, column = slice(i, i + 1), self.numbers.gram[i][:, None]
         slope = self.slope(i)
         delta = slope - self.numbers.kept[row]

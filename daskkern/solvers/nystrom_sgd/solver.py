@@ -72,7 +72,8 @@ class NystromSGD(Solver[NystromRun]):
         k: directions above it are not conditioned; "auto" is all, as in the paper's experiments, 0 none. The first
         k are damped to ``l_(k+1)``, as in equation 14; all of them to the last.
     step_rule : {"auto", "paper"}
-        "paper" is ``1 / (l_1 l_k)^(1/2)``, ``1 / l_1`` without conditioning, which ignores the batch and the loss.
+        "paper" is ``1 / (l_1 l_k)^(1/2)``, ``1 / l_1`` without conditioning, which ignores the batch and the loss: it
+        is constant for the hinge, too, whose steps "auto" makes shorter in the course of a run.
     scratch : str or None
         Folder for psi that every worker can write to; None is the system's folder for temporary files.
     averaging : float
@@ -154,9 +155,11 @@ class NystromSGD(Solver[NystromRun]):
     ) -> tuple[NystromRun, float | Array]:
         setup: NystromSetup = problem.extra
         spectrum, smoothness = setup.state, smoothness_of(problem.loss)
-        eta = spectrum.step_size(batch.size, smoothness, problem.alpha, batch.excess)
-        eta = spectrum.paper_step if self.step_rule == "paper" else eta
-        eta *= decay(problem.loss, state.step, problem.batches_per_epoch)
+        if self.step_rule == "paper":
+            eta = spectrum.paper_step
+        else:
+            eta = spectrum.step_size(batch.size, smoothness, problem.alpha, batch.excess)
+            eta *= decay(problem.loss, state.step, problem.batches_per_epoch)
         take = _streamed if setup.features is None else _stored
         w, A, loss = take(problem, setup, state, batch, eta, comm, self.step_rule == "auto")
         step = state.step + 1

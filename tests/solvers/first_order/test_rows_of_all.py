@@ -45,18 +45,20 @@ def _features(fit: Fit) -> HostArray:
 
 
 def _reference(fit: Fit, method: str) -> HostArray:
-    """Return w after the loop: d = d - y_i + f_i', y_i = f_i', x = x - alpha / n d; SAGA with its unbiased part."""
+    """Return w after the loop: d = d - y_i + f_i', y_i = f_i', x = x - alpha / n d; SAGA with its unbiased part.
+
+    n is the number of all rows from the first step on, as the lecture prints it.
+    """
     X, loss, alpha = _features(fit), fit.settings.loss, fit.settings.ridge
     y, weight = fit.prepared.targets.encode(fit.source.y), fit.source.weight / fit.source.weight.mean()
     w, d = np.zeros((X.shape[1], y.shape[1])), np.zeros((X.shape[1], y.shape[1]))
     kept = np.zeros_like(y)
     L = loss.smoothness * max(fit.prepared.state.beta, (weight * (X**2).sum(axis=1)).max()) + alpha
     eta = 1 / (16 * L) if method == "sag" else 1 / (3 * L)
-    for t, i in enumerate(_draws(fit), 1):
+    for i in _draws(fit):
         slope = weight[i] * loss.gradient((X[i] @ w)[None], y[i : i + 1])[0]
         change = np.outer(X[i], slope - kept[i])
-        n = N if method == "saga" else min(t, N)
-        direction = d / n + (change if method == "saga" else change / n)
+        direction = d / N + (change if method == "saga" else change / N)
         w = w - eta * (alpha * w + direction)
         d, kept[i] = d + change, slope
     return w

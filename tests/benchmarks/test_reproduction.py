@@ -1,0 +1,107 @@
+"""Rows of the papers that are run again measure what their page says."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def reproduce(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The script, with its folder on the path for as long as the test lasts."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(FOLDER)
+    yield import_module("reproduce")
+    for name in set(sys.modules) - before:
+        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def data(tmp_path: Path, reproduce: ModuleType) -> Any:
+    return reproduce.load(reproduce.tiny_data(tmp_path / "tiny.npz"))
+
+
+def _row(reproduce: ModuleType, **chosen: Any) -> Any:
+    """Return the first of the tiny rows with these values."""
+    (found, *_) = (
+        row for row in reproduce.tiny_rows() if all(getattr(row, name) == value for name, value in chosen.items())
+    )
+    return found
+
+
+def test_the_last_loss_is_that_of_the_model_on_its_training_rows(reproduce: ModuleType, data: Any) -> None:
+    row = _row(reproduce, unit="loss")
+    found = reproduce.run_row(row, data)
+    model = row.estimator(data, calibrate=False).fit(data.X, data.y)
+    signs = np.where(data.y == model.classes_[1], 1.0, -1.0)
+    expected = np.mean((model.decision_function(data.X) - signs) ** 2)
+    assert found["our_loss"] == pytest.approx(expected, rel=1e-6)
+    assert found["our_loss"] != pytest.approx(2 * model.history_["loss"][-1], rel=1e-3)  # before each step
+
+
+def test_steps_are_compared_with_the_kth_eigenvalue(reproduce: ModuleType, data: Any) -> None:
+    row = _row(reproduce, unit="steps")
+    found = reproduce.run_row(row, data)
+    kernel = reproduce.NYSTROM_KERNELS["INV"]
+    model = replace(row, kernel=kernel, loss="squared").estimator(data).fit(data.X, data.y)
+    spectrum = model.history_.spectrum
+    k = row.solver.n_directions
+    assert len(spectrum.eigenvalues) == k + 1
+    step = (spectrum.eigenvalues[0] * spectrum.eigenvalues[k - 1]) ** -0.5
+    assert found["squared_step_ratio"][2] == pytest.approx(spectrum.step / step, abs=1e-3)
+
+
+def test_epochs_are_shown_as_chosen_on_held_out_rows_and_as_the_best_on_test_rows(
+    reproduce: ModuleType, data: Any
+) -> None:
+    found = reproduce.run_row(_row(reproduce, unit="epochs"), data)
+    assert found["best_test_error"] <= found["our_error"]
+    said = import_module("papers.documents").ours_in_words(found)
+    chosen, best = (found[f"n_{name}_epochs"] for name in ("chosen", "best_test"))
+    assert f"{found['our_error']:.2%} after the epoch that these choose, {chosen} of 2" in said
+    assert f"{found['best_test_error']:.2%} after the best for test rows, {best}" in said
+
+
+@pytest.mark.parametrize("curves", ["descent", "losses", "conditioning"])
+def test_a_figure_has_a_number_for_each_point_of_a_curve(reproduce: ModuleType, data: Any, curves: str) -> None:
+    found = reproduce.run_row(_row(reproduce, curves=curves), data)
+    said = import_module("papers.documents").ours_in_words(found)
+    for number, name in enumerate(found["curves"], 1):
+        values = found[f"curve_{number}_{name.split()[-1]}"]
+        assert 1 <= len(values) <= len(found["n_epochs_each"])
+        assert all(0 <= value < 2 for value in values)
+        assert name in said
+    if curves == "losses":
+        last = max(found[f"curve_{number}_error"][-1] for number in (1, 2, 3))
+        assert found["reference_error"] == pytest.approx(last, abs=1e-3)
+
+
+def test_the_penalty_of_exact_support_vectors_follows_from_the_rows(reproduce: ModuleType, data: Any) -> None:
+    row = replace(_row(reproduce, unit="peer"), most_rows=50)
+    assert row.estimator(row.of(data)).alpha == 1 / 50
+    found = reproduce.run_row(row, data)
+    assert found["our_error"] == found["peer_error"]
+
+
+def test_seconds_of_a_busy_machine_are_said_to_be(reproduce: ModuleType) -> None:
+    ours = import_module("papers.documents").ours_in_words
+    row = {"unit": "error", "our_error": 0.1, "our_seconds": 12.0}
+    assert ours(row) == "10.00% in 12 s"
+    assert ours({**row, "load_average": 9.0}) == "10.00% in 12 s beside other programs"
+
+
+def test_the_rows_of_the_system_asset_are_that_system(reproduce: ModuleType, data: Any) -> None:
+    system = import_module("daskkern.systems").SYSTEMS["asset"]
+    (row,) = (each for each in reproduce.ROWS if each.key == "asset-adult-512")
+    ours, theirs = row.estimator(data), system.for_task("classification", 512)
+    for name in ("solver", "loss", "basis", "alpha", "batch_size", "max_epochs", "fit_intercept"):
+        assert getattr(ours, name) == getattr(theirs, name), name
