@@ -33,8 +33,8 @@ def exact_where_small(settings: FitSettings, n_rows: int | None) -> FitSettings:
     """Return `settings`, whose solver nobody named, with the exact one for few rows and the squared loss.
 
     Up to 3,000 rows with all of them as centres, :class:`daskkern.solvers.Direct` takes about the time of ten epochs,
-    which leave the components of small eigenvalues unfitted: on 131 tables of up to 3,000 rows its squared error was
-    0.86 times that of EigenPro (geometric mean; 0 to 1.19, median 1.00). It has no epochs and one rank: settings of
+    which leave the components of small eigenvalues unfitted: on 189 tables of up to 2,600 rows the squared error of
+    EigenPro was 1.9 times as large (geometric mean; median 1.02; docs/choose.md). It has no epochs and one rank: settings of
     epochs, batches, ranks and memory that are not the defaults keep the solver. So does a penalty of 0, where the
     number of epochs is what regularises.
     """
