@@ -34,9 +34,9 @@ def exact_where_small(settings: FitSettings, n_rows: int | None) -> FitSettings:
 
     Up to 3,000 rows with all of them as centres, :class:`daskkern.solvers.Direct` takes about the time of ten epochs,
     which leave the components of small eigenvalues unfitted: on 189 tables of up to 2,600 rows the squared error of
-    EigenPro was 1.9 times as large (geometric mean; median 1.02; docs/choose.md). It has no epochs and one rank: settings of
-    epochs, batches, ranks and memory that are not the defaults keep the solver. So does a penalty of 0, where the
-    number of epochs is what regularises.
+    EigenPro was 1.9 times as large (geometric mean; median 1.02; docs/choose.md). It has no epochs and one rank:
+    settings of epochs, batches, ranks and memory that are not the defaults keep the solver. So does a penalty of 0,
+    where the number of epochs is what regularises.
     """
     few = n_rows is not None and n_rows <= MOST_EXACT
     if not few or settings.basis.name != AllRows.name or not isinstance(settings.loss, Squared) or settings.alpha == 0:
