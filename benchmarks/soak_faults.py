@@ -180,6 +180,9 @@ def faults(
 
 
 def _attempt(name: str, home: Home, rng: random.Random, counts: Counter[str]) -> None:
-    with suppress(OSError, IndexError, ValueError, TimeoutError, RuntimeError, psutil.Error):
+    try:
         FAULTS[name][1](home, rng)
         counts[name] += 1
+    except (OSError, IndexError, ValueError, TimeoutError, RuntimeError, psutil.Error):
+        with suppress(Exception):  # a deed that failed half-way may have left a cluster without workers
+            home.cluster.scale(home.workers)

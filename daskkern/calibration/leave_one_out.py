@@ -76,10 +76,11 @@ def most_rows(n_factors: int) -> int:
     return MOST_ROWS if n_factors == 1 else int(_SEVERAL / n_factors ** (1 / 3))
 
 
-def leave_one_out_scores(rows: TrainingScores, alpha: float, smoothness: float) -> FloatArray:
+def leave_one_out_scores(rows: TrainingScores, alpha: float, smoothness: float, at_minimum: bool = False) -> FloatArray:
     """Return leave-one-out scores (k, c), without a constant, for a fit with the penalty `alpha`.
 
-    `smoothness` is the upper bound of the second derivative, or 1 for a loss that has none.
+    `smoothness` is the upper bound of the second derivative, or 1 for a loss that has none. Coefficients of a fit that
+    is `at_minimum` are taken as they are: slopes of one that interpolates its rows are small differences.
     """
     least = LEAST_ALPHA * float(np.trace(rows.gram)) / len(rows.gram)
     alpha = max(effective_alpha(rows.scores, rows.slopes, rows.squared_norm, alpha), least, np.finfo(float).tiny)
@@ -101,7 +102,7 @@ def leave_one_out_scores(rows: TrainingScores, alpha: float, smoothness: float) 
     if by_coef is None:
         return rows.scores + by_slopes
     weight = rows.weight[:, None]
-    nearer: bool = (weight * by_coef**2).sum() <= (weight * by_slopes**2).sum()
+    nearer: bool = at_minimum or (weight * by_coef**2).sum() <= (weight * by_slopes**2).sum()
     return rows.scores + (by_coef if nearer else by_slopes)
 
 

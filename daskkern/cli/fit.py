@@ -29,6 +29,7 @@ from daskkern.models import save_model
 from daskkern.training.checkpoints.checkpoint import (
     is_checkpoint,
     open_checkpoint,
+    read_fingerprint,
     remove_begun_checkpoint,
     remove_checkpoint,
 )
@@ -107,7 +108,8 @@ def fit_command(
     guard = ModelGuard.of(whole_out)
     request.check()
     source = open_rows(store, roles)
-    settings = request.settings(source.info.task, source.info.n_rows)
+    begun = read_fingerprint(place).get("settings", {}).get("solver", {}).get("name", "") if resume else ""
+    settings = request.settings(source.info.task, source.info.n_rows, begun)
     watched = None if validation is None else open_rows(validation, roles, source.info)
     note = order_note(source.open("float32"))
     if note is not None:

@@ -111,8 +111,9 @@ class KernelEstimator(ModelEstimator):
             calibrate=self.calibrate,
             multilabel=task == "regression" and is_classifier(self),
         )
-        unnamed = isinstance(self.solver, str) and self.solver == "auto" and not self.warm_start
-        return exact_where_small(settings, n_rows) if unnamed else settings
+        unnamed = isinstance(self.solver, str) and self.solver == "auto"
+        continues = self.warm_start or self.checkpoint is not None  # with more epochs
+        return exact_where_small(settings, n_rows) if unnamed and not continues else settings
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
         """Return the basis of a fit to `n_rows` rows, or, with None, of a fit that may continue on other rows."""

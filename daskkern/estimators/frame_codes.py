@@ -23,7 +23,14 @@ from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kind_survey import are_truths
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, texts_of, to_numbers, to_numpy
 from daskkern.data.ingest.readers.frames import arrow_table, is_frame
-from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding, UnknownChoice, feature_names_of
+from daskkern.data.schema.encoding import (
+    ABSENT,
+    MISSING_TEXTS,
+    ColumnEncoding,
+    Encoding,
+    UnknownChoice,
+    feature_names_of,
+)
 from daskkern.errors import DataError
 from daskkern.estimators.frame_survey import NO_TEXT, survey
 from daskkern.models import KernelModel
@@ -174,7 +181,7 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownCh
     values = column.combine_chunks()
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     if known.is_date and is_text(values.type):
-        values = days_of_texts(texts_of(values, NO_TEXT), known.name, "X", 0)
+        values = days_of_texts(texts_of(values, MISSING_TEXTS), known.name, "X", 0)
     if known.kind in ("code", "ordinal") and is_number(values.type):
         texts = _texts_of_numbers(values, known)
         if texts is None:

@@ -12,7 +12,7 @@ from daskkern.data.ingest.columns.categories import survey_categories
 from daskkern.data.ingest.columns.dates import days_of_texts
 from daskkern.data.ingest.columns.kind_survey import KindSurvey
 from daskkern.data.ingest.readers.arrow import is_text, texts_of, to_numpy
-from daskkern.data.schema.encoding import ABSENT, ColumnEncoding, Encoding
+from daskkern.data.schema.encoding import ABSENT, MISSING_TEXTS, ColumnEncoding, Encoding
 
 NO_TEXT = ("",)
 _BATCH_ROWS = 1 << 16
@@ -46,9 +46,10 @@ class _Texts:
 
     def add(self, texts: pa.Array, name: str) -> None:
         """Add the texts of a chunk, null where there is none."""
-        self._survey.update(texts.drop_null())
-        if self.are_dates or not len(texts.drop_null()):
-            self.days.add(to_numpy(days_of_texts(texts, name, "X", 0).cast(pa.float64())).astype(np.float64))
+        known = texts_of(texts, MISSING_TEXTS)
+        self._survey.update(known.drop_null())
+        if self.are_dates or known.null_count == len(known):
+            self.days.add(to_numpy(days_of_texts(known, name, "X", 0).cast(pa.float64())).astype(np.float64))
 
 
 def survey(chunks: Chunks) -> Encoding:

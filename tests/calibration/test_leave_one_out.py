@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from daskkern import KernelRegressor
 from daskkern.calibration.leave_one_out import (
     TrainingScores,
     effective_alpha,
@@ -107,3 +108,21 @@ def test_rounding_of_the_kernel_values_costs_little(size: float) -> None:
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     assert found.max() <= np.diag(rounded).max()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n", "noise"),
+    [("float64", 300, 0.0), ("float64", 200, 1e-3), ("float32", 30, 0.3), ("float32", 200, 0.0)],
+)
+def test_intervals_of_exact_solutions_cover(dtype: str, n: int, noise: float) -> None:
+    """Slopes of fits that interpolate their rows are small differences; intervals made of them covered 0 to 55%."""
+    covered = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, new = rng.normal(size=(n, 4)), rng.normal(size=(1000, 4))
+        y, truth = (np.sin(2 * Z[:, 0]) + Z[:, 1] + noise * rng.normal(size=len(Z)) for Z in (X, new))
+        model = KernelRegressor(dtype=dtype).fit(X, y)
+        assert model.model_.provenance["settings"]["solver"]["name"] == "direct"
+        low, high = model.predict_interval(new, confidence=0.9).T
+        covered.append(float(np.mean((low <= truth) & (truth <= high))))
+    assert 0.8 < np.mean(covered) < 0.97, covered

@@ -44,12 +44,15 @@ class FitRequest:
 
     values: Mapping[str, Any]
 
-    def settings(self, task: str | None, n_rows: int | None = None) -> FitSettings:
-        """Return the settings for a store of this task and size. Raises SpecError for an invalid value."""
+    def settings(self, task: str | None, n_rows: int | None = None, begun: str = "") -> FitSettings:
+        """Return the settings for a store of this task and size. Raises SpecError for an invalid value.
+
+        `begun` is the solver of the fit that is resumed, by which the default solver is that of the first run.
+        """
         if as_flag("multilabel", self.values.get("multilabel", False)):
             task = "classification"  # of each label
         named = self.values.get("system")
-        settings = self._plain(task, n_rows) if named is None else self._of_system(system(str(named)), task)
+        settings = self._plain(task, n_rows, begun) if named is None else self._of_system(system(str(named)), task)
         if "kernel" in self.values and not uses_kernel(settings.basis):
             raise SpecError(
                 f"got --kernel {self.values['kernel']} with the basis {settings.basis.name}, which uses no kernel; "
@@ -69,7 +72,7 @@ class FitRequest:
             except SpecError:
                 raise error from None
 
-    def _plain(self, task: str | None, n_rows: int | None = None) -> FitSettings:
+    def _plain(self, task: str | None, n_rows: int | None = None, begun: str = "") -> FitSettings:
         """Return the settings of a fit without --system."""
         get = self.values.get
         named = not names_no_columns(self.values)
@@ -105,8 +108,10 @@ class FitRequest:
             reading=str(get("reading", "auto")),
             groups=as_groups(get("groups", "auto")),
         )
-        named = any(name == "solver" or name.startswith("solver.") for name in self.values) or "epochs" in self.values
-        return settings if named else exact_where_small(settings, n_rows)
+        named = any(name == "solver" or name.startswith("solver.") for name in self.values)
+        if named or begun == settings.solver.name or ("epochs" in self.values and not begun):
+            return settings
+        return exact_where_small(replace(settings, max_epochs=10) if begun else settings, n_rows)
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:
         """Return the settings of a system, overridden by the given options."""

@@ -138,7 +138,9 @@ def _left_out(model: KernelModel, prepared: Prepared, job: FitJob, sample: HeldS
     for t, member in enumerate(kernel.members if isinstance(kernel, TreeAverage) else (kernel,)):
         own, gram = None if coef is None else coef[t], _gram(model, member, prepared, job, X)
         rows = TrainingScores(gram, scores, slopes, curvature, sample.weight, norm, own, sample.n_rows)
-        found.append(leave_one_out_scores(rows, prepared.alpha, smoothness_of(settings.loss)))
+        found.append(
+            leave_one_out_scores(rows, prepared.alpha, smoothness_of(settings.loss), settings.solver.solves_exactly)
+        )
     left_out: FloatArray = np.mean(found, axis=0) + _constant(prepared)
     return left_out
 

@@ -1,5 +1,6 @@
 """The columns and the solver of fits that name none."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def test_few_rows_are_solved_exactly_by_default() -> None:
         ({"early_stopping": True}, "eigenpro"),
         ({"max_seconds": 100.0}, "eigenpro"),
         ({"warm_start": True}, "eigenpro"),
+        ({"checkpoint": "progress.zarr"}, "eigenpro"),
         ({"virtual_shards": 4}, "eigenpro"),
         ({"groups": 1}, "eigenpro"),
         ({"keep_blocks": "memory"}, "eigenpro"),
@@ -90,3 +92,30 @@ def test_the_command_line_has_the_same_default(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli, words, catch_exceptions=False)
         assert result.exit_code == 0, result.output
         assert solver_of(load_model(model)) == expected
+
+
+def test_a_resumed_fit_has_the_solver_that_it_began_with(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "rows.npz", X=rng.normal(size=(300, 3)).astype(np.float32), y=rng.normal(size=300))
+    daskkern.ingest([str(tmp_path / "rows.npz")], tmp_path / "rows.zarr")
+    store, model = str(tmp_path / "rows.zarr"), str(tmp_path / "m.zarr")
+
+    def fit(progress: str, *options: str) -> tuple[int, str]:
+        words = ["fit", store, "--out", model, "--checkpoint", str(tmp_path / progress), *options]
+        result = CliRunner().invoke(cli, words)
+        return result.exit_code, str(result.exception or "")
+
+    assert fit("iterated", "--epochs", "3") == (0, "")
+    shutil.rmtree(model)
+    assert fit("iterated", "--resume") == (0, "")
+    assert solver_of(load_model(model)) == "eigenpro"
+    assert len(load_model(model).provenance["history"]) == 10
+    shutil.rmtree(model)
+    assert fit("exact") == (0, "")
+    shutil.rmtree(model)
+    assert fit("exact", "--resume") == (0, "")
+    assert solver_of(load_model(model)) == "direct"
+    shutil.rmtree(model)
+    code, error = fit("exact", "--resume", "--epochs", "20")
+    assert code != 0
+    assert "got --epochs with solver direct, which has no epochs" in error

@@ -12,7 +12,17 @@ from daskkern.data.ingest.readers.arrow import is_time, to_numbers
 from daskkern.errors import DataError
 
 _MOST_DAYS = 3_000_000  # the end of the year 9999 is day 2,932,896
+_WRITTEN = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[-+]\d{2}(:?\d{2})?)?)?\s*$"
+_WITH_TIME, _WITH_ZONE = r":\d{2}", r":.*(Z|[-+]\d{2}(:?\d{2})?)$"
 _KINDS = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
+
+
+def are_dates(texts: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether all texts are dates that exist, in the notation of ISO 8601 with or without a time."""
+    if not pc.all(pc.match_substring_regex(texts, _WRITTEN), min_count=0).as_py():
+        return False
+    whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    return _of_several_notations(pc.utf8_trim_whitespace(whole)) is not None
 
 
 def days_of_texts(texts: pa.Array, name: str, source: str, first: int) -> pa.Array:
@@ -34,7 +44,7 @@ def days_of_texts(texts: pa.Array, name: str, source: str, first: int) -> pa.Arr
         For a text that is neither a date nor a number, which the message names.
     """
     trimmed = pc.utf8_trim_whitespace(texts)
-    found = _days(trimmed)
+    found = _of_several_notations(trimmed)
     if found is not None:
         return found
     each = [_days(trimmed.slice(row, 1)) for row in range(len(trimmed))]  # one notation a row, or a wrong one
@@ -74,6 +84,24 @@ def texts_of_moments(values: pa.Array, categories: Sequence[str]) -> pa.Array:
     moments, texts = to_numbers(values).tolist(), values.cast(pa.string()).to_pylist()
     found = [known.get(moment, text) for moment, text in zip(moments, texts, strict=True)]
     return pa.array(found, pa.string())
+
+
+def _of_several_notations(texts: pa.Array) -> pa.Array | None:
+    """Return days of texts that are dates, with or without a time and a zone, or numbers; None where one is neither."""
+    found = _days(texts)
+    if found is not None:
+        return found
+    has_time, has_zone = (pc.match_substring_regex(texts, pattern) for pattern in (_WITH_TIME, _WITH_ZONE))
+    masks = (has_zone, pc.and_not(has_time, has_zone), pc.invert(has_time))
+    for mask in masks:
+        part = _days(texts.filter(mask))
+        if part is None:
+            return None
+        found = part.cast(pa.float64()) if found is None else pa.concat_arrays([found, part.cast(pa.float64())])
+    rows = pa.concat_arrays([pc.indices_nonzero(mask) for mask in (*masks, pc.is_null(texts))])
+    assert found is not None
+    every = pa.concat_arrays([found, pa.nulls(texts.null_count, pa.float64())])
+    return every.take(pc.sort_indices(rows))
 
 
 def _days(texts: pa.Array) -> pa.Array | None:

@@ -16,7 +16,14 @@ from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.dates import days_of_texts, refuse_other_numbers, texts_of_moments
 from daskkern.data.ingest.columns.kind_survey import numbers_of_truths
 from daskkern.data.ingest.readers.arrow import is_text, is_time, refuse_missing, texts_of, to_numbers, to_numpy
-from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice, UnknownChoice, feature_names_of
+from daskkern.data.schema.encoding import (
+    MISSING_TEXTS,
+    ColumnEncoding,
+    Encoding,
+    MissingChoice,
+    UnknownChoice,
+    feature_names_of,
+)
 from daskkern.errors import DataError
 
 _COMPARED = 32  # categories up to which comparing all codes with each is faster than setting single entries
@@ -74,7 +81,7 @@ class Encoder:
             values = batch.column(column.name)
             if column.kind == "number":
                 if column.is_date and is_text(values.type):
-                    values = days_of_texts(texts_of(values, self.absent), column.name, source, first)
+                    values = days_of_texts(texts_of(values, MISSING_TEXTS), column.name, source, first)
                 elif is_text(values.type):
                     values = numbers_of_truths(texts_of(values, self.absent), column.name, source, first)
                 if self.missing == "refuse":

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from daskkern.data.ingest.columns.dates import are_dates
 from daskkern.data.ingest.columns.kept import TextBatches
 from daskkern.data.ingest.readers.tables import TargetKind
 from daskkern.data.schema.encoding import MISSING_TEXTS
@@ -21,7 +22,6 @@ TYPES: dict[TargetKind, pa.DataType] = {
 _SPELLED = ("false", "true")  # by value
 _AS_ARROW = ("true", "True", "TRUE", "false", "False", "FALSE")  # what Arrow reads as booleans
 _PADDED = r"^\s*[-+]?0\d+\s*$"
-_MOMENT = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[-+]\d{2}(:?\d{2})?)?)?\s*$"
 
 
 class KindSurvey:
@@ -66,7 +66,7 @@ class KindSurvey:
             self._possible = []
         self._possible = [kind for kind in self._possible if _fits(present, kind, self._labels)]
         if self._moments is not False and len(present):
-            self._moments = bool(pc.all(pc.match_substring_regex(present, _MOMENT)).as_py())
+            self._moments = are_dates(present)
 
 
 def truths_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataType]:

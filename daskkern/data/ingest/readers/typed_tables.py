@@ -17,7 +17,8 @@ from daskkern.data.ingest.columns.categories import (
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
 from daskkern.data.ingest.columns.dates import note_on_dates
 from daskkern.data.ingest.columns.encoder import Encoder
-from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of
+from daskkern.data.ingest.columns.kind_survey import KindSurvey
+from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of, texts_of
 from daskkern.data.ingest.readers.tables import (
     Parts,
     Piece,
@@ -29,7 +30,7 @@ from daskkern.data.ingest.readers.tables import (
     kind_of_all,
 )
 from daskkern.data.remote.url_files import SourceFile
-from daskkern.data.schema.encoding import ColumnEncoding, Encoding
+from daskkern.data.schema.encoding import MISSING_TEXTS, ColumnEncoding, Encoding
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
 
@@ -76,7 +77,9 @@ def open_typed(files: Sequence[TypedFile], request: Request) -> Parts:
     indexes = tuple(dict.fromkeys(name for file in files for name in file.index))
     note = (f"the index that pandas wrote was left out: {', '.join(indexes)}",) if indexes else ()
     tables = [_TypedReader(file, columns, encoder, request.like is not None).table() for file in files]
-    times = note_on_times(first.schema, columns.features)
+    typed = dates_of(first.schema, columns.features)
+    numbers = [column for column in encoder.encoding if column.kind == "number"]
+    times = note_on_dates([column.name for column in numbers if column.is_date or column.name in typed])
     return Parts(concatenate(tables), notes=(*note, *times, *notes), missing=encoder.missing)
 
 
@@ -104,13 +107,35 @@ def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request)
     if missing == "auto":
         missing = "mean" if _has_gaps(files, [name for name in kinds if not is_text(kinds[name])]) else "refuse"
     texts = [name for name in kinds if is_text(kinds[name]) and request.categorical != "refuse"]
+    dates = _written_dates(files, texts) if request.categorical == "auto" else []
+    if dates and request.missing == "auto" and any(_misses_text(files, name) for name in dates):
+        missing = "mean"
+    texts = [name for name in texts if name not in dates]
     batches = (batch for file in files for batch in file.batches(texts, _SURVEY_ROWS, 0))
     source = str(files[0].path)
     known = (
         survey_categories(batches, texts, request.categorical, request.missing, ABSENT_TEXTS, source) if texts else {}
     )
-    encoding = plain_encoding(columns.features, known, dates_of(files[0].schema, columns.features))
+    encoding = plain_encoding(columns.features, known, (*dates_of(files[0].schema, columns.features), *dates))
     return Encoder(encoding, missing, ABSENT_TEXTS), note_on_texts(request.categorical, known)
+
+
+def _written_dates(files: Sequence[TypedFile], texts: Sequence[str]) -> list[str]:
+    """Return the columns of texts that are all dates, as those that came from a CSV file; not those of a category."""
+    fields = [(name, file.schema.field(name).type) for file in files for name in texts if name in file.names]
+    left = [name for name in texts if not any(pa.types.is_dictionary(kind) for of, kind in fields if of == name)]
+    surveys = {name: KindSurvey() for name in left}
+    for file in files:
+        for batch in file.batches(left, _SURVEY_ROWS, 0) if left else ():
+            for name in left:
+                surveys[name].update(texts_of(batch.column(name), ABSENT_TEXTS).drop_null())
+        left = [name for name in left if surveys[name].is_moment]
+    return left
+
+
+def _misses_text(files: Sequence[TypedFile], name: str) -> bool:
+    batches = (batch for file in files for batch in file.batches([name], _SURVEY_ROWS, 0))
+    return any(texts_of(batch.column(name), MISSING_TEXTS).null_count for batch in batches)
 
 
 def _has_gaps(files: Sequence[TypedFile], names: Sequence[str]) -> bool:

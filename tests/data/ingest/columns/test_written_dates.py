@@ -127,6 +127,53 @@ def test_other_notations_and_categories_by_choice_are_no_dates(tmp_path: Path) -
         pd.DataFrame({"day": [*days[:-1], other], "y": y}).to_csv(tmp_path / "t.csv", index=False)
         with pytest.raises(DataError, match=r"column 'day'.*write dates as 2026-01-31 or 2026-01-31T12:00:00"):
             ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y", overwrite=True)
-    pd.DataFrame({"day": ["2024-02-30", *days[1:]], "y": y}).to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(DataError, match=r"row 0 of .* has '2024-02-30' in column 'day'"):
-        ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "texts", [["1234-56-78", "2234-56-78", "9999-99-99"], ["0000-00-00", "2024-01-01", "2024-01-02"]]
+)
+def test_texts_of_the_form_of_dates_that_do_not_exist_are_categories(tmp_path: Path, texts: list[str]) -> None:
+    table = pd.DataFrame({"code": texts * 20, "y": np.arange(60) / 60})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    assert ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y").n_features == 3
+    model = KernelRegressor(max_epochs=1).fit(table[["code"]], table["y"])
+    assert [column.kind for column in model.model_.encoding or ()] == ["onehot"]
+
+
+def test_gaps_are_written_as_in_csv_files_everywhere(tmp_path: Path) -> None:
+    days = pd.Series(["2024-01-01", "2024-06-01", "2025-01-01"] * 20)
+    days[5] = "NA"
+    table = pd.DataFrame({"day": days, "y": np.arange(60) / 60})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    found = []
+    for source in (tmp_path / "t.csv", tmp_path / "t.jsonl", table, pa.Table.from_pandas(table)):
+        ingest(source, tmp_path / "s.zarr", target="y", overwrite=True)
+        found.append(zarr.open_group(tmp_path / "s.zarr", mode="r")["X"][:])
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+    model = KernelRegressor(max_epochs=1).fit(table[["day"]], table["y"])
+    (column,) = model.model_.encoding or ()
+    assert column.is_date
+    assert column.fill == pytest.approx(float(found[0][5, 0]), rel=1e-6)
+    np.testing.assert_array_equal(model.predict(table[["day"]].iloc[[5]]), model.predict(table[["day"]].iloc[5:6]))
+
+
+def test_fractions_of_a_second_in_json_lines_are_dates(tmp_path: Path) -> None:
+    days = pd.Series(pd.date_range("2024-01-01", periods=60, freq="7h"))
+    table = pd.DataFrame({"day": days, "y": np.arange(60) / 60})
+    table.to_json(tmp_path / "t.jsonl", orient="records", lines=True, date_format="iso")
+    assert "T07:00:00.000" in (tmp_path / "t.jsonl").read_text()
+    table.to_parquet(tmp_path / "t.parquet")
+    for name in ("t.jsonl", "t.parquet"):
+        assert ingest(tmp_path / name, tmp_path / f"{name}.zarr", target="y").notes == (
+            "dates became days since 1970-01-01: day",
+        )
+    first, second = (zarr.open_group(tmp_path / f"t.{kind}.zarr", mode="r")["X"][:] for kind in ("jsonl", "parquet"))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_many_rows_of_several_notations_are_read_together() -> None:
+    texts = pa.array(["2024-01-01", None, "2024-01-01T12:00:00Z", "2024-01-01 06:00", "2024-01-01T00:00:00+06:00", "5"])
+    found = days_of_texts(pa.concat_arrays([texts] * 3), "day", "t.csv", 0).to_pylist()
+    assert found == [19723.0, None, 19723.5, 19723.25, 19722.75, 5.0] * 3
