@@ -38,7 +38,7 @@ _WAYS = tuple(
         (
             "dates or times",
             rf"({_DATE})([T ]\s*({_TIME}))?|{_TIME}",
-            "write dates as 2026-01-31 or 2026-01-31T12:00:00 in every row (in Parquet files: as dates), times as numbers",
+            "write dates as 2026-01-31 or 2026-01-31T12:00:00 in every row (as dates in Parquet), times as numbers",
         ),
     )
 )
