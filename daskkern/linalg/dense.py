@@ -16,6 +16,7 @@ from daskkern.backend.tiles import slices
 from daskkern.linalg.panels import NotPositiveDefiniteError
 
 MOST_JITTER = 1e-8
+_SAFE, _ITERATIONS = 0.5, 5
 _BLOCK = 1024
 _STRIP = 512  # rows of the rest that are updated at once: the product takes this times p numbers
 
@@ -25,8 +26,9 @@ def solve_positive_definite(
 ) -> tuple[FloatArray, float]:
     """Return ``(A + shift)^-1 b`` (p, c), and the shift that was used; A (p, p) is symmetric and is overwritten.
 
-    If `A` with `shift` is not numerically positive definite, a jitter of the size of rounding is added to it, and
-    10 times as much each time that is not enough, up to `most` of the mean diagonal. A failed attempt overwrites only
+    If `A` with `shift` is not numerically positive definite, or nearly singular in spite of the shift, a jitter of the
+    size of rounding is added to it, and 10 times as much each time that is not enough, up to `most` of the mean
+    diagonal. A failed attempt overwrites only
     one half of the matrix, which is restored from the other. In addition to A, memory of 2048 p numbers is used.
 
     Raises
@@ -39,14 +41,28 @@ def solve_positive_definite(
     mean = max(float(diagonal.mean()), np.finfo(np.float64).tiny)
     unit = np.finfo(np.float64).eps * p**0.5
     n_jitters = 1 + math.floor(math.log10(most / unit)) if most > unit else 0
-    for jitter in (0.0, *(unit * 10.0**power for power in range(n_jitters))):
+    jitters = (0.0, *(unit * 10.0**power for power in range(n_jitters)))
+    for jitter in jitters:
         used = shift + mean * jitter
         A[np.arange(p), np.arange(p)] = diagonal + used
         with library_threads(threads):
-            if factor_lower(A):
+            exists = factor_lower(A)
+            if exists and (jitter == jitters[-1] or shift == 0 or _is_safe(A, used)):
                 return _solve(A, b), used
         _restore(A)
     raise NotPositiveDefiniteError(f"the matrix with a jitter of {used:.1e} is not positive definite")
+
+
+def _is_safe(L: FloatArray, shift: float) -> bool:
+    """Return whether the least eigenvalue of the factored matrix is at least half of the shift, by inverse iteration.
+
+    Those of a positive semidefinite matrix with a shift are at least the shift. Rounding makes some negative; where the
+    shift nearly cancels one, solutions are arbitrarily large. The factor tells neither by failing nor by its pivots.
+    """
+    v: FloatArray = np.random.default_rng(0).standard_normal((len(L), 1))
+    for _ in range(_ITERATIONS):
+        v = _solve(L, v / float(np.linalg.norm(v)))
+    return 1 / float(np.linalg.norm(v)) >= _SAFE * shift
 
 
 def factor_lower(A: FloatArray) -> bool:

@@ -45,3 +45,17 @@ def test_an_indefinite_matrix_is_refused() -> None:
     A = np.diag([1.0, -1.0, 1.0])
     with pytest.raises(NotPositiveDefiniteError, match="not positive definite"):
         solve_positive_definite(A, np.ones((3, 1)), 0.0, threads=1)
+
+
+def test_a_shift_that_nearly_cancels_what_rounding_made_negative_is_raised() -> None:
+    rng = np.random.default_rng(0)
+    U, _ = np.linalg.qr(rng.normal(size=(200, 200)))
+    shift, b = 1e-4, rng.normal(size=(200, 1))
+    A = (U * np.r_[np.linspace(1, 100, 198), -0.5 * shift, -0.9999 * shift]) @ U.T
+    A = (A + A.T) / 2
+    x, used = solve_positive_definite(A.copy(), b, shift, threads=1, most=1e-2)
+    assert used > 1.5 * shift
+    assert np.abs(x).max() < 1e5
+    np.testing.assert_allclose((A + used * np.eye(200)) @ x, b, atol=1e-6)
+    x, used = solve_positive_definite(A.copy(), b, shift, threads=1)
+    assert used == pytest.approx(shift, rel=1e-2), "the largest jitter is not enough, and the factor exists"
