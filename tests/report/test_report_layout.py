@@ -71,7 +71,7 @@ def test_a_color_of_the_time_has_one_meaning(digits: tuple[KernelClassifier, Sto
     dots = dict(re.findall(r'class="dot" style="background:(#\w+)"></span>([^<]+)<', text))
     names = {name: color for color, name in dots.items()}
     assert names["computing"] == palette.PART_COLORS["computing"]
-    assert names["landmarks"] in palette.STAGE_COLORS
+    assert set(names.values()) & set(palette.STAGE_COLORS), "a stage that took no time is not shown"
     shown = text[text.index('id="caption-time"') :]
     assert palette.PART_COLORS["computing"] in shown[: shown.index("</svg>")]
 
