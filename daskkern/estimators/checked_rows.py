@@ -10,6 +10,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from daskkern.arrays import FloatArray
 from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.encoding import Encoding
+from daskkern.errors import DataError
 from daskkern.estimators.frame_codes import check_columns, encoded, needs_encoding
 from daskkern.estimators.frames import as_table
 from daskkern.estimators.parameters import unknown_choice
@@ -57,9 +58,11 @@ def checked_rows(
 
 
 def checked_weight(sample_weight: Any, X: Any) -> FloatArray | None:
-    """Return the weights (n,) of rows; None where none are given. ValueError unless they are finite, and 0 or more."""
+    """Return the weights (n,) of rows; None where none are given. ValueError unless finite and 0 or more."""
     if sample_weight is None:
         return None
     refuse_masks(sample_weight, "sample_weight")
+    if np.asarray(sample_weight).dtype.kind in "mM":
+        raise DataError("sample_weight holds dates or durations; expected a number for each row")
     weight: FloatArray = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return weight

@@ -22,7 +22,7 @@ from daskkern.cluster.scheduler.event_topics import TOPIC
 from daskkern.cluster.scheduler.lease import Lease, admitted
 from daskkern.cluster.scheduler.metadata import new_metadata
 from daskkern.errors import ClusterError, SpecError
-from daskkern.events import Listener, silent
+from daskkern.events import Event, FitQueued, Listener, silent
 
 __all__ = ["GangSettings", "PerRank", "run_gang"]
 
@@ -101,7 +101,12 @@ def _workers(
 ) -> Iterator[Lease]:
     """Yield the caller's lease, or a new one for the run of this gang. `code` is tried on the workers."""
     if lease is not None:
-        choose_workers(client, None, None, code, lambda: settings.idle_s, listener)
+
+        def waits(event: Event) -> None:  # who was left out was said when the lease was taken
+            if isinstance(event, FitQueued):
+                listener(event)
+
+        choose_workers(client, None, None, code, lambda: settings.idle_s, waits)
         yield lease
         return
     usable_workers(client, settings, code, listener)

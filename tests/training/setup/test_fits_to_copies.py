@@ -11,6 +11,7 @@ from sklearn.base import clone
 from daskkern import AutoKernelRegressor, KernelClassifier, KernelKMeans, KernelRegressor, Landmarks, ingest
 from daskkern.arrays import HostArray
 from daskkern.data.storage.writer import StoreWriter
+from daskkern.errors import DataError
 from tests.support.cluster import local_cluster
 
 N = 240
@@ -164,3 +165,9 @@ def test_rows_of_weight_zero_say_nothing_of_scaling_and_kernel(estimator: Any, s
     if isinstance(estimator, KernelRegressor):
         assert lazy.alpha_ == pytest.approx(counted.alpha_, rel=0.01)
         np.testing.assert_allclose(lazy.predict(X[weight > 0]), counted.predict(X[weight > 0]), atol=0.01)
+
+
+@pytest.mark.parametrize("unit", ["M8[ns]", "m8[s]"])
+def test_dates_are_no_weights(unit: str) -> None:
+    with pytest.raises(DataError, match="sample_weight holds dates or durations; expected a number for each row"):
+        KernelRegressor().fit(np.eye(4), np.arange(4.0), np.arange(4).astype(unit))
