@@ -33,7 +33,7 @@ from sklearn.svm import SVR
 
 from daskkern import KernelRegressor
 
-_LEAST_ROWS, _MOST_TEXTS, _LEAST_VALUES, _MOST_PEERS_ROWS = 250, 60, 25, 10_000
+_LEAST_ROWS, _MOST_TEXTS, _LEAST_VALUES = 250, 60, 25
 _ROW_NAMES = frozenset(("rownames", "unnamed: 0", "x", "id", "index"))
 _LEAST_ERROR = 1e-6  # ratios of errors below it say nothing
 OURS = {"daskkern": {}, "eigenpro": {"solver": "eigenpro"}}

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskkern.data.ingest.columns.categories import survey_categories
-from daskkern.data.ingest.columns.dates import days_of_texts
-from daskkern.data.ingest.columns.kind_survey import KindSurvey
+from daskkern.data.ingest.columns.dates import DateSurvey, days_of_texts
 from daskkern.data.ingest.readers.arrow import is_text, texts_of, to_numpy
 from daskkern.data.schema.encoding import ABSENT, MISSING_TEXTS, ColumnEncoding, Encoding
 
@@ -34,22 +33,22 @@ class _Numbers:
 
 
 class _Texts:
-    """Whether all texts of a column are dates, and then the days that they are."""
+    """Whether all texts of a column are dates, and the days that they are."""
 
     def __init__(self) -> None:
-        self._survey, self.days = KindSurvey(), _Numbers()
+        self._survey, self.days = DateSurvey(), _Numbers()
 
     @property
     def are_dates(self) -> bool:
         """Whether every text is a date in the notation of ISO 8601."""
-        return self._survey.is_moment
+        return self._survey.are_dates
 
     def add(self, texts: pa.Array, name: str) -> None:
         """Add the texts of a chunk, null where there is none."""
         known = texts_of(texts, MISSING_TEXTS)
         self._survey.update(known.drop_null())
-        if self.are_dates or known.null_count == len(known):
-            self.days.add(to_numpy(days_of_texts(known, name, "X", 0).cast(pa.float64())).astype(np.float64))
+        if not self._survey.is_excluded:
+            self.days.add(to_numpy(days_of_texts(known, name, "X", 0)).astype(np.float64))
 
 
 def survey(chunks: Chunks) -> Encoding:

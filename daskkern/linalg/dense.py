@@ -26,9 +26,9 @@ def solve_positive_definite(
 ) -> tuple[FloatArray, float]:
     """Return ``(A + shift)^-1 b`` (p, c), and the shift that was used; A (p, p) is symmetric and is overwritten.
 
-    If `A` with `shift` is not numerically positive definite, or nearly singular in spite of the shift, a jitter of the
-    size of rounding is added to it, and 10 times as much each time that is not enough, up to `most` of the mean
-    diagonal. A failed attempt overwrites only
+    If `A` with `shift` is not numerically positive definite, or nearly singular in spite of the shift, a jitter is
+    added to it, and 10 times as much each time that is not enough, up to `most` of the mean diagonal. The first one has
+    the size of rounding, or a tenth of the shift, below which it would change nothing. A failed attempt overwrites only
     one half of the matrix, which is restored from the other. In addition to A, memory of 2048 p numbers is used.
 
     Raises
@@ -39,9 +39,9 @@ def solve_positive_definite(
     p = A.shape[0]
     diagonal = A.diagonal().copy()
     mean = max(float(diagonal.mean()), np.finfo(np.float64).tiny)
-    unit = np.finfo(np.float64).eps * p**0.5
-    n_jitters = 1 + math.floor(math.log10(most / unit)) if most > unit else 0
-    jitters = (0.0, *(unit * 10.0**power for power in range(n_jitters)))
+    least = max(np.finfo(np.float64).eps * p**0.5, 0.1 * shift / mean)
+    n_jitters = 1 + math.floor(math.log10(most / least)) if most > least else 0
+    jitters = (0.0, *(least * 10.0**power for power in range(n_jitters)))
     for jitter in jitters:
         used = shift + mean * jitter
         A[np.arange(p), np.arange(p)] = diagonal + used

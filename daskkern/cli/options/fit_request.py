@@ -111,7 +111,7 @@ class FitRequest:
         named = any(name == "solver" or name.startswith("solver.") for name in self.values)
         if named or begun == settings.solver.name or ("epochs" in self.values and not begun):
             return settings
-        return exact_where_small(replace(settings, max_epochs=10) if begun else settings, n_rows)
+        return exact_where_small(replace(settings, max_epochs=FitSettings.max_epochs) if begun else settings, n_rows)
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:
         """Return the settings of a system, overridden by the given options."""

@@ -25,6 +25,28 @@ def are_dates(texts: pa.Array | pa.ChunkedArray) -> bool:
     return _of_several_notations(pc.utf8_trim_whitespace(whole)) is not None
 
 
+class DateSurvey:
+    """Whether all texts of a column that were seen so far are dates."""
+
+    def __init__(self) -> None:
+        self._all: bool | None = None
+
+    @property
+    def are_dates(self) -> bool:
+        """Whether there were texts, and every one is a date."""
+        return bool(self._all)
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether a text was no date, which later ones do not change."""
+        return self._all is False
+
+    def update(self, present: pa.Array | pa.ChunkedArray) -> None:
+        """Look at the texts of a chunk, without missing ones."""
+        if not self.is_excluded and len(present):
+            self._all = are_dates(present)
+
+
 def days_of_texts(texts: pa.Array, name: str, source: str, first: int) -> pa.Array:
     """Return days since 1970-01-01, float64, of dates in the notation of ISO 8601; null where a text is null.
 

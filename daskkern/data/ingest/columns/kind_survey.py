@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskkern.data.ingest.columns.dates import are_dates
+from daskkern.data.ingest.columns.dates import DateSurvey
 from daskkern.data.ingest.columns.kept import TextBatches
 from daskkern.data.ingest.readers.tables import TargetKind
 from daskkern.data.schema.encoding import MISSING_TEXTS
@@ -36,7 +36,7 @@ class KindSurvey:
     def __init__(self, labels: bool = False) -> None:
         self._possible: list[TargetKind] = ["truth", "integer", "float"]
         self._labels = labels
-        self._moments: bool | None = None
+        self._dates = DateSurvey()
         self.gaps = 0
 
     @property
@@ -50,9 +50,9 @@ class KindSurvey:
         return not self._possible
 
     @property
-    def is_moment(self) -> bool:
+    def is_date(self) -> bool:
         """Whether every value is a date in the notation of ISO 8601, with or without a time."""
-        return bool(self._moments)
+        return self._dates.are_dates
 
     @property
     def kind(self) -> TargetKind:
@@ -65,8 +65,7 @@ class KindSurvey:
         if self._labels and self._possible and pc.any(pc.match_substring_regex(present, _PADDED)).as_py():
             self._possible = []
         self._possible = [kind for kind in self._possible if _fits(present, kind, self._labels)]
-        if self._moments is not False and len(present):
-            self._moments = are_dates(present)
+        self._dates.update(present)
 
 
 def truths_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataType]:

@@ -84,9 +84,9 @@ def _encoder(files: Sequence["_File"], columns: ColumnRoles, request: Request) -
     if request.categorical == "refuse" and request.missing != "auto":
         return Encoder(plain_encoding(columns.features, {}), request.missing, absent), ()
     surveys = _feature_surveys(files, columns)
-    dates = [name for name, survey in surveys.items() if survey.is_moment and request.categorical == "auto"]
-    texts = [name for name, survey in surveys.items() if survey.is_text and name not in dates]
-    texts = [] if request.categorical == "refuse" else texts
+    dates = [name for name, survey in surveys.items() if survey.is_date and request.categorical == "auto"]
+    written = [name for name, survey in surveys.items() if survey.is_text and request.categorical != "refuse"]
+    texts = [name for name in written if name not in dates]
     missing = request.missing
     if missing == "auto":
         missing = "mean" if any(survey.gaps for name, survey in surveys.items() if name not in texts) else "refuse"

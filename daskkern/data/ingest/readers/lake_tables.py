@@ -11,6 +11,7 @@ import pyarrow as pa
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.categories import missing_like, note_on_texts, plain_encoding
 from daskkern.data.ingest.columns.choice import ColumnRoles, choose_columns
+from daskkern.data.ingest.columns.dates import note_on_dates
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.imputing import note_on_gaps
 from daskkern.data.ingest.columns.values import all_finite
@@ -22,7 +23,6 @@ from daskkern.data.ingest.readers.typed_tables import (
     columns_of_numbers,
     dates_of,
     dtype_of,
-    note_on_times,
     target_kind,
     unusable_type,
 )
@@ -75,7 +75,7 @@ def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_floa
         lake, columns, encoder, request.like is None and request.missing != "refuse" and not every_float
     )
     index = (f"the index that pandas wrote was left out: {', '.join(lake.index)}",) if lake.index else ()
-    times = note_on_times(lake.schema, columns.features)
+    times = note_on_dates(dates_of(lake.schema, columns.features))
     return Parts(reader.table(), notes=(*index, *times, *notes), missing="refuse")
 
 

@@ -15,9 +15,8 @@ from daskkern.data.ingest.columns.categories import (
     survey_categories,
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
-from daskkern.data.ingest.columns.dates import note_on_dates
+from daskkern.data.ingest.columns.dates import DateSurvey, note_on_dates
 from daskkern.data.ingest.columns.encoder import Encoder
-from daskkern.data.ingest.columns.kind_survey import KindSurvey
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, piece_of, texts_of
 from daskkern.data.ingest.readers.tables import (
     Parts,
@@ -107,8 +106,8 @@ def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request)
     if missing == "auto":
         missing = "mean" if _has_gaps(files, [name for name in kinds if not is_text(kinds[name])]) else "refuse"
     texts = [name for name in kinds if is_text(kinds[name]) and request.categorical != "refuse"]
-    dates = _written_dates(files, texts) if request.categorical == "auto" else []
-    if dates and request.missing == "auto" and any(_misses_text(files, name) for name in dates):
+    dates = _written_dates(files, texts) if request.categorical == "auto" else {}
+    if request.missing == "auto" and any(dates.values()):
         missing = "mean"
     texts = [name for name in texts if name not in dates]
     batches = (batch for file in files for batch in file.batches(texts, _SURVEY_ROWS, 0))
@@ -120,22 +119,21 @@ def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request)
     return Encoder(encoding, missing, ABSENT_TEXTS), note_on_texts(request.categorical, known)
 
 
-def _written_dates(files: Sequence[TypedFile], texts: Sequence[str]) -> list[str]:
-    """Return the columns of texts that are all dates, as those that came from a CSV file; not those of a category."""
-    fields = [(name, file.schema.field(name).type) for file in files for name in texts if name in file.names]
-    left = [name for name in texts if not any(pa.types.is_dictionary(kind) for of, kind in fields if of == name)]
-    surveys = {name: KindSurvey() for name in left}
+def _written_dates(files: Sequence[TypedFile], texts: Sequence[str]) -> dict[str, int]:
+    """Return the columns of texts that are all dates, and how many rows have none; not columns of categories."""
+    fields = [file.schema.field(name) for file in files for name in texts if name in file.names]
+    coded = {field.name for field in fields if pa.types.is_dictionary(field.type)}
+    surveys, gaps = {name: DateSurvey() for name in texts if name not in coded}, dict.fromkeys(texts, 0)
     for file in files:
-        for batch in file.batches(left, _SURVEY_ROWS, 0) if left else ():
-            for name in left:
-                surveys[name].update(texts_of(batch.column(name), ABSENT_TEXTS).drop_null())
-        left = [name for name in left if surveys[name].is_moment]
-    return left
-
-
-def _misses_text(files: Sequence[TypedFile], name: str) -> bool:
-    batches = (batch for file in files for batch in file.batches([name], _SURVEY_ROWS, 0))
-    return any(texts_of(batch.column(name), MISSING_TEXTS).null_count for batch in batches)
+        for batch in file.batches(list(surveys), _SURVEY_ROWS, 0) if surveys else ():
+            for name, survey in surveys.items():
+                known = texts_of(batch.column(name), MISSING_TEXTS)
+                gaps[name] += known.null_count
+                survey.update(known.drop_null())
+            if all(survey.is_excluded for survey in surveys.values()):
+                return {}
+        surveys = {name: survey for name, survey in surveys.items() if not survey.is_excluded}
+    return {name: gaps[name] for name, survey in surveys.items() if survey.are_dates}
 
 
 def _has_gaps(files: Sequence[TypedFile], names: Sequence[str]) -> bool:
@@ -274,11 +272,6 @@ def columns_of_numbers(encoding: Encoding, schema: pa.Schema) -> list[str]:
     """Return the columns that must hold numbers or dates; dates may be written as texts."""
     numbers = [column for column in encoding if column.kind == "number"]
     return [c.name for c in numbers if not (c.is_date and is_text(schema.field(c.name).type))]
-
-
-def note_on_times(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
-    """Return a note on columns of dates and times."""
-    return note_on_dates(dates_of(schema, names))
 
 
 def after(batches: Iterable[pa.RecordBatch], start: int) -> Iterator[pa.RecordBatch]:
