@@ -247,7 +247,7 @@ def _known(array: da.Array, name: str) -> da.Array:
 
 
 def _in_memory(y: Any, task: str) -> HostArray:
-    """Return targets in memory as an array, checked as those beside rows in memory are."""
+    """Return targets in memory as an array, with the checks of a fit to rows in memory."""
     refuse_sparse(y)
     check_raw(None, y)
     if task == "regression":

@@ -25,7 +25,7 @@ from daskkern.solvers import parse_solver
 _MOST_PARTS = 3  # of validation rows: X, y, and weights
 
 _CLONED = ("_metadata_request", "_sklearn_output_config")
-"""What an estimator of scikit-learn keeps beside its parameters when it is cloned."""
+"""Attributes that a clone of an estimator has in addition to its parameters, as in scikit-learn."""
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

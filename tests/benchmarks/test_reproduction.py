@@ -96,7 +96,7 @@ def test_seconds_of_a_busy_machine_are_said_to_be(reproduce: ModuleType) -> None
     ours = import_module("papers.documents").ours_in_words
     row = {"unit": "error", "our_error": 0.1, "our_seconds": 12.0}
     assert ours(row) == "10.00% in 12 s"
-    assert ours({**row, "load_average": 9.0}) == "10.00% in 12 s beside other programs"
+    assert ours({**row, "load_average": 9.0}) == "10.00% in 12 s while other programs ran"
 
 
 def test_the_rows_of_the_system_asset_are_that_system(reproduce: ModuleType, data: Any) -> None:
