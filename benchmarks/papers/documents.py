@@ -94,7 +94,7 @@ def ours_in_words(row: Row) -> str:
 
 def busy(row: Row) -> str:
     """Return a remark on seconds that were measured while other programs used the same cores, else nothing."""
-    return " beside other programs" if row.get("load_average", 0) > _QUIET else ""
+    return " while other programs ran" if row.get("load_average", 0) > _QUIET else ""
 
 
 def _two_epochs(row: Row) -> str:
