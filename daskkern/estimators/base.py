@@ -36,7 +36,7 @@ from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import exact_where_small, usual_basis
+from daskkern.training.setup.defaults import exact_where_small, usual_basis, wide_where_exact
 
 _FEW_LANDMARKS = 1000
 """Landmarks from which on a first call of `partial_fit` may have fewer than requested without a warning."""
@@ -92,7 +92,7 @@ class KernelEstimator(ModelEstimator):
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
             seed=as_seed(self.random_state),
-            dtype=self.dtype,
+            dtype="float32" if self.dtype == "auto" else self.dtype,
             device=self.device,
             class_weight=getattr(self, "class_weight", None),
             early_stopping=early,
@@ -113,7 +113,9 @@ class KernelEstimator(ModelEstimator):
         )
         unnamed = isinstance(self.solver, str) and self.solver == "auto"
         continues = self.warm_start or self.checkpoint is not None  # with more epochs
-        return exact_where_small(settings, n_rows) if unnamed and not continues else settings
+        if unnamed and not continues:
+            settings = exact_where_small(settings, n_rows)
+        return wide_where_exact(settings, n_rows) if self.dtype == "auto" else settings
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
         """Return the basis of a fit to `n_rows` rows, or, with None, of a fit that may continue on other rows."""

@@ -64,7 +64,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         Patience of early stopping, in epochs.
     tol : float
         The least improvement that counts for early stopping.
-    dtype : "float32" or "float64"
+    dtype : "float32", "float64" or "auto", which is float64 for exact fits of up to 3,000 rows and else float32
     device : "auto", "cpu" or "gpu"
     verbose : bool
     memory_budget : int or None
@@ -149,7 +149,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,
         tol: float = 1e-4,
-        dtype: str = "float32",
+        dtype: str = "auto",
         device: str = "auto",
         memory_budget: int | None = None,
         verbose: bool = False,

@@ -143,7 +143,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,
         tol: float = 1e-4,
-        dtype: str = "float32",
+        dtype: str = "auto",
         device: str = "auto",
         memory_budget: int | None = None,
         verbose: bool = False,

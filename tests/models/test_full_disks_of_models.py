@@ -64,7 +64,20 @@ def test_the_command_says_it_once(tmp_path: Path, capsys: pytest.CaptureFixture[
     ingest(tmp_path / "rows.npz", tmp_path / "rows.zarr")
     out = str(tmp_path / "model.zarr")
     with _limited(9000), pytest.raises(SystemExit):
-        main(["fit", str(tmp_path / "rows.zarr"), "--out", out, "--kernel", "gaussian:1", "--solver", "direct"])
+        main(
+            [
+                "fit",
+                str(tmp_path / "rows.zarr"),
+                "--out",
+                out,
+                "--kernel",
+                "gaussian:1",
+                "--solver",
+                "direct",
+                "--dtype",
+                "float32",
+            ]
+        )
     err = capsys.readouterr().err.splitlines()[-1]
     assert err.startswith("daskkern: error: the fit has ended, but its model could not be written to")
     assert f"written to {out}: file too large, for 1" in err

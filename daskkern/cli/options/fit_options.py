@@ -81,7 +81,10 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--batch-size", metavar="N|auto", help="Rows of a mini-batch.  [default: auto]"),
         click.option("--seed", type=int, metavar="N", help="Seed of all random draws.  [default: 0]"),
         click.option(
-            "--dtype", metavar="float32|float64", help="Precision of features and coefficients.  [default: float32]"
+            "--dtype",
+            metavar="auto|float32|float64",
+            help="Precision of features and coefficients; auto is float64 for exact fits of up to 3,000 rows, else "
+            "float32.  [default: auto]",
         ),
         click.option(
             "--precision",

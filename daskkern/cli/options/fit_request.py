@@ -26,7 +26,7 @@ from daskkern.solvers.sampling import draws_rows
 from daskkern.systems import System, system
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import exact_where_small, usual_basis
+from daskkern.training.setup.defaults import exact_where_small, usual_basis, wide_where_exact
 
 OPTIONS = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "nearest"),
@@ -88,7 +88,7 @@ class FitRequest:
             max_epochs=as_whole("epochs", get("epochs", 10), least=1),
             batch_size=as_batch(get("batch_size", "auto")),
             seed=as_whole("seed", get("seed", 0)),
-            dtype=str(get("dtype", "float32")),
+            dtype="float32" if get("dtype", "auto") == "auto" else str(get("dtype")),
             precision=None if get("precision") is None else str(get("precision")),
             device=str(get("device", "auto")),
             class_weight=get("class_weight"),
@@ -109,9 +109,10 @@ class FitRequest:
             groups=as_groups(get("groups", "auto")),
         )
         named = any(name == "solver" or name.startswith("solver.") for name in self.values)
-        if named or begun == settings.solver.name or ("epochs" in self.values and not begun):
-            return settings
-        return exact_where_small(replace(settings, max_epochs=FitSettings.max_epochs) if begun else settings, n_rows)
+        if not (named or begun == settings.solver.name or ("epochs" in self.values and not begun)):
+            usual = replace(settings, max_epochs=FitSettings.max_epochs) if begun else settings
+            settings = exact_where_small(usual, n_rows)
+        return wide_where_exact(settings, n_rows) if get("dtype", "auto") == "auto" else settings
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:
         """Return the settings of a system, overridden by the given options."""
