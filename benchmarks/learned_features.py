@@ -83,7 +83,8 @@ def measured(source: StoreSource, settings: FitSettings, options: argparse.Names
     return {
         "learns": settings.learn_features is not None,
         "fit_seconds": round(seconds, 1),
-        "stage_seconds": stages,
+        "stages": list(stages),
+        "stage_seconds": list(stages.values()),
         "epoch_seconds": [round(epoch.seconds, 2) for epoch in result.epochs],
         "mean_loss_error": round(result.epochs[-1].loss, 4),
         "peak_of_a_worker_gb": round(watch.peak / 1e9, 3),
@@ -125,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "n_rows": options.rows, "n_features": options.features, "n_landmarks": options.landmarks,
         "n_workers": options.workers, "metric": options.metric, "tiny": options.tiny,
     }  # fmt: skip
-    found = {"fits": fits, "times_without": ratio}
+    found = {"fits": fits, "summary": [{"time_ratio": ratio}]}
     add(Run("learned_features", today(), describe_machine(), versions(), described, found), options.out)
     print(found)
     within = all(one["peak_of_a_worker_gb"] <= one["planned_gb"] and not one["n_workers_lost"] for one in fits)

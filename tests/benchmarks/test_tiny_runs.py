@@ -102,8 +102,9 @@ def test_a_script_that_takes_longer_finds_what_it_imports(name: str) -> None:
     assert callable(import_module(name).main)
 
 
-@pytest.mark.slow
+@pytest.mark.repeated
 @pytest.mark.cluster
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", LONGER)
 def test_a_tiny_run_that_takes_longer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _try(name, tmp_path, monkeypatch)
