@@ -17,6 +17,11 @@ own coefficients, or follow from the slopes. Both agree at the minimum. Before i
 move, so the one that moves them less is used: in 27 regressions on 200 to 1,500 rows, intervals from coefficients alone
 were up to twice as wide as necessary, those from slopes alone up to 700 times. Of more rows than the given ones, K has
 a sample; v falls as a power of their number, which is measured on half of them.
+
+Slopes of classification losses are nearly 0 for most rows and say little of the rest before the minimum: 90% sets of
+short fits covered 13 to 89% by the lesser move (200 rows, three classes). There a_i is that of the minimum, after one
+step of Newton's method with the fit's own penalty: ``a = D (f - loss'(f) / h)``. Losses that have no second derivative
+have only its bound in place of h, and the lesser of that move and the one by the model's coefficients is used.
 """
 
 from contextlib import suppress
@@ -35,6 +40,7 @@ _LIGHTEST = 1e-6
 _LEAST_ROWS = 50
 _MOST_LEVERAGE = 1 - 1e-5  # beyond it, what is left of residuals is rounding
 _LEAST_CURVATURE = 0.2
+_FAR = 10.0  # an effective penalty so many times the fit's: its epochs regularise it
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,34 +82,65 @@ def most_rows(n_factors: int) -> int:
     return MOST_ROWS if n_factors == 1 else int(_SEVERAL / n_factors ** (1 / 3))
 
 
-def leave_one_out_scores(rows: TrainingScores, alpha: float, smoothness: float, at_minimum: bool = False) -> FloatArray:
+def leave_one_out_scores(
+    rows: TrainingScores, alpha: float, smoothness: float, at_minimum: bool = False, by_newton: bool = False
+) -> FloatArray:
     """Return leave-one-out scores (k, c), without a constant, for a fit with the penalty `alpha`.
 
     `smoothness` is the upper bound of the second derivative, or 1 for a loss that has none. Coefficients of a fit that
-    is `at_minimum` are taken as they are: slopes of one that interpolates its rows are small differences.
+    is `at_minimum` are taken as they are: slopes of one that interpolates its rows are small differences. `by_newton`,
+    coefficients are those after a step of Newton's method.
     """
+    by_newton = by_newton and not at_minimum and rows.coef is not None
     least = LEAST_ALPHA * float(np.trace(rows.gram)) / len(rows.gram)
-    alpha = max(effective_alpha(rows.scores, rows.slopes, rows.squared_norm, alpha), least, np.finfo(float).tiny)
+    effective = effective_alpha(rows.scores, rows.slopes, rows.squared_norm, alpha)
+    alpha = alpha if by_newton and effective < _FAR * alpha else effective
+    alpha = max(alpha, least, np.finfo(float).tiny)
     share = np.clip(rows.curvature / smoothness, 0, 1)
     known = np.maximum(rows.weight, _LIGHTEST)[:, None] * smoothness
     known = known * (_LEAST_CURVATURE + (1 - _LEAST_CURVATURE) * share)
-    is_common = bool((known == known[:, :1]).all())
-    noise: FloatArray = np.zeros(0)
-    variance, by_slopes = noise, np.empty_like(rows.scores)
-    by_coef = None if rows.coef is None else np.empty_like(rows.scores)
-    for j in range(rows.scores.shape[1]):
-        if j == 0 or not is_common:
-            noise = rows.n_rows * alpha / known[:, j]
-            variance = _variance(rows.gram, noise, rows.n_rows)
-        leverage = np.minimum(variance / (variance + noise), _MOST_LEVERAGE)
-        by_slopes[:, j] = rows.slopes[:, j] * leverage / ((1 - leverage) * known[:, j])
-        if rows.coef is not None and by_coef is not None:
-            by_coef[:, j] = -rows.coef[:, j] * variance
-    if by_coef is None:
-        return rows.scores + by_slopes
-    weight = rows.weight[:, None]
-    nearer: bool = at_minimum or (weight * by_coef**2).sum() <= (weight * by_slopes**2).sum()
-    return rows.scores + (by_coef if nearer else by_slopes)
+    if by_newton:
+        moves, with_coef = _newton_moves(rows, alpha, known)
+        return rows.scores + (moves if (share < 1).any() else _lesser(with_coef, moves, rows.weight))
+    variance = _variances(rows, alpha, known)
+    by_coef = None if rows.coef is None else -rows.coef * variance
+    noise = rows.n_rows * alpha / known
+    leverage = np.minimum(variance / (variance + noise), _MOST_LEVERAGE)
+    by_slopes = rows.slopes * leverage / ((1 - leverage) * known)
+    return rows.scores + (by_coef if at_minimum and by_coef is not None else _lesser(by_coef, by_slopes, rows.weight))
+
+
+def _lesser(first: FloatArray | None, second: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return the moves (k, c) of the least weighted sum of squares."""
+    if first is None:
+        return second
+    return first if (weight[:, None] * first**2).sum() <= (weight[:, None] * second**2).sum() else second
+
+
+def _variances(rows: TrainingScores, alpha: float, known: FloatArray) -> FloatArray:
+    """Return the posterior variance (k, c) at each row given the others, with the precision `known` of each score."""
+    noise = rows.n_rows * alpha / known
+    if (noise == noise[:, :1]).all():
+        return np.broadcast_to(_variance(rows.gram, noise[:, 0], rows.n_rows)[:, None], noise.shape)
+    return np.column_stack([_variance(rows.gram, column, rows.n_rows) for column in noise.T])
+
+
+def _newton_moves(rows: TrainingScores, alpha: float, known: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return how far scores move after a step of Newton's method from f, and by the coefficients of f, (k, c) each.
+
+    The step leads to ``sum_i (D (f - f'/h))_i k(., x_i)``.
+    """
+    assert rows.coef is not None
+    noise, target = rows.n_rows * alpha / known, rows.scores - rows.slopes / known
+    variance, coef = np.empty_like(target), np.empty_like(target)
+    common = bool((noise == noise[:, :1]).all())
+    for some in [slice(None)] if common else [slice(j, j + 1) for j in range(noise.shape[1])]:
+        of_each = noise[:, some][:, 0]
+        shift, factor, lower = _factored(rows.gram, of_each)
+        of_these = _variance_by(rows.gram, shift, factor, lower)
+        variance[:, some] = _of_more_rows(of_these, rows.gram, of_each, rows.n_rows)[:, None]
+        coef[:, some] = cho_solve((factor, lower), target[:, some], check_finite=False)
+    return -coef * variance, -rows.coef * variance
 
 
 def effective_alpha(scores: FloatArray, slopes: FloatArray, squared_norm: float | None, alpha: float) -> float:
@@ -119,8 +156,12 @@ def effective_alpha(scores: FloatArray, slopes: FloatArray, squared_norm: float 
 
 def _variance(gram: FloatArray, noise: FloatArray, n_rows: int) -> FloatArray:
     """Return the posterior variance (k,) at each row given all others of `n_rows`."""
+    return _of_more_rows(left_out_variance(gram, noise), gram, noise, n_rows)
+
+
+def _of_more_rows(variance: FloatArray, gram: FloatArray, noise: FloatArray, n_rows: int) -> FloatArray:
+    """Return the posterior variance (k,) given the others of `n_rows`, from that given the others of k rows."""
     k = len(gram)
-    variance = left_out_variance(gram, noise)
     if not n_rows > k >= _LEAST_ROWS:
         return variance
     half = slice(0, None, 2)
@@ -146,7 +187,11 @@ def _factored(gram: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArr
 
 def left_out_variance(gram: FloatArray, noise: FloatArray) -> FloatArray:
     """Return the posterior variance (k,) at each row, given the other rows with this noise (k,)."""
-    noise, factor, lower = _factored(gram, noise)
+    return _variance_by(gram, *_factored(gram, noise))
+
+
+def _variance_by(gram: FloatArray, noise: FloatArray, factor: FloatArray, lower: bool) -> FloatArray:
+    """Return the posterior variance (k,) by the factor of ``gram + diag(noise)``."""
     invert = get_lapack_funcs("potri", (factor,))
     inverse, failed = invert(factor, lower=lower)
     diagonal = np.diag(inverse) if not failed else np.diag(cho_solve((factor, lower), np.eye(len(gram))))

@@ -40,6 +40,11 @@ class SourceInfo:
         """Numbers of the features that are codes of categories."""
         return code_columns(self.encoding)
 
+    @property
+    def row_width(self) -> int:
+        """Numbers of a row, zeros of sparse rows left out."""
+        return self.n_features if self.n_stored is None else -(-self.n_stored // max(1, self.n_rows))
+
 
 class RowSource(ABC):
     """Rows that can be opened, here or on a worker."""

@@ -14,7 +14,7 @@ from daskkern.training.planning.grids import LEAST_RANKS, sum_seconds
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.kernel_choice import kernel_rows, n_kernels
-from daskkern.training.setup.penalty import row_width, sample_rows
+from daskkern.training.setup.penalty import sample_rows
 
 Parts = tuple[tuple[str, float], ...]
 
@@ -80,7 +80,7 @@ def choice_seconds(source: RowSource, settings: FitSettings, z: FitSizes, rates:
         s = kernel_rows(info, z.n, z.c, count, settings)
         parts.append(("choice of the kernel", count * _leave_one_out_s(s, z.c, rates)))
     if settings.chooses_alpha and not z.leaf_rows:
-        s = sample_rows(z.n, z.p, row_width(info), z.c, settings)
+        s = sample_rows(z.n, z.p, info.row_width, z.c, settings)
         parts.append(("choice of the penalty", _leave_one_out_s(s, z.c, rates)))
     return tuple(parts)
 

@@ -33,7 +33,7 @@ from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import Drawn, Kernel, TreeAverage
-from daskkern.losses import Curved, Squared, decode
+from daskkern.losses import Curved, Probabilistic, Smooth, Squared, decode
 from daskkern.models import KernelModel
 from daskkern.models.posterior import MOST_POINTS, PosteriorFactor
 from daskkern.preconditioners import gram_of
@@ -138,11 +138,18 @@ def _left_out(model: KernelModel, prepared: Prepared, job: FitJob, sample: HeldS
     for t, member in enumerate(kernel.members if isinstance(kernel, TreeAverage) else (kernel,)):
         own, gram = None if coef is None else coef[t], _gram(model, member, prepared, job, X)
         rows = TrainingScores(gram, scores, slopes, curvature, sample.weight, norm, own, sample.n_rows)
-        found.append(
-            leave_one_out_scores(rows, prepared.alpha, smoothness_of(settings.loss), settings.solver.solves_exactly)
-        )
+        exact, newton = settings.solver.solves_exactly, _steps_on(job, sample)
+        found.append(leave_one_out_scores(rows, prepared.alpha, smoothness_of(settings.loss), exact, newton))
     left_out: FloatArray = np.mean(found, axis=0) + _constant(prepared)
     return left_out
+
+
+def _steps_on(job: FitJob, sample: HeldSample) -> bool:
+    """Return whether slopes say little of labels before the minimum: those of the loss end, or jump."""
+    loss = job.settings.loss
+    return (sample.labelled or job.settings.multilabel) and (
+        isinstance(loss, Probabilistic) or not isinstance(loss, Smooth)
+    )
 
 
 def _constant(prepared: Prepared) -> FloatArray:

@@ -26,7 +26,7 @@ from daskkern.landmarks.k_means import KMeans
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
-from daskkern.training.setup.penalty import encoded, least_error, row_width, sample_rows
+from daskkern.training.setup.penalty import encoded, least_error, sample_rows
 from daskkern.training.setup.prepared import Clock
 from daskkern.training.setup.shared import TARGETS
 
@@ -109,7 +109,7 @@ def _candidates(kernel: AutoKernel, settings: FitSettings, sample: HostArray) ->
 def kernel_rows(info: SourceInfo, n: int, c: int, n_candidates: int, settings: FitSettings) -> int:
     """Return how many of `n` rows a kernel is chosen on, for `c` outputs; 0 where that would cost too much."""
     p = min(n, int(getattr(settings.basis, "n", n)))
-    return min(_MOST_ROWS, sample_rows(n, p, row_width(info), c, settings, n_candidates))
+    return min(_MOST_ROWS, sample_rows(n, p, info.row_width, c, settings, n_candidates))
 
 
 def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int, left: float) -> tuple[Kernel | None, str]:

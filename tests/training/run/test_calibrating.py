@@ -348,3 +348,14 @@ def test_quantiles_that_are_right_are_left_alone() -> None:
     assert quantile_shifts((0.75,), errors, weight) == 0
     several = quantile_shifts((0.1, 0.9), np.hstack([errors, errors]), np.ones(201))
     np.testing.assert_allclose(several, [-0.8, 0.8], atol=0.011)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "multinomial_logistic", "multiclass_hinge"])
+def test_sets_of_short_fits_to_several_classes_cover(loss: str) -> None:
+    shares = []
+    for seed in range(4):
+        X, y = make_classification(1200, 10, n_informative=5, n_classes=3, flip_y=0.1, random_state=seed)
+        model = KernelClassifier(loss=loss, device="cpu").fit(X[:200], y[:200])
+        shares.append(model.predict_set(X[200:], confidence=0.9)[np.arange(1000), y[200:]].mean())
+    assert np.mean(shares) > 0.85
+    assert min(shares) > 0.72
