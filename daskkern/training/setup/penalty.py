@@ -54,11 +54,8 @@ _SAMPLE = 57
 _LEAVES, _MOST_LEAF = 3, 4000  # that a penalty is chosen in, and most rows of one
 _MATRICES = 5  # of float64 that are held at once
 # Work in multiply-adds of a float32 matrix product, measured on a CPU: an eigendecomposition runs at a lower rate.
-_EIGEN = 12.0
-_ENTRY = 20.0
-_ANY_FIT = 1.2e10
+_EIGEN, _ENTRY, _ANY_FIT, _MEMORY_BOUND = 12.0, 20.0, 1.2e10, 20.0
 _FACTORED = 2000  # columns up to which the set-up of any solver has a decomposition, or a factor, of their kernel
-_MEMORY_BOUND = 20.0
 
 
 @dataclass(frozen=True)
