@@ -44,7 +44,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         The columns of the model. "auto" takes all rows as centres up to 10,000 rows, and 10,000 landmarks for more
         rows, for `partial_fit`, and where solver, `sampling` or `virtual_shards` require landmarks.
     solver : str or Solver
-        "auto" (EigenPro; for the squared loss on up to 3,000 rows the exact "direct", see ``docs/choose.md``), a name
+        "auto" (EigenPro; for the squared loss on up to 5,000 rows the exact "direct", see ``docs/choose.md``), a name
         of ``daskkern.solvers.SOLVERS``, or a configured solver.
     alpha : float or "auto"
         Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``; "auto": by leave-one-out errors of sampled rows.
@@ -64,7 +64,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         Patience of early stopping, in epochs.
     tol : float
         The least improvement that counts for early stopping.
-    dtype : "float32", "float64" or "auto", which is float64 for exact fits of up to 3,000 rows and else float32
+    dtype : "float32", "float64" or "auto", which is float64 for exact fits of up to 5,000 rows and else float32
     device : "auto", "cpu" or "gpu"
     verbose : bool
     memory_budget : int or None

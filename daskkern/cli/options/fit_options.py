@@ -83,7 +83,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--dtype",
             metavar="auto|float32|float64",
-            help="Precision of features and coefficients; auto is float64 for exact fits of up to 3,000 rows, else "
+            help="Precision of features and coefficients; auto is float64 for exact fits of up to 5,000 rows, else "
             "float32.  [default: auto]",
         ),
         click.option(

@@ -10,8 +10,8 @@ from daskkern.training.run.settings import FitSettings
 
 MOST_CENTRES = 10_000
 """Rows up to which all of them are centres, and landmarks of more rows."""
-MOST_EXACT = 3000
-"""Rows up to which least squares are solved exactly: about the seconds of ten epochs, and n^2 numbers in float64."""
+MOST_EXACT = 5000
+"""Rows up to which least squares are solved exactly: up to 1.8 times the seconds of ten epochs, and n^2 numbers in float64."""
 _JITTER = 1e-2  # where targets have no noise, the best penalty is below the rounding of kernel values
 _EPOCHS = ("max_epochs", "batch_size", "early_stopping", "sampling", "max_seconds")
 _RANKS = ("virtual_shards", "groups", "reading", "memory_budget", "keep_blocks", "disk_budget", "precision")
@@ -32,9 +32,9 @@ def usual_basis(n_rows: int | None, solver: Solver[Any]) -> BasisSpec:
 def exact_where_small(settings: FitSettings, n_rows: int | None) -> FitSettings:
     """Return `settings`, whose solver nobody named, with the exact one for few rows and the squared loss.
 
-    Up to 3,000 rows with all of them as centres, :class:`daskkern.solvers.Direct` takes about the time of ten epochs,
-    which leave the components of small eigenvalues unfitted: on 189 tables of up to 2,600 rows the squared error of
-    EigenPro was 1.9 times as large (geometric mean; median 1.02; docs/choose.md). It has no epochs and one rank:
+    Up to 5,000 rows with all of them as centres, :class:`daskkern.solvers.Direct` takes about the time of ten epochs,
+    which leave the components of small eigenvalues unfitted: on 190 tables of up to 2,600 rows the squared error of
+    EigenPro was 2.2 times as large (geometric mean; median 1.03; docs/choose.md). It has no epochs and one rank:
     settings of epochs, batches, ranks and memory that are not the defaults keep the solver. So does a penalty of 0,
     where the number of epochs is what regularises.
     """
@@ -48,7 +48,7 @@ def exact_where_small(settings: FitSettings, n_rows: int | None) -> FitSettings:
 
 
 def wide_where_exact(settings: FitSettings, n_rows: int | None) -> FitSettings:
-    """Return `settings`, whose dtype nobody named, in float64 where up to 3,000 rows are solved exactly.
+    """Return `settings`, whose dtype nobody named, in float64 where up to 5,000 rows are solved exactly.
 
     Kernel values rounded to float32 bound what an exact solution can resolve: on functions without noise its squared
     error was 3 to 10,000 times that of float64, which takes as long, as the factor is in float64 anyway. Features that
