@@ -36,7 +36,7 @@ from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import exact_where_small, usual_basis, wide_where_exact
+from daskkern.training.setup.defaults import exact_where_small, first_dtype, usual_basis, wide_where_exact
 
 _FEW_LANDMARKS = 1000
 """Landmarks from which on a first call of `partial_fit` may have fewer than requested without a warning."""
@@ -92,7 +92,7 @@ class KernelEstimator(ModelEstimator):
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
             seed=as_seed(self.random_state),
-            dtype="float32" if self.dtype == "auto" else self.dtype,
+            dtype=first_dtype(self.dtype),
             device=self.device,
             class_weight=getattr(self, "class_weight", None),
             early_stopping=early,

@@ -26,7 +26,7 @@ from daskkern.solvers.sampling import draws_rows
 from daskkern.systems import System, system
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import exact_where_small, usual_basis, wide_where_exact
+from daskkern.training.setup.defaults import exact_where_small, first_dtype, usual_basis, wide_where_exact
 
 OPTIONS = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "nearest"),
@@ -88,7 +88,7 @@ class FitRequest:
             max_epochs=as_whole("epochs", get("epochs", 10), least=1),
             batch_size=as_batch(get("batch_size", "auto")),
             seed=as_whole("seed", get("seed", 0)),
-            dtype="float32" if get("dtype", "auto") == "auto" else str(get("dtype")),
+            dtype=first_dtype(str(get("dtype", "auto"))),
             precision=None if get("precision") is None else str(get("precision")),
             device=str(get("device", "auto")),
             class_weight=get("class_weight"),

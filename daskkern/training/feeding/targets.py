@@ -17,6 +17,7 @@ from daskkern.training.run.settings import FitSettings
 _LARGEST = 1e140
 _MOST_SPREADS = 1e15
 """Targets further from the mean weigh nothing, or next to it: their squares must be finite to be multiplied by 0."""
+_LEAST_TOTAL = 1e-290  # a row; below it the precision of float64 ends
 _PASS_CHUNKS = 16
 
 
@@ -286,4 +287,6 @@ def _check_weight(weight: HostArray | None) -> None:
 def _weight_scale(n_rows: int, total: float) -> float:
     if not (np.isfinite(total) and total > 0):
         raise DataError(f"the sample weights add up to {total}; they must be finite, not negative and not all zero")
+    if total < _LEAST_TOTAL * n_rows:
+        raise DataError(f"the sample weights have a mean of {total / n_rows:.2g}; multiply them by a power of ten")
     return n_rows / total

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks, LocalRows
+from daskkern.errors import SpecError
 from daskkern.losses import Squared
 from daskkern.solvers import Direct, Solver
 from daskkern.training.run.settings import FitSettings
@@ -11,7 +12,7 @@ from daskkern.training.run.settings import FitSettings
 MOST_CENTRES = 10_000
 """Rows up to which all of them are centres, and landmarks of more rows."""
 MOST_EXACT = 5000
-"""Rows up to which least squares are solved exactly: up to 1.8 times the seconds of ten epochs, and n^2 numbers in float64."""
+"""Rows up to which least squares are solved exactly: at most 1.8 times the seconds of ten epochs, and n^2 float64."""
 _JITTER = 1e-2  # where targets have no noise, the best penalty is below the rounding of kernel values
 _EPOCHS = ("max_epochs", "batch_size", "early_stopping", "sampling", "max_seconds")
 _RANKS = ("virtual_shards", "groups", "reading", "memory_budget", "keep_blocks", "disk_budget", "precision")
@@ -45,6 +46,13 @@ def exact_where_small(settings: FitSettings, n_rows: int | None) -> FitSettings:
     if any(getattr(settings, name) != getattr(usual, name) for name in (*_EPOCHS, *_RANKS)):
         return settings
     return replace(settings, solver=Direct(max_jitter=_JITTER))
+
+
+def first_dtype(dtype: str) -> str:
+    """Return the dtype of a fit before its solver is known: float32 for "auto", see :func:`wide_where_exact`."""
+    if dtype not in ("auto", "float32", "float64"):
+        raise SpecError(f"got dtype={dtype!r}; expected one of 'auto', 'float32', 'float64'")
+    return "float32" if dtype == "auto" else dtype
 
 
 def wide_where_exact(settings: FitSettings, n_rows: int | None) -> FitSettings:

@@ -1,13 +1,14 @@
 """What is learnt from y and the weights in one pass, and rows without some of them."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskkern import KernelClassifier
+from daskkern import KernelClassifier, KernelRegressor
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows
 from daskkern.data.rows.array_rows import ArrayRows
@@ -233,3 +234,11 @@ def test_balanced_classes_leave_out_rows_of_weight_zero() -> None:
     model = KernelClassifier(**exact, scale=None, class_weight="balanced", calibrate=False)
     left_out = model.fit(X[weight > 0], y[weight > 0]).decision_function(X)
     np.testing.assert_allclose(model.fit(X, y, sample_weight=weight).decision_function(X), left_out, atol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", [KernelRegressor, KernelClassifier])
+def test_weights_below_the_precision_of_float64_are_refused(estimator: Any) -> None:
+    X, y = np.arange(40.0)[:, None], (np.arange(40) > 20).astype(int)
+    with pytest.raises(DataError, match=r"weights have a mean of 1e-310; multiply them by a power of ten"):
+        estimator().fit(X, y, sample_weight=np.full(40, 1e-310))
+    assert estimator().fit(X, y, sample_weight=np.full(40, 1e-280)).score(X, y) > 0.4

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import daskkern
 from daskkern import KernelClassifier, KernelRegressor
 from daskkern.cli.main import cli
+from daskkern.errors import SpecError
 from daskkern.models import load_model
 from daskkern.training.setup.defaults import MOST_EXACT
 
@@ -52,6 +53,12 @@ def test_functions_without_noise_are_resolved_beyond_float32() -> None:
 )
 def test_it_follows_solver_and_rows(changes: dict[str, Any], n_rows: int | None, expected: str) -> None:
     assert KernelRegressor(**changes).fit_settings(n_rows).dtype == expected
+
+
+@pytest.mark.parametrize("dtype", ["float16", np.float32, None])
+def test_other_dtypes_are_refused(dtype: Any) -> None:
+    with pytest.raises(SpecError, match="expected one of 'auto', 'float32', 'float64'"):
+        KernelRegressor(dtype=dtype).fit_settings(100)
 
 
 def test_classifiers_with_other_losses_keep_float32() -> None:
