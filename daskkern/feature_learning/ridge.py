@@ -23,6 +23,7 @@ BLOCK_ROWS = 4096
 """Rows of a block of the kernel."""
 _LEAST = 1e-8  # of k(x, x)
 _JITTER = 1e-8  # of the mean of k(z, z), on the diagonal of K_zz: equal landmarks, and rounding
+_ROUNDING = 8 * np.finfo(float).eps  # of the trace: equal landmarks of few different rows make both matrices singular
 _STEP = 10**0.5
 _MOST = 1.0  # of k(x, x), beyond which f is about 0
 
@@ -71,8 +72,10 @@ class Ridge:
         gram = kernel.block(Z, points)
         gram = (gram + gram.T) / 2
         size = float(gram.diagonal().mean())
+        moments = (moments + moments.T) / 2
         gram[xp.arange(p), xp.arange(p)] += _JITTER * size
-        return cls(kernel, Z, (moments + moments.T) / 2, gram, target, _LEAST * size, _MOST * size)
+        moments[xp.arange(p), xp.arange(p)] += _ROUNDING * float(moments.trace())
+        return cls(kernel, Z, moments, gram, target, _LEAST * size, _MOST * size)
 
     def only(self, alpha: float) -> "Ridge":
         """Return the solution for one penalty, without the equations, which take most of the memory."""

@@ -5,7 +5,7 @@ import pytest
 
 from daskkern.arrays import FloatArray
 from daskkern.feature_learning.ridge import Ridge
-from daskkern.kernels import Laplacian
+from daskkern.kernels import Gaussian, Kernel, Laplacian
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
@@ -44,3 +44,11 @@ def test_repeated_landmarks_are_no_error() -> None:
     Z = np.concatenate([X[:10], X[:10]])
     once, twice = (Ridge.of(KERNEL, points, X, y, W) for points in (X[:10], Z))
     np.testing.assert_allclose(once.scores(1e-2, X), twice.scores(1e-2, X), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", [Laplacian(5.0), Gaussian(50.0)], ids=str)
+@pytest.mark.parametrize("times", [1, 20])
+def test_few_different_rows_have_a_solution_without_a_penalty(kernel: Kernel, times: int) -> None:
+    Z = np.repeat(np.random.default_rng(0).integers(0, 3, (30, 2)).astype(float), times, axis=0)
+    ridge = Ridge.of(kernel, Z, Z, Z[:, :1], np.full(len(Z), 1 / len(Z)))
+    np.testing.assert_allclose(ridge.scores(0.0, Z), Z[:, :1], atol=1e-3)
