@@ -109,7 +109,7 @@ def fit_command(
     request.check()
     source = open_rows(store, roles)
     begun = read_fingerprint(place).get("settings", {}).get("solver", {}).get("name", "") if resume else ""
-    settings = request.settings(source.info.task, source.info.n_rows, begun)
+    settings = request.settings(source.info.task, source.info.n_rows, begun, source.info.n_features)
     watched = None if validation is None else open_rows(validation, roles, source.info)
     note = order_note(source.open("float32"))
     if note is not None:

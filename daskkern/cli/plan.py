@@ -76,7 +76,9 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
     """Show how much memory one rank of a fit would need, how long the fit would take, and its cost in worker-hours."""
     request.check()
     source: RowSource = open_rows(store, roles)
-    settings = with_categories(request.settings(source.info.task, source.info.n_rows), source.info.categories)
+    info = source.info
+    settings = request.settings(info.task, info.n_rows, n_features=info.n_features)
+    settings = with_categories(settings, info.categories)
     source = with_scaling(source, learn_scaling(source, settings))
     wide, notes = expected_arithmetic(source, settings)
     if where.named or where.gpus is not None:

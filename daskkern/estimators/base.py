@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
 from daskkern.basis import BasisSpec, is_basis
@@ -36,7 +36,7 @@ from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import exact_where_small, first_dtype, usual_basis, wide_where_exact
+from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis
 
 _FEW_LANDMARKS = 1000
 """Landmarks from which on a first call of `partial_fit` may have fewer than requested without a warning."""
@@ -71,7 +71,9 @@ class KernelEstimator(ModelEstimator):
         restore(estimator, model)
         return estimator
 
-    def fit_settings(self, n_rows: int | None = None, task: str | None = None) -> FitSettings:
+    def fit_settings(
+        self, n_rows: int | None = None, task: str | None = None, n_features: int | None = None
+    ) -> FitSettings:
         """Return the parameters as checked settings for a fit to rows of this number and task, or raise SpecError."""
         check_flags(self, "early_stopping", "fit_intercept", "warm_start")
         stops = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
@@ -111,11 +113,12 @@ class KernelEstimator(ModelEstimator):
             calibrate=self.calibrate,
             multilabel=task == "regression" and is_classifier(self),
         )
-        unnamed = isinstance(self.solver, str) and self.solver == "auto"
-        continues = self.warm_start or self.checkpoint is not None  # with more epochs
-        if unnamed and not continues:
-            settings = exact_where_small(settings, n_rows)
-        return wide_where_exact(settings, n_rows) if self.dtype == "auto" else settings
+        left_open = {
+            "solver": self.solver == "auto" and not self.warm_start and self.checkpoint is None,  # no epochs follow
+            "dtype": self.dtype == "auto",
+            "learn_features": self.learn_features is None and is_regressor(self),
+        }
+        return for_few_rows(settings, {name for name, is_open in left_open.items() if is_open}, n_rows, n_features)
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
         """Return the basis of a fit to `n_rows` rows, or, with None, of a fit that may continue on other rows."""
@@ -170,7 +173,10 @@ class KernelEstimator(ModelEstimator):
 
     def _submit(self, source: RowSource, validation: RowSource | None, out: Any) -> FitHandle:
         """Submit a detached fit to `source`."""
-        source, settings = self._named(source), self.fit_settings(source.info.n_rows, source.info.task)
+        source, settings = (
+            self._named(source),
+            self.fit_settings(source.info.n_rows, source.info.task, source.info.n_features),
+        )
         client = active_client(self.client)
         if out is None or client is None:
             what = "out=, where a worker writes the model" if out is None else "a client of a cluster to run on"
@@ -191,7 +197,10 @@ class KernelEstimator(ModelEstimator):
         """Fit to `source` and set the attributes that classifier and regressor share."""
         if out is not None:
             raise SpecError(f"got out={out!r} without detach=True; call save() after the fit instead")
-        source, settings = self._named(source), self.fit_settings(source.info.n_rows, source.info.task)
+        source, settings = (
+            self._named(source),
+            self.fit_settings(source.info.n_rows, source.info.task, source.info.n_features),
+        )
         client = active_client(self.client)
         with self._listening(settings.max_epochs) as listener:
             result = fit(

@@ -26,7 +26,7 @@ from daskkern.solvers.sampling import draws_rows
 from daskkern.systems import System, system
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import exact_where_small, first_dtype, usual_basis, wide_where_exact
+from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis
 
 OPTIONS = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "nearest"),
@@ -44,7 +44,9 @@ class FitRequest:
 
     values: Mapping[str, Any]
 
-    def settings(self, task: str | None, n_rows: int | None = None, begun: str = "") -> FitSettings:
+    def settings(
+        self, task: str | None, n_rows: int | None = None, begun: str = "", n_features: int | None = None
+    ) -> FitSettings:
         """Return the settings for a store of this task and size. Raises SpecError for an invalid value.
 
         `begun` is the solver of the fit that is resumed, by which the default solver is that of the first run.
@@ -60,7 +62,8 @@ class FitRequest:
             )
         if settings.solver.most_epochs(2) == 1:
             _refuse_epochs(self.values, settings.solver.name)
-        return settings
+        open_choice = named is None and task == "regression" and "learn_features" not in self.values
+        return for_few_rows(settings, {"learn_features"} if open_choice else (), n_rows, n_features)
 
     def check(self) -> None:
         """Raise SpecError for values that suit rows of no task; so they are refused before rows are read."""
@@ -109,10 +112,11 @@ class FitRequest:
             groups=as_groups(get("groups", "auto")),
         )
         named = any(name == "solver" or name.startswith("solver.") for name in self.values)
+        left_open = {"dtype"} if get("dtype", "auto") == "auto" else set()
         if not (named or begun == settings.solver.name or ("epochs" in self.values and not begun)):
-            usual = replace(settings, max_epochs=FitSettings.max_epochs) if begun else settings
-            settings = exact_where_small(usual, n_rows)
-        return wide_where_exact(settings, n_rows) if get("dtype", "auto") == "auto" else settings
+            settings = replace(settings, max_epochs=FitSettings.max_epochs) if begun else settings
+            left_open.add("solver")
+        return for_few_rows(settings, left_open, n_rows)
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:
         """Return the settings of a system, overridden by the given options."""

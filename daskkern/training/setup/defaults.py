@@ -1,10 +1,13 @@
 """The columns, the solver and the dtype of a fit where the user names none."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from daskkern.basis import AllRows, BasisSpec, Landmarks, LocalRows
+from daskkern.basis import AllRows, BasisSpec, Landmarks, LocalRows, uses_kernel
 from daskkern.errors import SpecError
+from daskkern.feature_learning import FeatureLearning
+from daskkern.kernels import AutoKernel
 from daskkern.losses import Squared
 from daskkern.solvers import Direct, Solver
 from daskkern.training.run.settings import FitSettings
@@ -13,6 +16,8 @@ MOST_CENTRES = 10_000
 """Rows up to which all of them are centres, and landmarks of more rows."""
 MOST_EXACT = 5000
 """Rows up to which least squares are solved exactly: at most 1.8 times the seconds of ten epochs, and n^2 float64."""
+MOST_LEARNED, _MOST_FEATURES = 3000, 100
+"""Rows, and features, up to which the metric of an exact regression is learned: less than ten seconds of a core."""
 _JITTER = 1e-2  # where targets have no noise, the best penalty is below the rounding of kernel values
 _EPOCHS = ("max_epochs", "batch_size", "early_stopping", "sampling", "max_seconds")
 _RANKS = ("virtual_shards", "groups", "reading", "memory_budget", "keep_blocks", "disk_budget", "precision")
@@ -30,7 +35,19 @@ def usual_basis(n_rows: int | None, solver: Solver[Any]) -> BasisSpec:
     return next((basis for basis in (*both, LocalRows()) if basis.name in solver.bases), both[0])
 
 
-def exact_where_small(settings: FitSettings, n_rows: int | None) -> FitSettings:
+def for_few_rows(
+    settings: FitSettings, left_open: Collection[str], n_rows: int | None, n_features: int | None = None
+) -> FitSettings:
+    """Return `settings` with what suits a fit to few rows for those of "solver", "dtype", "learn_features" left open.
+
+    Rows and features are None where their numbers are not known, or rows will follow; then nothing changes.
+    """
+    for name, choose in (("solver", _exact_solver), ("dtype", _wide_dtype)):
+        settings = choose(settings, n_rows) if name in left_open else settings
+    return _learned_metric(settings, n_rows, n_features) if "learn_features" in left_open else settings
+
+
+def _exact_solver(settings: FitSettings, n_rows: int | None) -> FitSettings:
     """Return `settings`, whose solver nobody named, with the exact one for few rows and the squared loss.
 
     Up to 5,000 rows with all of them as centres, :class:`daskkern.solvers.Direct` takes about the time of ten epochs,
@@ -49,13 +66,13 @@ def exact_where_small(settings: FitSettings, n_rows: int | None) -> FitSettings:
 
 
 def first_dtype(dtype: str) -> str:
-    """Return the dtype of a fit before its solver is known: float32 for "auto", see :func:`wide_where_exact`."""
+    """Return the dtype of a fit before its solver is known: float32 for "auto", see :func:`for_few_rows`."""
     if dtype not in ("auto", "float32", "float64"):
         raise SpecError(f"got dtype={dtype!r}; expected one of 'auto', 'float32', 'float64'")
     return "float32" if dtype == "auto" else dtype
 
 
-def wide_where_exact(settings: FitSettings, n_rows: int | None) -> FitSettings:
+def _wide_dtype(settings: FitSettings, n_rows: int | None) -> FitSettings:
     """Return `settings`, whose dtype nobody named, in float64 where up to 5,000 rows are solved exactly.
 
     Kernel values rounded to float32 bound what an exact solution can resolve: on functions without noise its squared
@@ -65,3 +82,16 @@ def wide_where_exact(settings: FitSettings, n_rows: int | None) -> FitSettings:
     few = n_rows is not None and n_rows <= MOST_EXACT
     exact = few and settings.solver.solves_exactly and settings.precision is None
     return replace(settings, dtype="float64") if exact else settings
+
+
+def _learned_metric(settings: FitSettings, n_rows: int | None, n_features: int | None) -> FitSettings:
+    """Return `settings` of a regression with the metric of the kernel learned, where it is cheap and was left open.
+
+    That is for up to 3,000 rows of up to 100 features that are solved exactly, with ``kernel="auto"``: on 50 tables of
+    up to 2,600 rows the squared error with a metric was 0.56 times that without (geometric mean; more than 5% lower on
+    13, higher on 1), as held-out rows decide whether one is used.
+    """
+    few = n_rows is not None and n_rows <= MOST_LEARNED and n_features is not None and n_features <= _MOST_FEATURES
+    open_choice = settings.learn_features is None and isinstance(settings.kernel, AutoKernel)
+    learns = few and open_choice and settings.solver.solves_exactly and uses_kernel(settings.basis)
+    return replace(settings, learn_features=FeatureLearning()) if learns else settings
