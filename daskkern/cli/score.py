@@ -38,7 +38,8 @@ _on_unknown = click.option(
     "--unknown",
     type=click.Choice(get_args(UnknownChoice)),
     default="refuse",
-    help="Categories that the training data lack, in columns of one feature for each: an error, or 0 in all of these.",
+    help="Categories that the training data lack, in columns of one feature for each: an error, or 0 in all of these; "
+    "among dates, other texts: an error, or missing.",
 )
 
 

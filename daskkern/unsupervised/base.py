@@ -147,7 +147,7 @@ class UnsupervisedEstimator(ModelEstimator):
         return named(source, getattr(self, "feature_names_in_", None))
 
     def _array_source(self, X: Any, sample_weight: Any, least: int, encoding: Encoding | None) -> ArraySource:
-        encoding = frame_encoding(X) if encoding is None else encoding
+        encoding = frame_encoding(X, unknown_choice(self)) if encoding is None else encoding
         check_raw(None if encoding is not None else X)
         X = checked_rows(
             self,

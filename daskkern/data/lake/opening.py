@@ -113,7 +113,8 @@ def open_lake(
     nulls = _nulls(footers, chosen, fixed, values)
     stamps = tuple(f"{file.place} {file.found.size} {file.found.stamp}" for file in files)
     schema = pa.schema([field for field in schema if field.name in chosen or field.name in filtered])
-    return Lake(label, schema, tuple(chosen), pieces, expression, filtered, nulls, index, stamps)
+    coded = tuple(field.name for field in first.schema if pa.types.is_dictionary(field.type))
+    return Lake(label, schema, tuple(chosen), pieces, expression, filtered, nulls, index, coded, stamps)
 
 
 def nothing_passes(name: str, where: str) -> DataError:

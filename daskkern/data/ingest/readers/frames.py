@@ -86,4 +86,5 @@ def open_table(frame: Any, request: Request) -> Parts:
         chosen = plain.select(list(dict.fromkeys(names)))
         yield from after(chosen.to_batches(max_chunksize=rows), start)
 
-    return open_typed([TypedFile(_NAME, table.num_rows, schema, batches)], request)
+    coded = tuple(field.name for field in table.schema if pa.types.is_dictionary(field.type))
+    return open_typed([TypedFile(_NAME, table.num_rows, schema, batches, categories=coded)], request)
