@@ -24,7 +24,7 @@ def markdown_of(name: str, model: KernelModel, observed: Observation | None, tes
     metrics = facts.tiles(model, history, score) + ([] if observed is None else score_facts.errors_of(observed))
     scored = "Not scored on test rows: `daskkern report MODEL --card --test STORE` adds them."
     if score is not None:
-        scored = f"On {score.n_rows:,} rows of {_text(test)}." if test else f"On {score.n_rows:,} test rows."
+        scored = f"On {score.rows} of {_text(test)}." if test else f"On {score.rows} for tests."
     classes = [] if score is None else score_facts.class_rows(score)
     parts = [
         f"---\nlibrary_name: daskkern\ntags: [{tag}, kernel-methods]\n---\n{SUMMARY_MARK}",

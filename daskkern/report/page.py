@@ -73,7 +73,7 @@ def _test(model: KernelModel, pictures: Sequence[Picture], observed: Observation
     if observed is None:
         return _note("Not scored. Give test rows: <code>daskkern report MODEL --test STORE</code>")
     score = observed.score
-    parts = [f'<p class="note">{score.n_rows:,} rows', _unknown(score.unknown), "</p>"]
+    parts = [f'<p class="note">{score.rows}', _unknown(score.unknown), "</p>"]
     parts.append(_figures(pictures, "test", _errors(observed)))
     rows = score_facts.class_rows(score)
     if rows:
