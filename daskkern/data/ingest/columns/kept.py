@@ -16,8 +16,8 @@ TextBatches: TypeAlias = Callable[[dict[str, pa.DataType], Sequence[str]], Itera
 def kept_types(files: Sequence[TextBatches], names: Sequence[str]) -> dict[str, pa.DataType]:
     """Return the types of columns, from a pass over all files: those of numbers where none loses by it, else texts.
 
-    Whole numbers stay whole, also where cells are empty. ``007`` is a text, because as a number it would lose its zeros,
-    and so is a number with more digits than float64 has.
+    Whole numbers stay whole, also where cells are empty. ``007`` is a text, because as a number it would lose its
+    zeros, and so is a number with more digits than float64 has.
     """
     kinds = {name: [(pa.int64(), _WHOLE), (pa.float64(), _NUMBER)] for name in names}
     texts = dict.fromkeys(names, pa.string())
