@@ -1,5 +1,6 @@
 """Scores of lazy predictions: what scikit-learn gives for arrays, from one pass over the blocks of dask arrays."""
 
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -89,10 +90,10 @@ def _lazy(values: Any) -> da.Array:
 
 def _unmasked(values: da.Array, name: str) -> da.Array:
     """Return targets or weights whose chunks are refused when they are computed, if they are masked."""
-    return values.map_blocks(_refused_masks, name, dtype=values.dtype, meta=values._meta)
+    return da.map_blocks(partial(_refused_masks, name=name), values, dtype=values.dtype, meta=values._meta)
 
 
-def _refused_masks(chunk: HostArray, name: str) -> HostArray:
+def _refused_masks(chunk: Any, name: str) -> Any:
     refuse_masks(chunk, f"a chunk of {name}")
     return np.asarray(chunk)
 

@@ -111,3 +111,11 @@ def test_dates_are_refused_as_weights(tmp_path: Path, ending: str) -> None:
     if ending != "csv":
         with pytest.raises(DataError, match=r"the weight 'w' .* holds timestamp.* values; expected numbers"):
             ingest(source, tmp_path / "s", target="y", weight="w")
+
+
+def test_an_index_of_pandas_is_left_out_of_tables_and_files_alike(tmp_path: Path) -> None:
+    table = _table(3, "%Y-%m-%d").set_index(pd.Index([f"row {n}" for n in range(N)], name="id"))
+    table.to_parquet(tmp_path / "t.parquet")
+    for source in (tmp_path / "t.parquet", pq.read_table(tmp_path / "t.parquet")):
+        report = ingest(source, tmp_path / "s", target="y", overwrite=True)
+        assert (report.n_features, report.notes[0]) == (2, "the index that pandas wrote was left out: id")
