@@ -6,6 +6,7 @@ from textwrap import shorten
 import click
 
 from daskkern.cli.console import OUT, say, say_json, table
+from daskkern.data.schema.encoding import ColumnEncoding, Encoding
 from daskkern.data.storage.info import QUANTILES, StoreDescription, TargetDescription, describe_store
 from daskkern.display import rounded
 from daskkern.evaluation.calibration_facts import calibration_of
@@ -67,9 +68,21 @@ def model_facts(model: KernelModel) -> list[tuple[str, str]]:
         ("loss", model.loss),
         ("columns", f"{model.coef.shape[0]:,}{trees} ({format_bytes(model.nbytes)})"),
         ("features", f"{model.n_features:,}, scaling {model.scaling.kind}"),
+        *_encoding(model.encoding),
         *_used_columns(model),
         *calibration_of(model),
     ]
+
+
+def _encoding(encoding: Encoding | None) -> list[tuple[str, str]]:
+    """Return how many columns of each kind became features; nothing where all were used unchanged."""
+    if encoding is None:
+        return []
+    kinds = ["categories" if c.kind != "number" else "dates" if c.is_date else "numbers" for c in encoding]
+    counts = [(kind, kinds.count(kind)) for kind in ("numbers", "dates", "categories") if kind in kinds]
+    first, count = counts[0]
+    parts = [f"{count:,} column{'s' * (count > 1)} of {first}", *(f"{n:,} of {kind}" for kind, n in counts[1:])]
+    return [("encoding", " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:]))]
 
 
 def _used_columns(model: KernelModel) -> list[tuple[str, str]]:
@@ -92,6 +105,7 @@ def summary(d: StoreDescription) -> list[tuple[str, str]]:
         ("bytes", f"{format_bytes(d.n_bytes)}, on disk {format_bytes(d.stored_bytes)}"),
         ("scaling", f"{d.scaling}" + ("" if d.scaling == "none" else " (applied when rows are read)")),
     ]
+    lines += _encoding(d.encoding)
     if d.weight is not None:
         w = d.weight
         lines.append(("weights", f"from {w.min:.4g} to {w.max:.4g}, mean {w.mean:.4g}, {w.n_zero:,} are 0"))
@@ -121,6 +135,8 @@ def _tables(d: StoreDescription) -> list[_Table]:
         tables.append(_classes(d))
     for target in d.targets[:_TARGETS]:
         tables += [_quantiles(target), _histogram(target)]
+    if d.encoding is not None:
+        tables.append(_encoded(d.encoding))
     tables.append(_columns(d))
     return tables
 
@@ -167,9 +183,35 @@ def _histogram(target: TargetDescription) -> _Table:
 
 
 def _columns(d: StoreDescription) -> _Table:
-    rows = [(c.name, *(f"{value:.6g}" for value in (c.mean, c.std, c.min, c.max))) for c in d.columns[:_COLUMNS]]
+    of = ("mean", "std", "min", "max", *(("shift", "scale") if d.scaling != "none" else ()))
+    rows = [(c.name, *(f"{getattr(c, name):.6g}" for name in of)) for c in d.columns[:_COLUMNS]]
     title = f"features, the first {_COLUMNS} of {d.n_features:,}" if d.n_features > _COLUMNS else "features"
-    return title, ("feature", "mean", "std", "min", "max"), rows
+    return title, ("feature", *of), rows
+
+
+def _encoded(encoding: Encoding) -> _Table:
+    shown = encoding[:_COLUMNS]
+    rows: list[tuple[str, ...]] = [
+        (c.name, _meaning(c), "refused" if c.fill is None else _filled(c.fill)) for c in shown
+    ]
+    title = f"columns, the first {_COLUMNS} of {len(encoding):,}" if len(encoding) > _COLUMNS else "columns"
+    return title, ("column", "is", "missing"), rows
+
+
+def _meaning(column: ColumnEncoding) -> str:
+    if column.kind == "number":
+        return "days since 1970-01-01" if column.is_date else "a number"
+    count = f"{len(column.categories):,} categor{'ies' if len(column.categories) > 1 else 'y'}"
+    how = {
+        "onehot": f"one feature for each of {count}",
+        "code": f"a code of {count}",
+        "ordinal": f"a number of {count}",
+    }
+    return shorten(f"{how[column.kind]}: {', '.join(column.categories)}", _LONGEST, placeholder=" ...")
+
+
+def _filled(fill: float | str) -> str:
+    return fill if isinstance(fill, str) else f"{fill:.6g}"
 
 
 def _bar(count: int, most: int) -> str:

@@ -38,7 +38,8 @@ _on_unknown = click.option(
     "--unknown",
     type=click.Choice(get_args(UnknownChoice)),
     default="refuse",
-    help="Categories that the training data lack, in columns of one feature for each: an error, or 0 in all of these.",
+    help="Categories that the training data lack, in columns of one feature for each: an error, or 0 in all of these; "
+    "among dates, other texts: an error, or missing.",
 )
 
 
@@ -46,6 +47,9 @@ _on_unknown = click.option(
 @click.argument("model")
 @click.argument("store")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all measures.")
+@click.option(
+    "--weight", metavar="NAME", help="The column of a table with weights of its rows; a store brings its own."
+)
 @click.option("--details", is_flag=True, help="Add the confusion matrix and the calibration of probabilities.")
 @_on_unknown
 @_on_device
@@ -55,6 +59,7 @@ def score_command(
     model: str,
     store: str,
     as_json: bool,
+    weight: str | None,
     details: bool,
     unknown: UnknownChoice,
     device: str,
@@ -63,6 +68,8 @@ def score_command(
 ) -> None:
     """Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2.
 
+    Where rows have weights, all of these are weighted.
+
     STORE may also be a table with the columns of the training table, such as a .csv file.
     """
     fitted = load_model(model)
@@ -70,7 +77,7 @@ def score_command(
     with quiet, _placed(fitted, where, device, threads) as (placed, place), progress_bar() as bar:
         line = bar.add_task("scoring", total=None)
         score, notes = score_rows(
-            placed, store, place, lambda done, total: bar.update(line, completed=done, total=total), unknown
+            placed, store, place, lambda done, total: bar.update(line, completed=done, total=total), unknown, weight
         )
     if as_json:
         say_json(score.as_dict())
@@ -195,7 +202,7 @@ def describe(score: Score, n_labels: int = 0) -> str:
     """Return the score as one line of text; of rows that have `n_labels` labels each, where that is not 0."""
     if score.accuracy is not None and score.error is not None:
         which = f" of all {n_labels} labels of a row" if n_labels else ""
-        line = f"{score.n_rows:,} rows: accuracy{which} {score.accuracy:.2%}, error {score.error:.2%}"
+        line = f"{score.rows}: accuracy{which} {score.accuracy:.2%}, error {score.error:.2%}"
         if score.roc_auc is not None:
             line += f", ROC-AUC {score.roc_auc:.4f}"
         if score.log_loss is not None and score.calibration_error is not None:
@@ -204,7 +211,7 @@ def describe(score: Score, n_labels: int = 0) -> str:
     if score.rmse is None or score.mae is None or score.r2 is None:
         raise AssertionError("a score has accuracy, or the errors of a regression")
     r2 = "undefined: a target has the same value in all rows" if math.isnan(score.r2) else f"{score.r2:.4f}"
-    return f"{score.n_rows:,} rows: RMSE {score.rmse:.6g}, MAE {score.mae:.6g} (target units), R2 {r2}"
+    return f"{score.rows}: RMSE {score.rmse:.6g}, MAE {score.mae:.6g} (target units), R2 {r2}"
 
 
 def show_details(score: Score) -> None:

@@ -21,6 +21,7 @@ from daskkern.estimators.checked_rows import checked_rows, checked_weight
 from daskkern.estimators.frame_codes import encoded, frame_encoding, needs_encoding
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.labels import codes_of, plain_labels, plain_targets, refuse_sparse, refuse_text
+from daskkern.estimators.parameters import unknown_choice
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 
@@ -81,7 +82,7 @@ def multilabel_arrays(
 def _encoding(estimator: BaseEstimator, X: Any, reset: bool) -> Encoding | None:
     """Return how columns of categories become numbers: as `X` has them, or as the model of earlier rows knows them."""
     model = None if reset else getattr(estimator, "model_", None)
-    return frame_encoding(X) if model is None else model.encoding
+    return frame_encoding(X, unknown_choice(estimator)) if model is None else model.encoding
 
 
 def _described(source: ArraySource, encoding: Encoding | None, names: tuple[str, ...] | None = None) -> ArraySource:

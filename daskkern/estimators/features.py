@@ -172,7 +172,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         if is_lazy(X) or is_dask_frame(X):
             kind = "array" if is_lazy(X) else "dataframe"
             raise DataError(f"got a dask {kind} for fit; give a store, or a sample of its rows in memory")
-        self._encoding = frame_encoding(X)
+        self._encoding = frame_encoding(X, unknown_choice(self))
         X = checked_rows(
             self, X, self._encoding, reset=True, accept_sparse="csr", dtype="numeric", ensure_min_samples=2
         )

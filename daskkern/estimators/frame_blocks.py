@@ -25,7 +25,7 @@ def fit_blocks(estimator: BaseEstimator, X: Any, *, reset: bool) -> tuple[da.Arr
     The encoding is that of the model of earlier rows, without `reset`; else all partitions are computed to find it.
     """
     model = None if reset else getattr(estimator, "model_", None)
-    encoding = frame_encoding(X) if model is None else model.encoding
+    encoding = frame_encoding(X, unknown_choice(estimator)) if model is None else model.encoding
     assert encoding is not None
     estimator.feature_names_in_ = np.array([column.name for column in encoding], dtype=object)
     return lazy_features(X, encoding, unknown_choice(estimator)), encoding

@@ -18,14 +18,13 @@ from dask.base import is_dask_collection
 from daskkern.arrays import HostArray
 from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.ingest.columns.categories import missing_like, plain_encoding
-from daskkern.data.ingest.columns.dates import days_of_texts, refuse_other_numbers
+from daskkern.data.ingest.columns.dates import days_of_column, refuse_other_numbers
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kind_survey import are_truths
-from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, texts_of, to_numbers, to_numpy
+from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, to_numbers, to_numpy
 from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.schema.encoding import (
     ABSENT,
-    MISSING_TEXTS,
     ColumnEncoding,
     Encoding,
     UnknownChoice,
@@ -36,10 +35,11 @@ from daskkern.estimators.frame_survey import NO_TEXT, survey
 from daskkern.models import KernelModel
 
 
-def frame_encoding(X: Any) -> Encoding | None:
+def frame_encoding(X: Any, unknown: UnknownChoice = "refuse") -> Encoding | None:
     """Return the encoding of a data frame of pandas, polars, Arrow or dask; None where all columns are plain numbers.
 
     Categories are those that occur, in ascending order. A dask dataframe is computed partition by partition, twice.
+    `unknown` is what later rows with other values get.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def frame_encoding(X: Any) -> Encoding | None:
     else:
         return None
     try:
-        found = survey(chunks)
+        found = survey(chunks, unknown)
     except DataError as error:
         raise DataError(_in_python(str(error))) from None
     dates = _date_columns(X)
@@ -181,7 +181,7 @@ def _features(column: pa.ChunkedArray, known: ColumnEncoding, unknown: UnknownCh
     values = column.combine_chunks()
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     if known.is_date and is_text(values.type):
-        values = days_of_texts(texts_of(values, MISSING_TEXTS), known.name, "X", 0)
+        values = days_of_column(values, known, "X", 0, unknown)
     if known.kind in ("code", "ordinal") and is_number(values.type):
         texts = _texts_of_numbers(values, known)
         if texts is None:
@@ -257,6 +257,7 @@ def _in_python(message: str, *, chooses: bool = False) -> str:
     message = re.sub(r"leave it out with --drop.*$", way, message)
     if chooses:
         message = message.replace("predict with --unknown ignore", "set handle_unknown='ignore'")
+    message = message.replace(", or predict with --unknown ignore, which takes it for a missing value", "")
     message = message.replace(" predict with --unknown ignore, which sets the features of the column to 0,", "")
     if name is not None:
         message = message.replace("--categorical codes", f"X.astype({{{name[1]!r}: 'category'}})")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from daskkern.data.ingest.columns.categories import survey_categories
 from daskkern.data.ingest.columns.dates import DateSurvey, days_of_texts
 from daskkern.data.ingest.readers.arrow import is_text, texts_of, to_numpy
-from daskkern.data.schema.encoding import ABSENT, MISSING_TEXTS, ColumnEncoding, Encoding
+from daskkern.data.schema.encoding import ABSENT, MISSING_TEXTS, ColumnEncoding, Encoding, UnknownChoice
 
 NO_TEXT = ("",)
 _BATCH_ROWS = 1 << 16
@@ -51,8 +51,11 @@ class _Texts:
             self.days.add(to_numpy(days_of_texts(known, name, "X", 0)).astype(np.float64))
 
 
-def survey(chunks: Chunks) -> Encoding:
-    """Return the encodings of all columns. Texts that are all dates, as in a CSV file, are dates."""
+def survey(chunks: Chunks, unknown: UnknownChoice = "refuse") -> Encoding:
+    """Return the encodings of all columns. Texts that are all dates, as in a CSV file, are dates.
+
+    With `unknown` ``"ignore"`` these record their mean, which then stands for later texts that are no dates.
+    """
     numbers: defaultdict[str, _Numbers] = defaultdict(_Numbers)
     coded: dict[str, set[str]] = {}
     gaps: defaultdict[str, int] = defaultdict(int)
@@ -76,7 +79,7 @@ def survey(chunks: Chunks) -> Encoding:
     quantities = {name: found for name, found in numbers.items() if name not in coded and name not in texts} | dates
     fills = any(found.gaps for found in quantities.values())
     for name, each in quantities.items():  # a column without any value is constant, and a scaling leaves it out
-        fill = each.sum / max(each.count, 1) if fills else None
+        fill = each.sum / max(each.count, 1) if fills or (unknown == "ignore" and name in dates) else None
         known[name] = ColumnEncoding(name, fill=fill, is_date=name in dates)
     for name, categories in coded.items():
         absent = ABSENT if gaps[name] else None

@@ -1,5 +1,6 @@
 """Scores of lazy predictions: what scikit-learn gives for arrays, from one pass over the blocks of dask arrays."""
 
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -8,6 +9,7 @@ from dask.base import compute, is_dask_collection, persist
 
 from daskkern.arrays import HostArray
 from daskkern.data.remote.local_stores import fix_places
+from daskkern.data.rows.finite import refuse_masks
 from daskkern.errors import DataError
 
 
@@ -56,7 +58,10 @@ def _aligned(predicted: da.Array, y: Any, sample_weight: Any) -> tuple[da.Array,
     Where Dask knows no lengths, all three are computed together once: few numbers a row, and no features.
     """
     fix_places(y, sample_weight)
-    arrays = [predicted, _lazy(y), *([] if sample_weight is None else [_lazy(sample_weight)])]
+    given = [_unmasked(_lazy(y), "y")]
+    if sample_weight is not None:
+        given.append(_unmasked(_lazy(sample_weight), "sample_weight"))
+    arrays = [predicted, *given]
     if any(np.isnan(size) for array in arrays for size in array.shape):
         arrays = [array.compute_chunk_sizes() for array in persist(*arrays)]
     predicted, array, *weights = arrays
@@ -81,6 +86,16 @@ def _lazy(values: Any) -> da.Array:
     if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
         array = array.astype(str)
     return da.from_array(array, chunks=-1)
+
+
+def _unmasked(values: da.Array, name: str) -> da.Array:
+    """Return targets or weights whose chunks are refused when they are computed, if they are masked."""
+    return da.map_blocks(partial(_refused_masks, name=name), values, dtype=values.dtype, meta=values._meta)
+
+
+def _refused_masks(chunk: Any, name: str) -> Any:
+    refuse_masks(chunk, f"a chunk of {name}")
+    return np.asarray(chunk)
 
 
 def _is_text(labels: da.Array | HostArray) -> bool:

@@ -36,6 +36,9 @@ class Score:
     calibration_error : float
         The mean difference between confidence and accuracy over rows (expected calibration error, 15 equal ranges).
     rmse, mae, r2 : float
+    weight : float
+        Sum of the weights of the rows, where they have some, by which all measures but the numbers of rows are
+        weighted. None where all rows count alike.
     """
 
     n_rows: int
@@ -53,6 +56,12 @@ class Score:
     unknown: int | None = None
     calibration: tuple[CalibrationBin, ...] | None = None
     curves: tuple[RankingCurve | None, ...] | None = field(default=None, repr=False, compare=False)
+    weight: float | None = None
+
+    @property
+    def rows(self) -> str:
+        """The number of rows as text, with their weight if they have one."""
+        return f"{self.n_rows:,} rows" + ("" if self.weight is None else f" of total weight {self.weight:,.6g}")
 
     def as_dict(self) -> dict[str, object]:
         """Return the defined fields as JSON values; None for an undefined one, such as R2 of equal targets."""

@@ -1,5 +1,7 @@
 """Metrics accumulated block by block: memory does not grow with the number of rows."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
@@ -21,22 +23,29 @@ class MetricAccumulator:
         self._model = model
         self._classes = None if model.classes is None else _Classes(model, classes)
         self._values: _Values | SeveralLabels | None = None
+        self._weight: float | None = None
         if model.classes is None:
             self._values = SeveralLabels(model) if model.task == "multilabel" else _Values(model)
 
-    def add(self, scores: HostArray, y: HostArray) -> None:
-        """Add a block of scores (m, c) and targets: codes (m,), or values (m,) or (m, t)."""
+    def add(self, scores: HostArray, y: HostArray, weight: HostArray | None = None) -> None:
+        """Add a block of scores (m, c), targets: codes (m,), or values (m,) or (m, t), and weights (m,) of all or no
+        blocks."""
+        w = np.ones(len(y)) if weight is None else weight.astype(np.float64)
+        if weight is not None:
+            self._weight = (self._weight or 0.0) + float(w.sum())
         if self._classes is not None:
-            self._classes.add(scores, y)
+            self._classes.add(scores, y, w)
         if self._values is not None:
-            self._values.add(scores, y)
+            self._values.add(scores, y, w)
 
     def result(self) -> Score:
         """Return the score of all rows added; DataError when there were none."""
         counted = self._classes or self._values
         if counted is None or counted.n_rows == 0:
             raise DataError("got no rows to score; give at least one")
-        return counted.result()
+        if self._weight == 0:
+            raise DataError("the rows to score all have weight 0; give rows that count")
+        return replace(counted.result(), weight=self._weight)
 
 
 class _Values:
@@ -44,30 +53,31 @@ class _Values:
 
     def __init__(self, model: KernelModel) -> None:
         t = model.n_targets
-        self.n_rows = 0
+        self.n_rows, self._weight = 0, 0.0
         self._model = model
         self._absolute = 0.0
         self._squares, self._first, self._second = np.zeros(t), np.zeros(t), np.zeros(t)
         self._anchor: HostArray | None = None
 
-    def add(self, scores: HostArray, y: HostArray) -> None:
-        y = y.reshape(len(y), -1).astype(np.float64)
+    def add(self, scores: HostArray, y: HostArray, weight: HostArray) -> None:
+        y, w = y.reshape(len(y), -1).astype(np.float64), weight[:, None]
         errors = self._model.central(scores).reshape(len(y), -1) - y
         self._anchor = y[:1] if self._anchor is None else self._anchor
         self.n_rows += len(y)
-        self._squares += (errors**2).sum(axis=0)
-        self._absolute += float(np.abs(errors).sum())
-        self._first += (y - self._anchor).sum(axis=0)
-        self._second += ((y - self._anchor) ** 2).sum(axis=0)
+        self._weight += float(w.sum())
+        self._squares += (w * errors**2).sum(axis=0)
+        self._absolute += float((w * np.abs(errors)).sum())
+        self._first += (w * (y - self._anchor)).sum(axis=0)
+        self._second += (w * (y - self._anchor) ** 2).sum(axis=0)
 
     def result(self) -> Score:
         t = self._first.size
-        spread = self._second - self._first**2 / self.n_rows
+        spread = self._second - self._first**2 / self._weight
         defined = bool((spread > 0).all())
         return Score(
             self.n_rows,
-            rmse=float(self._squares.sum() / (self.n_rows * t)) ** 0.5,
-            mae=self._absolute / (self.n_rows * t),
+            rmse=float(self._squares.sum() / (self._weight * t)) ** 0.5,
+            mae=self._absolute / (self._weight * t),
             r2=float((1 - self._squares / spread).mean()) if defined else float("nan"),
         )
 
@@ -78,7 +88,7 @@ class _Classes:
     def __init__(self, model: KernelModel, classes: tuple[ClassLabel, ...] | None) -> None:
         assert model.classes is not None
         k = len(model.classes)
-        self.n_rows = 0
+        self.n_rows, self._weight, self._right = 0, 0.0, 0.0
         self._model = model
         self._codes = translate(model.classes, classes)
         self._confusion = np.zeros((k, k), np.int64)
@@ -87,29 +97,32 @@ class _Classes:
         self._ranking = Ranking(1 if k == 2 else k)
         self._trust = Trust(k)
 
-    def add(self, scores: HostArray, y: HostArray) -> None:
+    def add(self, scores: HostArray, y: HostArray, weight: HostArray) -> None:
         codes, k = self._codes[y], len(self._confusion)
         known = codes >= 0
-        pairs = codes[known] * k + self._model.codes(scores)[known]
+        found = self._model.codes(scores)
+        pairs, w = codes[known] * k + found[known], weight[known]
         self.n_rows += len(codes)
+        self._weight += float(weight.sum())
+        self._right += float(weight[known & (codes == found)].sum())
         self._unknown += int((~known).sum())
         self._confusion += np.bincount(pairs, minlength=k * k).reshape(k, k)
         ordered = scores
         if self._probable:
             ordered = self._model.probabilities(scores)
-            self._trust.add(ordered[known], codes[known])
+            self._trust.add(ordered[known], codes[known], w)
         if k == 2:
             single = ordered[:, 1:] if ordered.shape[1] == 2 else ordered
             if not self._probable and ordered.shape[1] == 2:
                 single = ordered[:, 1:] - ordered[:, :1]
-            self._ranking.add(single[known], (codes[known] == 1)[:, None])
+            self._ranking.add(single[known], (codes[known] == 1)[:, None], w)
         else:
-            self._ranking.add(ordered[known], codes[known][:, None] == np.arange(k))
+            self._ranking.add(ordered[known], codes[known][:, None] == np.arange(k), w)
 
     def result(self) -> Score:
         curves = self._ranking.curves()
-        accuracy = float(np.trace(self._confusion)) / self.n_rows
-        trusted = self._trust.result() if self._probable and self.n_rows > self._unknown else None
+        accuracy = self._right / self._weight
+        trusted = self._trust.result() if self._probable and self._trust.weight > 0 else None
         return Score(
             self.n_rows,
             accuracy=accuracy,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 
 _MOST_POINTS = 256
 
@@ -37,10 +37,10 @@ class RankingCurve:
     prevalence: float
 
 
-def ranking_curve(negative: IntArray, positive: IntArray) -> RankingCurve | None:
-    """Return the curve of a column whose negative and positive rows were counted by rising score, or None without
-    rows of both kinds. At most about 256 points of it are kept, at equal distances along the two rates."""
-    n_negative, n_positive = int(negative.sum()), int(positive.sum())
+def ranking_curve(negative: FloatArray | IntArray, positive: FloatArray | IntArray) -> RankingCurve | None:
+    """Return the curve of a column whose negative and positive rows were counted, or their weights added up, by rising
+    score, or None without rows of both kinds. About 256 points are kept, at equal distances along the two rates."""
+    n_negative, n_positive = float(negative.sum()), float(positive.sum())
     if n_negative == 0 or n_positive == 0:
         return None
     counted = np.flatnonzero(negative + positive)[::-1]

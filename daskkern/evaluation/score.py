@@ -79,19 +79,20 @@ def score_store(
     *,
     threads: int | None = None,
 ) -> Score:
-    """Score `model` on all rows of `store`. Labels are compared by value, never by code.
+    """Score `model` on all rows of `store`, by their weights if it has some. Labels are compared by value.
 
     `seen` is called with the scores (m, c) and targets of each block. `threads` is that of
     :meth:`daskkern.models.KernelModel.decision_function`.
     """
     check_store(model, store, targets=True)
-    y = store.array("y")
+    y, weight = store.array("y"), store.array("weight") if store.info.has_weight else None
     accumulator = MetricAccumulator(model, store.info.classes)
     start = 0
     with model.threads(threads, store.info.n_rows):
         for X in raw_blocks(store):
-            scores, targets = model.scores(model.check(X)), read_array(y, start, start + X.shape[0])
-            accumulator.add(scores, targets)
+            stop = start + X.shape[0]
+            scores, targets = model.scores(model.check(X)), read_array(y, start, stop)
+            accumulator.add(scores, targets, None if weight is None else read_array(weight, start, stop))
             if seen is not None:
                 seen(scores, targets)
             start += X.shape[0]

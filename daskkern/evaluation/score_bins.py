@@ -73,35 +73,38 @@ class Trust:
     """Sums of predicted probabilities and of outcomes."""
 
     def __init__(self, n_classes: int) -> None:
-        self._n, self._log, self._squares, self._k = 0, 0.0, 0.0, n_classes
-        self._rows, self._right = np.zeros(_CALIBRATION_BINS, np.int64), np.zeros(_CALIBRATION_BINS, np.int64)
-        self._promised = np.zeros(_CALIBRATION_BINS)
+        self.weight, self._log, self._squares, self._k = 0.0, 0.0, 0.0, n_classes
+        self._rows = np.zeros(_CALIBRATION_BINS, np.int64)
+        self._weights, self._right, self._promised = np.zeros((3, _CALIBRATION_BINS))
 
-    def add(self, probabilities: HostArray, codes: IntArray) -> None:
-        """Add probabilities (m, k) of rows whose classes are `codes` (m,)."""
+    def add(self, probabilities: HostArray, codes: IntArray, weight: HostArray | None = None) -> None:
+        """Add probabilities (m, k) of rows of classes `codes` (m,), which count by `weight` (m,), or all alike."""
+        w = np.ones(len(codes)) if weight is None else weight
         p = probabilities.astype(np.float64)
         truth = p[np.arange(len(codes)), codes]
-        self._n += len(codes)
-        self._log -= float(np.log(np.maximum(truth, _SMALLEST)).sum())
-        self._squares += float((p**2).sum() - 2 * truth.sum() + len(codes))
+        self.weight += float(w.sum())
+        self._log -= float(w @ np.log(np.maximum(truth, _SMALLEST)))
+        self._squares += float(w @ ((p**2).sum(axis=1) - 2 * truth + 1))
         top = p.max(axis=1)
         where = np.minimum((top * _CALIBRATION_BINS).astype(np.int64), _CALIBRATION_BINS - 1)
         self._rows += np.bincount(where, minlength=_CALIBRATION_BINS)
-        self._right += np.bincount(where, weights=p.argmax(axis=1) == codes, minlength=_CALIBRATION_BINS).astype(int)
-        self._promised += np.bincount(where, weights=top, minlength=_CALIBRATION_BINS)
+        right = w * (p.argmax(axis=1) == codes)
+        for sums, values in ((self._weights, w), (self._right, right), (self._promised, w * top)):
+            sums += np.bincount(where, weights=values, minlength=_CALIBRATION_BINS)
 
     def result(self) -> Trusted:
-        """Return the result for the rows added, of which there must be at least one."""
+        """Return the result for the rows added, of which one must have a weight above 0."""
         bins = tuple(
             CalibrationBin(
                 k / _CALIBRATION_BINS,
                 (k + 1) / _CALIBRATION_BINS,
                 int(rows),
-                float(self._promised[k] / rows),
-                float(self._right[k] / rows),
+                float(self._promised[k] / self._weights[k]),
+                float(self._right[k] / self._weights[k]),
             )
             for k, rows in enumerate(self._rows)
-            if rows
+            if self._weights[k] > 0
         )
-        error = sum(part.n_rows * abs(part.confidence - part.accuracy) for part in bins) / self._n
-        return Trusted(self._log / self._n, self._squares / self._n / (2 if self._k == 2 else 1), error, bins)
+        error = float(np.abs(self._promised - self._right).sum()) / self.weight
+        brier = self._squares / self.weight / (2 if self._k == 2 else 1)
+        return Trusted(self._log / self.weight, brier, error, bins)

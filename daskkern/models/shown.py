@@ -38,14 +38,16 @@ class ShownModel:
     def _repr_html_(self) -> str:
         settings = self.provenance.get("settings", {})
         solver = settings.get("solver", {}).get("name", "") if isinstance(settings, dict) else ""
+        method = str(self.provenance.get("method", ""))  # of unsupervised estimators, which have no loss and solver
         classes = "" if self.classes is None else f"{len(self.classes)}: {', '.join(map(str, self.classes[:10]))}"
         history = self.history_
         last = f"{len(history)} epochs, the last with loss {history[-1].loss:.4g}" if len(history) else ""
         facts = [
             ("task", self.task),
             ("kernel", self.kernel),
-            ("loss", self.loss),
-            ("solver", solver),
+            ("method", method),
+            ("loss", "" if method else self.loss),
+            ("solver", "" if method else solver),
             ("points", f"{self.points.shape[0]:,} x {self.n_features:,} features"),
             ("outputs", self.n_outputs),
             ("classes", classes + ", ..." * (self.classes is not None and len(self.classes) > 10)),

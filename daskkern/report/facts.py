@@ -17,6 +17,7 @@ from daskkern.monitor.event_text import line_of
 from daskkern.monitor.formatting import format_bytes, setting_in_words
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
+from daskkern.report.methods import method_of, parameters_of
 
 Facts: TypeAlias = list[tuple[str, str]]
 """Names and values, one line each."""
@@ -57,9 +58,14 @@ def check_facts(model: KernelModel) -> None:
 def heading(model: KernelModel) -> str:
     """Return one line on the model and its training data."""
     settings, data = model.provenance.get("settings", {}), model.provenance.get("data", {})
+    method = method_of(model)
     kind = {"classification": "Classifier", "multilabel": "Classifier of several labels"}.get(model.task, "Regressor")
-    solver = settings.get("solver", {}).get("name")
-    words = [kind, f"by {solver}" if solver else "", f"with {model.points.shape[0]:,} columns"]
+    solver = settings.get("solver", {}).get("name") if method is None else None
+    words = [
+        kind if method is None else method.name,
+        f"by {solver}" if solver else "",
+        f"with {model.points.shape[0]:,} columns",
+    ]
     if data:
         words.append(f"on {data['rows']:,} rows of {data['name']}")
     return " ".join(word for word in words if word)
@@ -108,9 +114,10 @@ def _score_tiles(score: Score) -> Facts:
 
 
 def settings_of(model: KernelModel) -> Facts:
-    """Return the settings of the fit."""
+    """Return the settings of the fit, or the parameters of an unsupervised estimator."""
     found: Facts = []
-    for name, value in model.provenance.get("settings", {}).items():
+    given = model.provenance.get("settings", {}) if method_of(model) is None else parameters_of(model)
+    for name, value in given.items():
         if isinstance(value, Mapping) and "name" in value:
             rest = ", ".join(f"{key} {setting_in_words(item)}" for key, item in value.items() if key != "name")
             found.append((_label(name), f"{value['name']}" + (f" ({rest})" if rest else "")))
@@ -132,7 +139,9 @@ def data_of(model: KernelModel) -> Facts:
     found.append(("features", f"{model.n_features:,}{density}"))
     if model.feature_names:
         found.append(("feature names", _some(model.feature_names)))
-    if model.classes is not None:
+    if method_of(model) is not None:
+        found.append(("outputs", f"{model.n_outputs:,}"))
+    elif model.classes is not None:
         found.append((f"classes ({len(model.classes):,})", _some([str(label) for label in model.classes])))
     else:
         found.append(("targets", _some(model.target_names) if model.target_names else f"{_targets(model):,}"))
@@ -148,7 +157,7 @@ def model_of(model: KernelModel) -> Facts:
     return [
         *trees,
         ("kernel", textwrap.shorten(rounded(repr(model.kernel)), _LONGEST, placeholder=" ...")),
-        ("loss", model.loss),
+        *([("loss", model.loss)] if method_of(model) is None else []),
         ("columns", f"{model.points.shape[0]:,} points of {model.points.shape[1]:,} numbers, {model.points.dtype}"),
         ("coefficients", f"{model.coef.shape[0]:,} x {model.coef.shape[1]:,}"),
         ("size", format_bytes(model.nbytes)),

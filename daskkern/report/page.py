@@ -17,6 +17,7 @@ from daskkern.monitor.history import History
 from daskkern.monitor.palette import PART_COLORS, STAGE_COLORS
 from daskkern.monitor.shares import PARTS
 from daskkern.report import facts, score_facts
+from daskkern.report.methods import method_of
 from daskkern.report.pictures import Picture, as_svg
 
 _ROWS = 200
@@ -70,10 +71,12 @@ def _note(text: str) -> str:
 
 
 def _test(model: KernelModel, pictures: Sequence[Picture], observed: Observation | None) -> str:
+    if observed is None and method_of(model) is not None:
+        return ""
     if observed is None:
         return _note("Not scored. Give test rows: <code>daskkern report MODEL --test STORE</code>")
     score = observed.score
-    parts = [f'<p class="note">{score.n_rows:,} rows', _unknown(score.unknown), "</p>"]
+    parts = [f'<p class="note">{score.rows}', _unknown(score.unknown), "</p>"]
     parts.append(_figures(pictures, "test", _errors(observed)))
     rows = score_facts.class_rows(score)
     if rows:

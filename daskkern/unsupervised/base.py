@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from textwrap import shorten
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import Scaling
+from daskkern.display import rounded
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.checked_rows import checked_rows, checked_weight
 from daskkern.estimators.frame_blocks import fit_blocks, lazy_column, named_blocks
@@ -38,6 +40,7 @@ from daskkern.unsupervised.passes import RowPasses, row_passes
 
 EXACT = 2000
 """Rows up to which ``basis="auto"`` takes all of them: the kernel matrix is then used as it is."""
+_LONGEST = 200  # characters of a recorded parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +150,7 @@ class UnsupervisedEstimator(ModelEstimator):
         return named(source, getattr(self, "feature_names_in_", None))
 
     def _array_source(self, X: Any, sample_weight: Any, least: int, encoding: Encoding | None) -> ArraySource:
-        encoding = frame_encoding(X) if encoding is None else encoding
+        encoding = frame_encoding(X, unknown_choice(self)) if encoding is None else encoding
         check_raw(None if encoding is not None else X)
         X = checked_rows(
             self,
@@ -188,10 +191,18 @@ class UnsupervisedEstimator(ModelEstimator):
     def _provenance(self, source: RowSource, settings: FitSettings) -> dict[str, Any]:
         return {
             "method": type(self).__name__,
+            "parameters": {n: _plain(value) for n, value in self.get_params(deep=False).items() if n != "client"},
             "settings": settings.summary(),
             "data": source.description(),
             "environment": environment(),
         }
+
+
+def _plain(value: Any) -> bool | int | float | str | None:
+    """Return a parameter as a JSON value: others than finite numbers and texts in the words of their repr."""
+    if value is None or isinstance(value, bool | int | str) or (type(value) is float and np.isfinite(value)):
+        return value
+    return shorten(rounded(repr(value)), _LONGEST, placeholder=" ...")
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:

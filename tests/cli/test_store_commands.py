@@ -1,10 +1,13 @@
 """``info``, ``check``, ``shuffle`` and the splits of ``ingest`` on the command line."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -155,3 +158,35 @@ def test_a_fit_on_sorted_rows_says_so(
     assert code == 0, err
     assert sum("note: the target is sorted" in line for line in out.splitlines()) == 1
     assert "target is sorted" not in run("fit", store, *options)[1]
+
+
+def test_info_shows_how_columns_became_features(run: Run, tmp_path: Path) -> None:
+    days = [f"2024-01-{day:02d}" for day in range(1, 21)] * 3
+    kinds = [None, *(["red", "blue", "green"] * 20)[1:]]
+    numbers = np.where(np.arange(60) == 4, np.nan, np.arange(60) / 7)
+    table = pa.table({"day": days, "kind": kinds, "a": numbers, "y": np.arange(60) / 60})
+    pq.write_table(table, tmp_path / "t.parquet")
+    source = ("ingest", tmp_path / "t.parquet", "--target", "y")
+    assert run(*source, "--scale", "standard", "--out", tmp_path / "s.zarr")[0] == 0
+    assert run(*source, "--categorical", "codes", "--drop", "day", "--out", tmp_path / "codes.zarr")[0] == 0
+    code, out, _ = run("info", tmp_path / "s.zarr")
+    assert code == 0
+    for words in (
+        "encoding: 1 column of numbers, 1 of dates and 1 of categories",
+        "  day  is days since 1970-01-01  missing 19732.5",
+        "  kind  is one feature for each of 4 categories: blue, green, missing, red  missing missing",
+        "  a  is a number  missing 4.27603",
+    ):
+        assert words in out
+    assert re.search(r"  a  mean 4\.\d+ .*  shift 4\.\d+  scale 2\.\d+", out)
+    found = json.loads(run("info", tmp_path / "s.zarr", "--json")[1])
+    assert found["encoding"][1] == {
+        "name": "kind", "kind": "onehot", "categories": ["blue", "green", "missing", "red"], "fill": "missing",
+        "is_date": False,
+    }  # fmt: skip
+    assert found["columns"][0]["shift"] == pytest.approx(found["columns"][0]["mean"])
+    out = run("info", tmp_path / "codes.zarr")[1]
+    assert "kind  is a code of 4 categories: blue, green, missing, red" in out
+    assert " shift " not in out
+    assert run("fit", tmp_path / "s.zarr", "--out", tmp_path / "m.zarr", "--epochs", 1)[0] == 0
+    assert "encoding: 1 column of numbers, 1 of dates and 1 of categories" in run("info", tmp_path / "m.zarr")[1]

@@ -5,6 +5,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from dask.delayed import delayed
 from sklearn.metrics import accuracy_score, r2_score
 
 from daskkern import KernelClassifier, KernelRegressor
@@ -91,6 +92,21 @@ def test_arrays_of_unknown_length_are_scored(kinds: tuple[bool, bool], weighted:
     assert lazy_accuracy(_rows_of(mask, guess), LABELS[mask]) == pytest.approx(np.mean((guess == LABELS)[mask]))
     with pytest.raises(DataError, match=r"got y of shape \(40,\) for predictions of shape"):
         lazy_accuracy(_rows_of(mask, guess), _rows_of(mask | True, LABELS))
+
+
+@pytest.mark.parametrize("name", ["y", "sample_weight"])
+@pytest.mark.parametrize("score", [lazy_r2, lazy_accuracy])
+def test_masked_chunks_that_dask_does_not_know_of_are_refused(name: str, score: Any) -> None:
+    values = np.arange(6.0) + 1
+
+    def masked() -> Any:
+        return np.ma.MaskedArray(values, mask=values == 3)
+
+    hidden = da.from_delayed(delayed(masked)(), (6,), meta=np.empty(0))
+    plain = da.from_array(values, chunks=3)
+    given = {"y": plain, "sample_weight": plain} | {name: hidden}
+    with pytest.raises(DataError, match=f"a chunk of {name} has 1 masked entries"):
+        score(plain, given["y"], given["sample_weight"])
 
 
 def test_labels_that_are_objects_are_scored() -> None:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import daskkern
-from daskkern import KernelClassifier, Landmarks
+from daskkern import KernelClassifier, Landmarks, unsupervised
 from daskkern.cli.main import main
 from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.errors import SpecError
 from daskkern.models import KernelModel, save_model
-from daskkern.report import write_markdown
+from daskkern.report import write_markdown, write_report
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +108,31 @@ def test_estimators_and_paths_are_reported_as_models_are(tmp_path: Path) -> None
     assert len(set(cards)) == 1
     with pytest.raises(SpecError, match="got a dict; expected a fitted estimator"):
         write_markdown({}, tmp_path / "other.md")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("KernelPCA", ("Kernel principal components", "n components", "feature-extraction", "its components")),
+        ("KernelDensity", ("Kernel density estimate", "density-estimation", "the density there")),
+        ("KernelKMeans", ("Clusters of kernel k-means", "n clusters", "clustering", "the number of its cluster")),
+        ("SpectralClustering", ("Spectral clusters", "n clusters", "clustering", "the number of its cluster")),
+        ("OneClassSVM", ("One-class support vector machine", "| nu |", "novelty-detection", "the decision value")),
+    ],
+)
+def test_cards_of_unsupervised_models_name_no_fit_that_they_did_not_have(
+    name: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    getattr(unsupervised, name)().fit(X).save(tmp_path / "m.zarr")
+    write_markdown(tmp_path / "m.zarr", tmp_path / "c.md")
+    card = (tmp_path / "c.md").read_text()
+    for word in (*words, "on 60 rows of arrays in memory", "It has no targets to be compared with."):
+        assert word in card
+    for word in ("eigenpro", "Regressor", "Classifier", "epochs", "targets |", "| loss", "--test", "calibrated"):
+        assert word not in card
+    write_report(tmp_path / "m.zarr", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert words[0] in page
+    assert "eigenpro" not in page
+    assert "Not scored" not in page

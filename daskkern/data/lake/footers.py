@@ -69,7 +69,7 @@ def footer(job: FooterJob) -> Footer:
 
 
 def _has_types(stored: pa.Schema, job: FooterJob) -> bool:
-    """Return whether the columns of a filter are numbers with fractions here exactly where the filter takes them so."""
+    """Return whether the columns of a filter have the same type here, or are integers, texts or missing."""
     assert job.schema is not None
     fixed = dict(job.partition)
     kinds = [
@@ -77,11 +77,13 @@ def _has_types(stored: pa.Schema, job: FooterJob) -> bool:
         for name in job.filtered
         if name in stored.names and name not in fixed
     ]
-    return all(one == other or not (_has_fractions(one) or _has_fractions(other)) for one, other in kinds)
+    return all(one == other or not (_is_converted(one) or _is_converted(other)) for one, other in kinds)
 
 
-def _has_fractions(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _is_converted(kind: pa.DataType) -> bool:
+    """Return whether statistics of this type mean something else in another type."""
+    checks = (pa.types.is_floating, pa.types.is_decimal, pa.types.is_temporal, pa.types.is_boolean)
+    return any(check(kind) for check in checks)
 
 
 def _compressed(group: object) -> int:

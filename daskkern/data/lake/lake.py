@@ -86,6 +86,8 @@ class Lake:
         Missing values of each column by the footers of the files; None where they do not say.
     index : tuple of str
         Columns that pandas added as its index.
+    categories : tuple of str
+        Columns that their writer took for categories: dictionaries of texts.
     stamps : tuple of str
         What changes when a file is written again, for each file.
     """
@@ -98,6 +100,7 @@ class Lake:
     filtered: tuple[str, ...] = ()
     nulls: dict[str, int | None] = field(default_factory=dict)
     index: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     stamps: tuple[str, ...] = ()
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
 from fsspec.utils import glob_translate
 
 from daskkern.data.remote.files import FoundFile, file_at, files_below
@@ -26,16 +27,27 @@ class NoParquetError(DataError):
     """A folder without Parquet files, which may have tables of another format."""
 
 
+@dataclass(frozen=True, eq=False)
+class TableColumns:
+    """The columns that the format of a table records, and those whose values its files may leave to the format."""
+
+    schema: pa.Schema
+    in_metadata: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True)
 class LakeFile:
     """A file of a lake, and the folder `base` below which the names of folders may hold partition values.
 
-    `partition` are these values where a table format records them itself; None means the names of folders.
+    `partition` are these values where a table format records them itself; None means the names of folders. `columns`
+    are those of the table that the file belongs to, where its format records them: a file that was written before one
+    of them was added lacks it.
     """
 
     found: FoundFile
     base: str
     partition: tuple[tuple[str, Any], ...] | None = None
+    columns: TableColumns | None = None
 
     @property
     def place(self) -> str:

@@ -12,6 +12,7 @@ from daskkern.data.lake.footers import Footer, FooterJob, footer
 from daskkern.data.lake.lake import Lake, LakePiece
 from daskkern.data.lake.listing import LakeFile, listed
 from daskkern.data.lake.partitions import PartitionValues, partition_values, partitions_that_may_pass
+from daskkern.data.lake.schemas import absent_columns, check_identities, joined
 from daskkern.data.lake.table_formats import table_files
 from daskkern.data.lake.where import group_expression, where_columns, where_expression
 from daskkern.data.remote.stores import absolute
@@ -85,7 +86,8 @@ def open_lake(
     fixed, values = partition_values(files, texts)
     first = footer(FooterJob(files[0]))
     index = _index(first.schema)
-    schema = _with_partitions(plain_schema(first.schema, index), fixed, files[0])
+    columns_of_first = first.schema if files[0].columns is None else files[0].columns.schema
+    schema = _with_partitions(plain_schema(columns_of_first, index), fixed, files[0])
     expression = None if where is None else where_expression(where, schema)
     if expression is not None and fixed.names:
         able = partitions_that_may_pass(values, schema, expression)
@@ -102,8 +104,17 @@ def open_lake(
     schema = _united(schema, [*chosen, *(name for name in filtered if name not in chosen)], fixed, found_in, index)
     if where is not None:
         expression = where_expression(where, schema)  # numbers take the types that hold the values of all files
+    needed = (*chosen, *(name for name in filtered if name not in chosen))
     pieces = tuple(
-        LakePiece(file.place, file.found.size, group.number, group.first, group.n_rows, group.n_bytes, found)
+        LakePiece(
+            file.place,
+            file.found.size,
+            group.number,
+            group.first,
+            group.n_rows,
+            group.n_bytes,
+            (*found, *absent_columns(file, one.schema, needed, fixed.names)),
+        )
         for file, found, one in zip(files, values, footers, strict=True)
         for group in one.groups
     )
@@ -113,7 +124,8 @@ def open_lake(
     nulls = _nulls(footers, chosen, fixed, values)
     stamps = tuple(f"{file.place} {file.found.size} {file.found.stamp}" for file in files)
     schema = pa.schema([field for field in schema if field.name in chosen or field.name in filtered])
-    return Lake(label, schema, tuple(chosen), pieces, expression, filtered, nulls, index, stamps)
+    coded = tuple(field.name for field in first.schema if pa.types.is_dictionary(field.type))
+    return Lake(label, schema, tuple(chosen), pieces, expression, filtered, nulls, index, coded, stamps)
 
 
 def nothing_passes(name: str, where: str) -> DataError:
@@ -193,24 +205,16 @@ def _united(
             continue
         seen.add(key)
         found = plain_schema(one.schema, (*index, *_index(one.schema)))
-        _check_columns(first, found, fixed, chosen, (file, footers[0][0]))
+        if file.columns is None:
+            _check_columns(first, found, fixed, chosen, (file, footers[0][0]))
+        else:
+            check_identities(file, one.schema, chosen)
         for name in chosen:
             if name not in fixed.names:
                 at = united.get_field_index(name)
-                united = united.set(at, _joined(united.field(at), found.field(name), file, footers[0][0]))
+                if name in found.names:
+                    united = united.set(at, joined(united.field(at), found.field(name), file, footers[0][0]))
     return united
-
-
-def _joined(one: pa.Field, other: pa.Field, file: LakeFile, first: LakeFile) -> pa.Field:
-    if one.type == other.type:
-        return one
-    try:
-        return pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive").field(0)
-    except pa.ArrowException as error:
-        raise DataError(
-            f"column {one.name!r} holds {one.type} values in {first.place} and {other.type} in {file.place}; write "
-            "both with one type, or leave the column out with --drop"
-        ) from error
 
 
 def _check_columns(

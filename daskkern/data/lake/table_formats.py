@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
-from daskkern.data.lake.listing import LakeFile, natural_key
+from daskkern.data.lake.listing import LakeFile, TableColumns, natural_key
 from daskkern.data.remote.files import FoundFile, files_below
 from daskkern.data.remote.stores import is_url
 from daskkern.errors import DataError, StoreError
@@ -61,6 +61,7 @@ def _delta(place: str) -> list[LakeFile]:
         features = {*(table.protocol().reader_features or ())}
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         names = list(table.metadata().partition_columns)
+        columns = TableColumns(pa.schema(table.schema().to_arrow()))
         deletions = "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows > 0
     except Exception as error:
         raise DataError(f"{place} cannot be read as a Delta Lake table: {error}") from error
@@ -77,26 +78,35 @@ def _delta(place: str) -> list[LakeFile]:
             path if is_url(path) else f"{place}/{path}", int(action["size_bytes"]), str(action["modification_time"])
         )
         partition = tuple((name, action.get(f"partition.{name}")) for name in names)
-        files.append(LakeFile(found, place, partition))
+        files.append(LakeFile(found, place, partition, columns))
     return _some(files, place)
 
 
 def _iceberg(metadata: str) -> list[LakeFile]:
     try:
-        from pyiceberg.table import StaticTable  # optional package
+        from pyiceberg.io.pyarrow import schema_to_pyarrow  # optional package
+        from pyiceberg.table import StaticTable
     except ImportError as error:
         raise _missing(metadata, "Iceberg", "pyiceberg") from error
     place = metadata.rpartition("/metadata/")[0]
     try:
         table = StaticTable.from_metadata(metadata, _iceberg_settings())
         tasks: list[Any] = list(table.scan().plan_files())
+        columns = TableColumns(schema_to_pyarrow(table.schema()), _partitioned(table))
     except Exception as error:
         raise DataError(f"{metadata} cannot be read as an Iceberg table: {error}") from error
     if any(task.delete_files for task in tasks):
         raise _deleted(place, "Iceberg", "by compacting the table")
     places = sorted((_plain(task.file.file_path), int(task.file.file_size_in_bytes)) for task in tasks)
-    files = [LakeFile(FoundFile(path, size, ""), place, ()) for path, size in places]
+    files = [LakeFile(FoundFile(path, size, ""), place, (), columns) for path, size in places]
     return _some(sorted(files, key=lambda file: natural_key(file.place)), place)
+
+
+def _partitioned(table: Any) -> frozenset[str]:
+    """Return the columns that an Iceberg table is partitioned by, whose values migrated files may lack."""
+    fields = [field for spec in table.specs().values() for field in spec.fields]
+    named = [table.schema().find_column_name(field.source_id) for field in fields]
+    return frozenset(name for name in named if name is not None)
 
 
 def _iceberg_settings() -> dict[str, str]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.rows import Fields, Rows
+from daskkern.data.schema.encoding import ColumnEncoding
 from daskkern.data.schema.provenance import recorded
 from daskkern.data.schema.schema import ClassLabel, StoreInfo
 from daskkern.data.shuffle.detection import target_order
@@ -50,13 +51,15 @@ class TargetDescription:
 
 @dataclass(frozen=True)
 class ColumnDescription:
-    """One feature as stored, before scaling."""
+    """One feature as stored, before scaling: what is subtracted from it, and then what it is divided by, comes last."""
 
     name: str
     mean: float
     std: float
     min: float
     max: float
+    shift: float = 0.0
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ class StoreDescription:
         How far the target follows the order of the rows, see :mod:`daskkern.data.shuffle.detection`.
     columns : tuple of ColumnDescription
         Every feature.
+    encoding : tuple of ColumnEncoding or None
+        How the columns of the source became features; None where all were used unchanged.
     provenance : mapping
         The recorded provenance of the store.
     """
@@ -102,6 +107,7 @@ class StoreDescription:
     density: float | None
     scaling: str
     columns: tuple[ColumnDescription, ...]
+    encoding: tuple[ColumnEncoding, ...] | None
     n_constant: int
     sorted_share: float
     is_sorted: bool
@@ -152,6 +158,7 @@ def describe_store(source: StoreLocation, max_values: int = _VALUES) -> StoreDes
         density=None if rows.n_stored is None else rows.n_stored / (info.n_rows * info.n_features),
         scaling=info.scaling.kind,
         columns=_columns(info),
+        encoding=info.encoding,
         n_constant=sum(std == 0 for std in info.statistics.std),
         sorted_share=order.share,
         is_sorted=order.is_sorted,
@@ -177,7 +184,8 @@ def _array(store: Store, name: str) -> ArrayDescription:
 def _columns(info: StoreInfo) -> tuple[ColumnDescription, ...]:
     names = info.feature_names or tuple(f"column {number}" for number in range(info.n_features))
     kept = info.statistics
-    columns = zip(names, kept.mean, kept.std, kept.min, kept.max, strict=True)
+    shift, scale = info.scaling.shift or np.zeros(len(names)), info.scaling.scale or np.ones(len(names))
+    columns = zip(names, kept.mean, kept.std, kept.min, kept.max, shift, scale, strict=True)
     return tuple(ColumnDescription(name, *(float(value) for value in values)) for name, *values in columns)
 
 

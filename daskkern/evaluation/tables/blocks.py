@@ -45,18 +45,19 @@ class PredictBlock:
 
 @dataclass(frozen=True, eq=False)
 class ScoredBlock:
-    """Scores (m, c) and targets of a block."""
+    """Scores (m, c), targets and weights of a block."""
 
     scores: HostArray
     y: HostArray
     unseen: IntArray
+    weight: HostArray | None = None
 
 
 def score_block(model: KernelModel, block: InputBlock) -> ScoredBlock:
     """Return the scores and targets of a block."""
     assert block.y is not None
     X = model.check(block.X)
-    return ScoredBlock(model.scores(X), block.y, unseen_categories(model.encoding, X))
+    return ScoredBlock(model.scores(X), block.y, unseen_categories(model.encoding, X), block.weight)
 
 
 def columns_of_categories(encoding: tuple[ColumnEncoding, ...] | None) -> dict[str, tuple[slice, ColumnEncoding]]:

@@ -26,7 +26,7 @@ from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.resumable import work_key
-from daskkern.errors import DataError
+from daskkern.errors import DataError, SpecError
 from daskkern.evaluation.raw_tables import TablePlace, named_targets, store_at, trained_schema
 from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.evaluation.tables.rows import BLOCK_ROWS, InputRows, StoreInput, TableInput
@@ -48,6 +48,7 @@ def open_rows(
     keep: Sequence[str] = (),
     targets: bool = False,
     unknown: UnknownChoice = "refuse",
+    weight: str | None = None,
 ) -> OpenedRows:
     """Return the rows of `source`, with its targets if `targets`.
 
@@ -62,6 +63,8 @@ def open_rows(
     unknown : "refuse" or "ignore"
         What becomes of rows of files and frames with a category that the training data lack, in a column of one feature
         for each.
+    weight : str or None
+        The column of a table with the weights of its rows. A store brings its own.
 
     Raises
     ------
@@ -79,6 +82,8 @@ def open_rows(
     elif isinstance(source, str | os.PathLike):
         store = store_at(os.fspath(source))
     if store is not None:
+        if weight is not None:
+            raise SpecError(f"got --weight {weight} for a store, which brings its own weights; leave it out")
         check_store(model, store, targets=targets)
         found = StoreInput(store, tuple(keep))
         found.check()
@@ -91,7 +96,7 @@ def open_rows(
     schema = trained_schema(model)
     scratch = Path(tempfile.gettempdir())
     request = Request(
-        None if targets else (), None, (), "auto", scratch, False, like=schema, keep=tuple(keep), unknown=unknown
+        None if targets else (), weight, (), "auto", scratch, False, like=schema, keep=tuple(keep), unknown=unknown
     )
     table, key, shared = _table(source, request, schema)
     decision = decide_like(table, schema)

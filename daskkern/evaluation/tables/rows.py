@@ -16,7 +16,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.data.ingest.columns.labels import KnownLabels
 from daskkern.data.ingest.columns.targets import Decision
-from daskkern.data.ingest.columns.values import features_of, labels_of, quantities_of
+from daskkern.data.ingest.columns.values import features_of, labels_of, quantities_of, weights_of
 from daskkern.data.ingest.readers.tables import Piece, Table
 from daskkern.data.remote.stores import absolute
 from daskkern.data.rows.csr import FeatureRows
@@ -33,12 +33,13 @@ Cuts: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class InputBlock:
-    """Rows from row `first` on: X (m, d) dense or CSR, targets or class codes, and columns to keep."""
+    """Rows from row `first` on: X (m, d) dense or CSR, targets or class codes, columns to keep, and weights."""
 
     first: int
     X: FeatureRows
     y: HostArray | None = None
     kept: pa.RecordBatch | None = None
+    weight: HostArray | None = None
 
     @property
     def stop(self) -> int:
@@ -103,11 +104,13 @@ class StoreInput:
     def blocks(self, cuts: Cuts, start: int = 0, stop: int | None = None) -> Iterator[InputBlock]:
         end = self.n_rows if stop is None else min(stop, self.n_rows)
         y = None if self.task is None else self.store.array("y")
+        weight = self.store.array("weight") if self.store.info.has_weight else None
         while start < end:
             until = min(end, _next_cut(start, cuts))
             X = next(raw_blocks(self.store, slice(start, until)))
             targets = None if y is None else read_array(y, start, until)
-            yield InputBlock(start, X, targets, self._kept(X, targets))
+            weights = None if weight is None else read_array(weight, start, until)
+            yield InputBlock(start, X, targets, self._kept(X, targets), weights)
             start = until
 
     def check(self) -> None:
@@ -195,7 +198,8 @@ class TableInput:
     def _checked(self, start: int) -> Iterator[InputBlock]:
         coder = KnownLabels(self.classes or ())
         for piece in self.table.rows_from(start):
-            yield InputBlock(start, features_of(piece, self.table), self._targets(piece, coder), piece.kept)
+            X, y = features_of(piece, self.table), self._targets(piece, coder)
+            yield InputBlock(start, X, y, piece.kept, weights_of(piece))
             start += piece.X.shape[0]
 
     def _targets(self, piece: Piece, coder: KnownLabels) -> HostArray | None:
@@ -232,7 +236,8 @@ def _slice(block: InputBlock, start: int, stop: int | None) -> InputBlock:
         return block
     first = min(block.first + start, block.stop)
     kept = None if block.kept is None else block.kept.slice(start, None if stop is None else stop - start)
-    return InputBlock(first, block.X[rows], None if block.y is None else block.y[rows], kept)
+    y, weight = (None if part is None else part[rows] for part in (block.y, block.weight))
+    return InputBlock(first, block.X[rows], y, kept, weight)
 
 
 def _joined(blocks: list[InputBlock]) -> InputBlock:
@@ -242,8 +247,9 @@ def _joined(blocks: list[InputBlock]) -> InputBlock:
     parts = [block.X for block in blocks]
     X = scipy.sparse.vstack(parts, format="csr") if is_sparse(first.X) else np.concatenate(parts)
     y = None if first.y is None else np.concatenate([block.y for block in blocks if block.y is not None])
+    weight = None if first.weight is None else np.concatenate([b.weight for b in blocks if b.weight is not None])
     if first.kept is None:
-        return InputBlock(first.first, X, y)
+        return InputBlock(first.first, X, y, None, weight)
     kept = [block.kept.cast(first.kept.schema) for block in blocks if block.kept is not None]
     [batch] = pa.Table.from_batches(kept).combine_chunks().to_batches()
-    return InputBlock(first.first, X, y, batch)
+    return InputBlock(first.first, X, y, batch, weight)

@@ -25,10 +25,12 @@ def score_rows(
     where: ScoringPlace,
     progress: RowProgress | None = None,
     unknown: UnknownChoice = "refuse",
+    weight: str | None = None,
 ) -> tuple[Score, tuple[str, ...]]:
     """Score `model` on all rows of `source`, and return notes on columns with categories that the training data lack.
 
-    `unknown` as in :func:`daskkern.evaluation.tables.opening.open_rows`. Workers compute scores; sums are made here, in
+    Rows count by their weights: those of a store, or those in the column `weight` of a table. `unknown` as in
+    :func:`daskkern.evaluation.tables.opening.open_rows`. Workers compute scores; sums are made here, in
     the order of the rows, so that they are those of one process.
 
     Raises
@@ -36,7 +38,7 @@ def score_rows(
     DaskkernError
         When the rows do not match the model, or have no targets.
     """
-    rows = open_rows(model, source, targets=True, unknown=unknown).rows
+    rows = open_rows(model, source, targets=True, unknown=unknown, weight=weight).rows
     accumulator, done = MetricAccumulator(model, rows.classes), 0
     names = list(columns_of_categories(model.encoding))
     unseen = np.zeros(len(names), np.int64)
@@ -44,7 +46,7 @@ def score_rows(
         jobs = scoring_jobs(rows, model, (BLOCK_ROWS,), where.client)
         for blocks in in_order(BlockTask(score_block), jobs, model, where):
             for block in blocks:
-                accumulator.add(block.scores, block.y)
+                accumulator.add(block.scores, block.y, block.weight)
                 unseen += block.unseen
                 done += len(block.y)
             if progress is not None:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from daskkern.data.ingest.columns.value_counts import DateCounts, NumberCounts
 from daskkern.data.ingest.columns.written_values import MOST_WRITTEN, written_as
 from daskkern.data.schema.encoding import (
     ABSENT,
@@ -36,41 +37,68 @@ class TextCounts:
         Texts that stand for a missing value.
     source : str
         For messages.
+    dates : sequence of str
+        Columns that are dates, and not categories, if all of their texts are.
+    missing : MissingChoice
+        What is counted of dates.
     """
 
     def __init__(
-        self, names: Sequence[str], categorical: CategoricalChoice, absent: Sequence[str], source: str
+        self,
+        names: Sequence[str],
+        categorical: CategoricalChoice,
+        absent: Sequence[str],
+        source: str,
+        dates: Sequence[str] = (),
+        missing: MissingChoice = "mean",
     ) -> None:
         self._counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+        self._dates = {name: DateCounts() for name in dates}
         self._gaps = dict.fromkeys(names, 0)
         self._categorical, self._absent, self._source = categorical, tuple(absent), source
+        self._missing = missing
+
+    @property
+    def dates(self) -> dict[str, NumberCounts]:
+        """The columns whose texts are all dates, and the days that they are."""
+        return {name: dates.days for name, dates in self._dates.items() if dates.survey.are_dates}
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Count the texts of a batch. Raises DataError for a column with too many different ones."""
-        for name, counts in self._counts.items():
-            present = 0
-            for text, times in _value_counts(batch.column(name)):
-                if text not in self._absent:
-                    counts[text] += times
-                    present += times
-            self._gaps[name] += batch.num_rows - present
-            _refuse_many(name, counts, self._categorical, self._source)
+        for name in self._counts:
+            found = {text: n for text, n in _value_counts(batch.column(name)) if text not in self._absent}
+            self._gaps[name] += batch.num_rows - sum(found.values())
+            if name in self._dates and not self._dates[name].survey.is_excluded:
+                self._dates[name].update(found, batch.num_rows, self._missing, f"column {name!r} of {self._source}")
+            self._count(name, found)
 
     def add(self, other: "TextCounts") -> None:
         """Count the texts of the rows that follow, which were counted elsewhere. Raises DataError likewise."""
-        for name, counts in self._counts.items():
-            counts.update(other._counts[name])
+        for name, dates in self._dates.items():
+            dates.add(other._dates[name])
+        for name in self._counts:
             self._gaps[name] += other._gaps[name]
+            self._count(name, other._counts[name])
+
+    def _count(self, name: str, texts: Mapping[str, int]) -> None:
+        """Count texts; of dates, which may all differ, no more than it takes to refuse them with a later text."""
+        counts = self._counts[name]
+        may_be_dates = name in self._dates and not self._dates[name].survey.is_excluded
+        if not may_be_dates or len(counts) <= MOST_ONEHOT:
+            counts.update(texts)
+        if not may_be_dates:
             _refuse_many(name, counts, self._categorical, self._source)
 
     def encodings(self, missing: MissingChoice) -> dict[str, ColumnEncoding]:
-        """Return the encodings of the columns, whose categories are those of all rows, in ascending order."""
+        """Return the encodings of all columns but dates; categories are those of all rows, in ascending order."""
+        dates = self.dates
+        others = {name: counts for name, counts in self._counts.items() if name not in dates}
         if self._categorical == "auto":
-            for name, counts in self._counts.items():
+            for name, counts in others.items():
                 _refuse_names(name, counts, self._source)
         return {
             name: _encoding(name, counts, self._gaps[name], self._categorical, missing, self._source)
-            for name, counts in self._counts.items()
+            for name, counts in others.items()
         }
 
 

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.written_values import is_number
-from daskkern.data.ingest.readers.arrow import is_time, to_numbers
+from daskkern.data.ingest.readers.arrow import is_time, texts_of, to_numbers
+from daskkern.data.schema.encoding import MISSING_TEXTS, ColumnEncoding, UnknownChoice
 from daskkern.errors import DataError
 
 _MOST_DAYS = 3_000_000  # the end of the year 9999 is day 2,932,896
@@ -46,8 +47,34 @@ class DateSurvey:
         if not self.is_excluded and len(present):
             self._all = are_dates(present)
 
+    def add(self, other: "DateSurvey") -> None:
+        """Look at the texts that another survey has seen."""
+        if not self.is_excluded and other._all is not None:
+            self._all = other._all
 
-def days_of_texts(texts: pa.Array, name: str, source: str, first: int) -> pa.Array:
+
+def days_of_column(
+    values: pa.Array, column: ColumnEncoding, source: str, first: int, unknown: UnknownChoice = "refuse"
+) -> pa.Array:
+    """Return days since 1970-01-01, float64, of a column of written dates; null where a text stands for no value.
+
+    With `unknown` ``"ignore"``, other texts than dates are missing, too, where the encoding replaces missing values.
+    Else as :func:`days_of_texts`; texts may be a dictionary.
+    """
+    if pa.types.is_dictionary(values.type):
+        days = _of_several_notations(pc.utf8_trim_whitespace(texts_of(values.dictionary, MISSING_TEXTS)))
+        if days is not None:
+            return days.take(values.indices)
+    texts = texts_of(values, MISSING_TEXTS)
+    if column.fill is None:
+        return days_of_texts(texts, column.name, source, first)
+    try:
+        return days_of_texts(texts, column.name, source, first, ignores=unknown == "ignore")
+    except DataError as error:
+        raise DataError(f"{error}, or predict with --unknown ignore, which takes it for a missing value") from None
+
+
+def days_of_texts(texts: pa.Array, name: str, source: str, first: int, *, ignores: bool = False) -> pa.Array:
     """Return days since 1970-01-01, float64, of dates in the notation of ISO 8601; null where a text is null.
 
     Times without an offset from UTC count as UTC, as those of typed files do. Numbers are days already.
@@ -59,24 +86,29 @@ def days_of_texts(texts: pa.Array, name: str, source: str, first: int) -> pa.Arr
         Of the column and its file, for messages.
     first : int
         Number of the first row.
+    ignores : bool
+        Whether other texts are null.
 
     Raises
     ------
     DataError
-        For a text that is neither a date nor a number, which the message names.
+        For a text that is neither a date nor a number, which the message names, unless these are ignored.
     """
     trimmed = pc.utf8_trim_whitespace(texts)
     found = _of_several_notations(trimmed)
     if found is not None:
         return found
-    each = [_days(trimmed.slice(row, 1)) for row in range(len(trimmed))]  # one notation a row, or a wrong one
-    bad = next((row for row, value in enumerate(each) if value is None), None)
-    if bad is not None:
+    coded = trimmed.dictionary_encode()  # one notation a text, or a wrong one
+    each = [_days(coded.dictionary.slice(code, 1)) for code in range(len(coded.dictionary))]
+    bad = [code for code, days in enumerate(each) if days is None]
+    if bad and not ignores:
+        row = pc.index(pc.is_in(coded.indices, pa.array(bad, coded.indices.type)), True).as_py()
         raise DataError(
-            f"row {first + bad} of {source} (counted from 0) has {trimmed[bad].as_py()!r:.60} in column {name!r}, "
+            f"row {first + row} of {source} (counted from 0) has {trimmed[row].as_py()!r:.60} in column {name!r}, "
             "where the training rows had dates; write it as 2026-01-31, 2026-01-31T12:00:00 or days since 1970-01-01"
         )
-    return pa.concat_arrays([value for value in each if value is not None])
+    absent = pa.nulls(1, pa.float64())
+    return pa.concat_arrays([absent if days is None else days.cast(pa.float64()) for days in each]).take(coded.indices)
 
 
 def refuse_other_numbers(days: HostArray, kind: pa.DataType, name: str, source: str, first: int) -> None:

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
-from daskkern.data.ingest.columns.dates import days_of_texts, refuse_other_numbers, texts_of_moments
+from daskkern.data.ingest.columns.dates import days_of_column, refuse_other_numbers, texts_of_moments
 from daskkern.data.ingest.columns.kind_survey import numbers_of_truths
 from daskkern.data.ingest.readers.arrow import is_text, is_time, refuse_missing, texts_of, to_numbers, to_numpy
 from daskkern.data.schema.encoding import (
-    MISSING_TEXTS,
     ColumnEncoding,
     Encoding,
     MissingChoice,
@@ -44,7 +43,7 @@ class Encoder:
     absent : sequence of str
         Texts that stand for a missing value.
     unknown : UnknownChoice
-        What becomes of categories that the encoding lacks.
+        What becomes of categories that the encoding lacks, and of other texts than dates among dates.
     """
 
     encoding: Encoding
@@ -81,7 +80,7 @@ class Encoder:
             values = batch.column(column.name)
             if column.kind == "number":
                 if column.is_date and is_text(values.type):
-                    values = days_of_texts(texts_of(values, MISSING_TEXTS), column.name, source, first)
+                    values = days_of_column(values, column, source, first, self.unknown)
                 elif is_text(values.type):
                     values = numbers_of_truths(texts_of(values, self.absent), column.name, source, first)
                 if self.missing == "refuse":

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"  # what int64 holds, and writes the same way
+_WHOLE = r"^(0|-?[1-9][0-9]{0,17})?$"  # what int64 holds, and writes the same way, or an empty cell
 _NUMBER = r"^(-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,17})?([eE][-+]?[0-9]{1,3})?)?$"  # or an empty cell
 
 TextBatches: TypeAlias = Callable[[dict[str, pa.DataType], Sequence[str]], Iterator[pa.RecordBatch]]
@@ -16,8 +16,8 @@ TextBatches: TypeAlias = Callable[[dict[str, pa.DataType], Sequence[str]], Itera
 def kept_types(files: Sequence[TextBatches], names: Sequence[str]) -> dict[str, pa.DataType]:
     """Return the types of columns, from a pass over all files: those of numbers where none loses by it, else texts.
 
-    Whole numbers stay whole where all cells have one. ``007`` is a text, because as a number it would lose its zeros,
-    and so is a number with more digits than float64 has.
+    Whole numbers stay whole, also where cells are empty. ``007`` is a text, because as a number it would lose its
+    zeros, and so is a number with more digits than float64 has.
     """
     kinds = {name: [(pa.int64(), _WHOLE), (pa.float64(), _NUMBER)] for name in names}
     texts = dict.fromkeys(names, pa.string())

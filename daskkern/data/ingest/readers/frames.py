@@ -81,9 +81,11 @@ def open_table(frame: Any, request: Request) -> Parts:
     table = arrow_table(frame)
     schema = plain_schema(table.schema)
     plain = table.cast(schema)
+    described = schema.with_metadata(table.schema.metadata)  # of an index that pandas has added
 
     def batches(names: Sequence[str], rows: int, start: int) -> Iterator[pa.RecordBatch]:
         chosen = plain.select(list(dict.fromkeys(names)))
         yield from after(chosen.to_batches(max_chunksize=rows), start)
 
-    return open_typed([TypedFile(_NAME, table.num_rows, schema, batches)], request)
+    coded = tuple(field.name for field in table.schema if pa.types.is_dictionary(field.type))
+    return open_typed([TypedFile(_NAME, table.num_rows, described, batches, categories=coded)], request)

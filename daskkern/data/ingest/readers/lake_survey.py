@@ -4,27 +4,21 @@ Only these columns are read, in tasks of fixed size, and their results are merge
 outcome does not depend on who runs the tasks.
 """
 
-import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskkern.arrays import FloatArray
 from daskkern.data.ingest.columns.categories import TextCounts
-from daskkern.data.ingest.readers.arrow import to_numbers
+from daskkern.data.ingest.columns.value_counts import NumberCounts
 from daskkern.data.lake.lake import Lake, LakePiece
 from daskkern.data.lake.opening import TaskRunner
 from daskkern.data.schema.encoding import CategoricalChoice, MissingChoice
-from daskkern.errors import DataError
 
 _TASK_BYTES = 128 << 20  # of all columns, compressed
 BLOCK_ROWS = 1 << 16
 _PROBED, _PROBED_ROWS = 8, 4096
-_MOST_VALUES = 100_000  # different values of a column up to which the most frequent one is determined
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,33 +31,6 @@ class SurveyJob:
     missing: MissingChoice
     categorical: CategoricalChoice
     absent: tuple[str, ...]
-
-
-@dataclass
-class NumberCounts:
-    """The values of a column of numbers: their sum, how many are present and missing, and how often each occurs."""
-
-    total: float = 0.0
-    present: int = 0
-    gaps: int = 0
-    values: Counter[float] = field(default_factory=Counter)
-
-    def add(self, other: "NumberCounts") -> None:
-        """Count the rows that follow."""
-        self.total += other.total
-        self.present += other.present
-        self.gaps += other.gaps
-        self.values.update(other.values)
-
-    def fill(self, missing: MissingChoice) -> float | None:
-        """Return the replacement of missing values; None for a column without values."""
-        if missing == "constant":
-            return 0.0
-        if not self.present:
-            return None
-        if missing == "mean":
-            return self.total / self.present
-        return min(self.values, key=lambda value: (-self.values[value], value))
 
 
 @dataclass
@@ -109,7 +76,8 @@ def _has_nan(column: pa.Array) -> bool:
 
 
 def _empty(job: SurveyJob) -> LakeSurvey:
-    texts = TextCounts(job.texts, job.categorical, job.absent, job.lake.name)
+    dates = [name for name in job.texts if name not in job.lake.categories] if job.categorical == "auto" else []
+    texts = TextCounts(job.texts, job.categorical, job.absent, job.lake.name, dates, job.missing)
     return LakeSurvey({name: NumberCounts() for name in job.numbers}, texts)
 
 
@@ -131,32 +99,6 @@ def _survey(job: SurveyJob) -> LakeSurvey:
     for piece in lake.pieces:
         for batch in lake.batches(piece, columns, BLOCK_ROWS):
             for name, counts in found.numbers.items():
-                _count(batch.rows.column(name), counts, job.missing, f"column {name!r} of {batch.source}")
+                counts.update(batch.rows.column(name), job.missing, f"column {name!r} of {batch.source}")
             found.texts.update(batch.rows)
     return found
-
-
-def _count(column: pa.Array, counts: NumberCounts, missing: MissingChoice, name: str) -> None:
-    if missing == "mean" and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-        total = pc.sum(column.cast(pa.float64(), safe=False), min_count=0).as_py()
-        if not math.isnan(total):  # gaps are nulls alone
-            counts.total += total
-            counts.present += len(column) - column.null_count
-            counts.gaps += column.null_count
-            return
-    values: FloatArray = to_numbers(column.drop_null() if column.null_count else column).astype(np.float64, copy=False)
-    holes = np.isnan(values)
-    if holes.any():
-        values = values[~holes]
-    counts.present += len(values)
-    counts.gaps += len(column) - len(values)
-    if missing == "mean":
-        counts.total += float(values.sum())
-    elif missing == "most_frequent":
-        found, times = np.unique(values, return_counts=True)
-        counts.values.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
-        if len(counts.values) > _MOST_VALUES:
-            raise DataError(
-                f"{name} has more than {_MOST_VALUES} different values, so its most frequent one is not meaningful; "
-                "use --missing mean"
-            )

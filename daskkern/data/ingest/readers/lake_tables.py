@@ -23,6 +23,7 @@ from daskkern.data.ingest.readers.typed_tables import (
     columns_of_numbers,
     dates_of,
     dtype_of,
+    refuse_weight,
     target_kind,
     unusable_type,
 )
@@ -75,7 +76,9 @@ def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_floa
         lake, columns, encoder, request.like is None and request.missing != "refuse" and not every_float
     )
     index = (f"the index that pandas wrote was left out: {', '.join(lake.index)}",) if lake.index else ()
-    times = note_on_dates(dates_of(lake.schema, columns.features))
+    typed = dates_of(lake.schema, columns.features)
+    numbers = [column for column in encoder.encoding if column.kind == "number"]
+    times = note_on_dates([column.name for column in numbers if column.is_date or column.name in typed])
     return Parts(reader.table(), notes=(*index, *times, *notes), missing="refuse")
 
 
@@ -93,14 +96,15 @@ def _encoder(
     missing: MissingChoice = "mean" if request.missing == "auto" else request.missing
     job = SurveyJob(lake, surveyed, texts, missing, request.categorical, ABSENT_TEXTS)
     found = survey(job, run)
-    known = found.texts.encodings(request.missing)
+    known, dates = found.texts.encodings(request.missing), found.texts.dates
+    found.numbers.update(dates)
     gaps = {name: counts.gaps for name, counts in found.numbers.items() if counts.gaps}
     if request.missing == "auto" and not gaps:
         missing = "refuse"
     if every_float and missing == "mean":
         others = tuple(name for name in numbers if name not in found.numbers)
         found.numbers.update(survey(replace(job, numbers=others, texts=()), run).numbers)
-    plain = plain_encoding(columns.features, known, dates_of(lake.schema, columns.features))
+    plain = plain_encoding(columns.features, known, (*dates_of(lake.schema, columns.features), *dates))
     filled = plain if missing == "refuse" else _filled(plain, found, missing, lake)
     return Encoder(filled, missing, ABSENT_TEXTS), (
         *note_on_texts(request.categorical, known),
@@ -149,7 +153,8 @@ def _refuse_types(lake: Lake, columns: ColumnRoles, request: Request) -> None:
     if request.like is not None:
         encoding = request.like.encoding or plain_encoding(columns.features, {})
         usable = columns_of_numbers(encoding, lake.schema)
-    for name in (*usable, *([columns.weight] if columns.weight else [])):
+    refuse_weight(columns, lake.schema, lake.name)
+    for name in usable:
         kind = lake.schema.field(name).type
         if not is_number(kind) and not is_time(kind):
             batch = next(lake.batches(lake.pieces[0], [name], 1), None) if lake.pieces else None

@@ -41,7 +41,8 @@ _SURVEY_ROWS = 1 << 16
 class TypedFile:
     """A file with typed columns. `batches(names, rows, start)` yields them from row `start` on, `rows` at a time.
 
-    See :class:`daskkern.data.ingest.readers.tables.Table` for `starts`.
+    See :class:`daskkern.data.ingest.readers.tables.Table` for `starts`. `categories` names columns of categories whose
+    texts are not in a dictionary any more.
     """
 
     path: SourceFile
@@ -49,6 +50,7 @@ class TypedFile:
     schema: pa.Schema
     batches: Callable[[Sequence[str], int, int], Iterator[pa.RecordBatch]]
     starts: tuple[int, ...] | None = None
+    categories: tuple[str, ...] = ()
 
     @property
     def index(self) -> tuple[str, ...]:
@@ -122,7 +124,8 @@ def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request)
 def _written_dates(files: Sequence[TypedFile], texts: Sequence[str]) -> dict[str, int]:
     """Return the columns of texts that are all dates, and how many rows have none; not columns of categories."""
     fields = [file.schema.field(name) for file in files for name in texts if name in file.names]
-    coded = {field.name for field in fields if pa.types.is_dictionary(field.type)}
+    coded = {name for file in files for name in file.categories}
+    coded |= {field.name for field in fields if pa.types.is_dictionary(field.type)}
     surveys, gaps = {name: DateSurvey() for name in texts if name not in coded}, dict.fromkeys(texts, 0)
     for file in files:
         for batch in file.batches(list(surveys), _SURVEY_ROWS, 0) if surveys else ():
@@ -187,7 +190,8 @@ class _TypedReader:
 
     def _refuse_types(self) -> None:
         numbers = columns_of_numbers(self.encoder.encoding, self.file.schema)
-        for name in (*numbers, *([self.columns.weight] if self.columns.weight else [])):
+        refuse_weight(self.columns, self.file.schema, str(self.file.path))
+        for name in numbers:
             kind = self.file.schema.field(name).type
             if not is_number(kind) and not is_time(kind):
                 batch = next(iter(self.file.batches([name], 1, 0)), None)
@@ -261,6 +265,13 @@ def unusable_type(
         f"column {name!r} of {source} holds {kind} values{found} where numbers are expected; {remedy}, or leave it "
         f"out with --drop {name}"
     )
+
+
+def refuse_weight(columns: ColumnRoles, schema: pa.Schema, source: str) -> None:
+    """Raise DataError where the weight is a column of dates, texts or other values that are no numbers."""
+    kind = None if columns.weight is None else schema.field(columns.weight).type
+    if kind is not None and not is_number(kind):
+        raise DataError(f"the weight {columns.weight!r} of {source} holds {kind} values; expected numbers")
 
 
 def dates_of(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:

@@ -12,7 +12,9 @@ from daskkern.data.ingest.columns.kept import kept_types
     ("texts", "kind"),
     [
         (["1", "-20", "0"], pa.int64()),
-        (["1", "", "3"], pa.float64()),
+        (["1", "", "3"], pa.int64()),
+        (["", ""], pa.int64()),
+        (["0.5", "", "3"], pa.float64()),
         (["0.5", "-1e-05", "3"], pa.float64()),
         (["2.50", "12345678901234567890"], pa.string()),
         (["007", "1"], pa.string()),

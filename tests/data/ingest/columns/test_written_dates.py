@@ -177,3 +177,37 @@ def test_many_rows_of_several_notations_are_read_together() -> None:
     texts = pa.array(["2024-01-01", None, "2024-01-01T12:00:00Z", "2024-01-01 06:00", "2024-01-01T00:00:00+06:00", "5"])
     found = days_of_texts(pa.concat_arrays([texts] * 3), "day", "t.csv", 0).to_pylist()
     assert found == [19723.0, None, 19723.5, 19723.25, 19722.75, 5.0] * 3
+
+
+def test_other_texts_among_dates_are_missing_where_unknown_values_are_ignored() -> None:
+    days = pd.Series(["2024-01-01", "2024-06-01", "2025-01-01"] * 20)
+    table = pd.DataFrame({"day": days, "a": np.arange(60) % 7 / 7})
+    later = pd.DataFrame({"day": ["2024-06-01", "never", None], "a": 0.5})
+    y = np.arange(60) / 60
+    with pytest.raises(
+        DataError, match=r"row 1 of X .* has 'never' in column 'day', where the training rows had dates"
+    ):
+        KernelRegressor(max_epochs=1).fit(table, y).predict(later)
+    model = KernelRegressor(max_epochs=1, handle_unknown="ignore").fit(table, y)
+    found = model.predict(later)
+    mean = pd.to_datetime(days).mean()
+    np.testing.assert_allclose(found[1:], model.predict(later.assign(day=mean))[1:], rtol=1e-6)
+    np.testing.assert_array_equal(found, model.predict(pa.Table.from_pandas(later.astype({"day": "category"}))))
+
+
+def test_tables_with_other_texts_among_dates_are_predicted_where_asked_to(tmp_path: Path) -> None:
+    days = pd.Series(["2024-01-01", "2024-06-01", "2025-01-01"] * 20)
+    days[3] = None
+    table = pd.DataFrame({"day": days, "y": np.arange(60) / 60})
+    later = pd.DataFrame({"day": ["2024-06-01", "never", None]})
+    KernelRegressor(max_epochs=1).fit(table[["day"]], table["y"]).save(tmp_path / "m.zarr")
+    model = daskkern.load(tmp_path / "m.zarr")
+    for name in ("t.csv", "t.parquet", "t.feather"):
+        write = {"t.csv": later.to_csv, "t.parquet": later.to_parquet, "t.feather": later.to_feather}[name]
+        write(tmp_path / name)
+        with pytest.raises(DataError, match=r"'never' in column 'day', where the training rows had dates.*--unknown"):
+            daskkern.write_predictions(model, tmp_path / name, tmp_path / "refused.csv")
+        daskkern.write_predictions(model, tmp_path / name, tmp_path / f"{name}.p.csv", unknown="ignore")
+        found = pd.read_csv(tmp_path / f"{name}.p.csv")["prediction"]
+        assert found[1] == pytest.approx(found[2], rel=1e-6)
+        assert found[0] != pytest.approx(found[2], rel=1e-6)
