@@ -59,11 +59,6 @@ def check_size(array: ZarrArray, stored: int, what: str) -> None:
         )
 
 
-def missing_chunk(array: ZarrArray) -> int | None:
-    """Return the number of the first row chunk that is not stored; zarr would read it as fill values."""
-    return _state(array)[0]
-
-
 def stored_bytes(array: ZarrArray) -> int:
     """Return the bytes of the chunks and the metadata of an array as stored."""
     store = array.store_path.store

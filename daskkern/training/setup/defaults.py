@@ -39,7 +39,8 @@ def exact_where_small(settings: FitSettings, n_rows: int | None) -> FitSettings:
     where the number of epochs is what regularises.
     """
     few = n_rows is not None and n_rows <= MOST_EXACT
-    if not few or settings.basis.name != AllRows.name or not isinstance(settings.loss, Squared) or settings.alpha == 0:
+    whole = settings.basis.all_rows and settings.basis.leaf_size is None
+    if not few or not whole or not isinstance(settings.loss, Squared) or settings.alpha == 0:
         return settings
     usual = FitSettings(settings.kernel, settings.loss, settings.basis, settings.solver)
     if any(getattr(settings, name) != getattr(usual, name) for name in (*_EPOCHS, *_RANKS)):
