@@ -1,4 +1,4 @@
-"""What happens during a fit, as frozen records.
+"""The events of a fit, as frozen records.
 
 Solvers and trainers emit events; progress bars, histories and dashboards listen. An event is a small flat record of
 numbers, strings and tuples of numbers, so that it crosses a Dask comm as a plain message without pickling.

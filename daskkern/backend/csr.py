@@ -1,4 +1,4 @@
-"""Validation and canonical form of CSR rows, so that compiled code may read them: each column once per row."""
+"""Validation and canonical form of CSR rows, so that compiled code can read them: each column once per row."""
 
 from typing import Any, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Parameters of kernels, function spaces, losses and solvers by name, as searches of scikit-learn set them."""
+"""Access by name to parameters of kernels, function spaces, losses and solvers, for scikit-learn's searches."""
 
 from collections import defaultdict
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The tree of a partition, from a sample of rows: nodes are halved at the median of their leading direction."""
+"""Partition trees grown on a sample of rows: nodes are split at the median of their leading principal direction."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Calibration: scores of rows that a model has not learned from become probabilities, sets and intervals."""
+"""Calibration: probabilities, prediction sets and intervals from out-of-sample scores."""
 
 from daskkern.calibration.calibration import METHODS, Calibration
 from daskkern.calibration.class_scores import calibrated_classes, calibrated_labels

@@ -1,4 +1,4 @@
-"""Split-conformal prediction: how far off a label or value may be, from rows that the model has not learned from.
+"""Split-conformal prediction sets and intervals, from nonconformity scores of rows outside the training set.
 
 With n such rows, a quantile of their nonconformity scores at the rank ``ceil((n + 1) confidence)`` is exceeded by that
 of a new row, exchangeable with them, with a probability of at most ``1 - confidence``.

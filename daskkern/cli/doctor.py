@@ -1,4 +1,4 @@
-"""``daskkern doctor``: what this machine and a cluster can do, and how to fix what they cannot."""
+"""``daskkern doctor``: diagnosis of this machine and of a cluster, with remedies for what it finds."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""``daskkern resume``: continue interrupted fits as the commands that began them said."""
+"""``daskkern resume``: continue interrupted fits with the options of the commands that started them."""
 
 import json
 from collections.abc import Collection, Iterator

@@ -1,4 +1,4 @@
-"""NumPy arrays and sparse matrices of a user, checked as estimators of scikit-learn check them, as sources of rows."""
+"""Sources of rows from NumPy arrays and sparse matrices, with the checks of scikit-learn's estimators."""
 
 from contextlib import suppress
 from dataclasses import replace

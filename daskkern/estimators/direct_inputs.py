@@ -1,4 +1,4 @@
-"""Rows that estimators read where they lie: xarray Datasets, tables in files, Zarr arrays."""
+"""Rows that estimators read in place: xarray Datasets, tables in files, Zarr arrays."""
 
 import os
 from dataclasses import dataclass, replace

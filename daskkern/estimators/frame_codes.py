@@ -1,4 +1,4 @@
-"""Columns of data frames as features: encoded as the command line encodes tables, recorded by a fit, and kept later.
+"""Encoding of data frame columns as features, as on the command line, recorded with the fit.
 
 Texts become one feature for each category, columns of the dtype ``category`` codes, dates (also those that are written
 as 2026-01-31 or 2026-01-31T12:00:00) days since 1970-01-01, and missing numbers the mean of their column. A frame of

@@ -1,4 +1,4 @@
-"""Estimators made of saved models: fitted, without the state of their solver."""
+"""Fitted estimators from saved models, without the state of their solver."""
 
 import os
 from typing import Any

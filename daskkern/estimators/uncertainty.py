@@ -1,4 +1,4 @@
-"""Probabilities, sets and intervals of the estimators: on arrays, frames, dask arrays and stores."""
+"""Probabilities, prediction sets and intervals of the estimators, for arrays, frames, Dask arrays and stores."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Scores of predictions in the cells of a Dataset: sums of blocks, so that none of its variables is held as a whole."""
+"""Scores of predictions for the cells of a Dataset, accumulated block by block."""
 
 import warnings
 from collections.abc import Callable, Sequence

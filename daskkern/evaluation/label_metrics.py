@@ -1,4 +1,4 @@
-"""Accuracy and calibration of several labels, block by block."""
+"""Accuracy and calibration of multi-label predictions, accumulated block by block."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The base class of kernels: blocks and products of one formula of a pair of rows, for every kernel and device.
+"""The base class of kernels: blocks and products of a formula of two rows, on every device.
 
 A new kernel is one class with one formula, in a file of its own, and one row in ``registry``.
 """

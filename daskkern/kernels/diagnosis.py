@@ -1,4 +1,4 @@
-"""Diagnosis of kernel matrices without a factor: the rows and the length scale that make them singular, in numbers."""
+"""Diagnosis of singular kernel matrices: the rows and the length scale at fault, in numbers."""
 
 from dataclasses import dataclass
 from typing import Any

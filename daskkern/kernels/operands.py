@@ -1,4 +1,4 @@
-"""A kernel's function of two rows, and the preparation of rows as operands of its products."""
+"""The function of two rows that defines a kernel, and the preparation of rows as operands of its products."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence

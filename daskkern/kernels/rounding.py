@@ -1,4 +1,4 @@
-"""The effect of rounding of squared distances on a kernel's values, known before any of them is computed.
+"""The effect of rounded squared distances on kernel values, estimated before any of them is computed.
 
 ``|x|^2 + |z|^2 - 2 x.z`` has an error e of some eps times the squared norms, whatever the distance is. A kernel of rows
 that spread widely against its length scale then differs by up to ``max_s |k(s + e) - k(s)|``, s squared distances.

@@ -1,4 +1,4 @@
-"""Trials of whole fits: the settings of a candidate, fitted to some sampled rows and scored on others."""
+"""Trials of whole fits: a candidate's settings, fitted to some sampled rows and scored on others."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Trials of kernels: cross-validated ridge regression on sampled rows, where wanted with a metric learned in each fold.
+"""Trials of kernels by cross-validated ridge regression on sampled rows, with or without a learned metric.
 
 With K the kernel of the n fitted rows and W their weights, which add up to 1, the minimiser of
 ``sum_i w_i (f(x_i) - y_i)^2 + alpha |f|^2`` is ``f = sum_i k(., x_i) a_i`` with ``a = W^(1/2) z`` and

@@ -1,4 +1,4 @@
-"""Sampled rows of a search, with folds that all candidates share."""
+"""Sampled rows of a search, with folds that are the same for all candidates."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Trials of kernels for several classes: cross-validated kernel logistic regression with one score a class.
+"""Trials of kernels for more than two classes, by cross-validated kernel logistic regression.
 
 Ridge regression learns each class against the rest. Where the classes are shells, or stripes, of one function, those
 between others need a bump for each, but the scores of a softmax are as simple as that function. With K the kernel of

@@ -1,4 +1,4 @@
-"""Runs the trials of a search within its budget, and keeps the record of them."""
+"""Running the trials of a search within its budget, and recording their results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Probabilities, sets and intervals of a model, from its scores and its calibration. Needs only NumPy."""
+"""Calibrated predictions of a model: probabilities, prediction sets and intervals. Needs only NumPy."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Formatting of numbers with their units for people."""
+"""Formatting of numbers with units."""
 
 import math
 import time

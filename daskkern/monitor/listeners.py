@@ -1,4 +1,4 @@
-"""Listeners of events that pass them on to others."""
+"""Event listeners that forward events to other listeners."""
 
 import threading
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Recording of the events of a fit into a :class:`~daskkern.monitor.history.History`, before a listener gets them."""
+"""A listener that records the events of a fit in a :class:`~daskkern.monitor.history.History` and forwards them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The EigenPro preconditioner of explicit features: the leading eigendirections of their covariance, damped.
+"""The EigenPro preconditioner of explicit features: damping along the leading eigenvectors of their covariance.
 
 With the eigenpairs (l_i, e_i) of ``H = (1/M) Phi_S^T W Phi_S``, the covariance of a subsample of M rows,
 

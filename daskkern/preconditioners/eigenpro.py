@@ -1,4 +1,4 @@
-"""The EigenPro preconditioner: the leading eigendirections of a subsample, damped.
+"""The EigenPro preconditioner: damping along the leading eigenfunctions of a subsample.
 
 With the eigenpairs (l_i, v_i) of ``W^(1/2) K_SS W^(1/2) / s`` (W the sample weights, mean 1) and
 ``V = W^(1/2) [v_1 .. v_q]``,

@@ -1,4 +1,4 @@
-"""A preconditioner of low rank plus a multiple of 1, for systems with ``K + mu`` over all rows.
+"""A preconditioner for ``K + mu I`` over all rows: low rank plus a multiple of the identity.
 
     P = F F^T + mu ,   P^-1 v = (v - F (F^T F + mu)^-1 F^T v) / mu ,   F (n, s) with F F^T near K
 

@@ -1,4 +1,4 @@
-"""The facts of a report in words and numbers, read from the model and a score."""
+"""The content of a report, read from a model and its score."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The base class of solvers: hyper-parameters that advance a state, written once against a communicator.
+"""The base class of solvers: hyper-parameters, and the steps that advance a state, against a communicator.
 
 A solver uses arrays and a communicator only, neither Dask nor Zarr nor files: the trainer passes batches to it.
 """

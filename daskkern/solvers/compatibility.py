@@ -1,4 +1,4 @@
-"""Checks that a solver takes a loss and a function space: the error says what is missing, and what to use instead."""
+"""Checks that a solver supports a loss and a function space; errors name what is missing and an alternative."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Features whose inner products are kernel values: the coordinates of rows in the span of landmarks, or random ones.
+"""Feature maps whose inner products are kernel values: coordinates in the span of landmarks, or random features.
 
 With all rows as landmarks the coordinates are exact on these rows: what is computed from them is what the kernel
 matrix of all rows gives.

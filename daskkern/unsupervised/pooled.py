@@ -1,4 +1,4 @@
-"""Two sources of rows, read as one after the other."""
+"""Two sources of rows, concatenated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

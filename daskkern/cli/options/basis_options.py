@@ -1,4 +1,4 @@
-"""Command-line options for the basis of a model, and the basis that they describe."""
+"""Command-line options for the basis of a model, and their conversion to a basis."""
 
 from collections.abc import Mapping
 from dataclasses import replace

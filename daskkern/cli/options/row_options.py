@@ -1,4 +1,4 @@
-"""The options that name columns or variables of rows which are not in a store, and what opens them."""
+"""Options that name columns or variables of rows outside a store, and the opening of such rows."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Options that say how a fit shares a cluster with others: its name, workers, priority and user."""
+"""Options of a fit on a shared cluster: its name, workers, priority and user."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How a fit went, in words and as a record."""
+"""The result of a fit, as text and as a JSON record."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Algorithms for a sum over the ranks of a gang: what each of them sends.
+"""Allreduce algorithms: direct exchange, star, reduce-scatter, recursive doubling and recursive halving.
 
 All add along the tree of :mod:`daskkern.backend.summation`, whatever order the messages arrive in. They therefore give
 the same bits on every rank and in every run, those of the communicators of one process. A ring would add in another

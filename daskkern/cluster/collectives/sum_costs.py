@@ -1,4 +1,4 @@
-"""What a sum over the ranks of a gang costs by each algorithm, and which is chosen.
+"""The cost model of the allreduce algorithms, and the choice among them.
 
 The time of a sum is modelled by its crossings, and by the messages and bytes of the busiest rank:
 

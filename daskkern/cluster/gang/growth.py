@@ -1,4 +1,4 @@
-"""Decision whether a gang is formed again with workers that have joined the cluster."""
+"""The decision whether to re-form a gang with workers that have joined the cluster."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Removal of workers that hang before a fit has begun; Dask itself would mark them dead only after minutes."""
+"""Removal of workers that hang before a fit has started; Dask would mark them dead only after minutes."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

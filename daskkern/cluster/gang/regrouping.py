@@ -1,5 +1,4 @@
-"""When the ranks of a generation commit and end, for other workers than theirs or for a fit of a higher priority, and
-how a preempted fit waits for workers."""
+"""When the ranks of a generation commit and end: for a change of workers, or for a fit of higher priority."""
 
 import time
 from collections.abc import Callable

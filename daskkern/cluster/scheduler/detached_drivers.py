@@ -1,4 +1,4 @@
-"""The drivers of detached fits: tasks that the scheduler holds for submitters that have left, until they end."""
+"""The drivers of detached fits: tasks that the scheduler keeps alive after their submitters have left."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

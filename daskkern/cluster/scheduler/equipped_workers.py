@@ -1,4 +1,4 @@
-"""The workers of a cluster on which fits can run: those that have loaded daskkern's plugin and said so."""
+"""The workers that can run fits: those that have loaded daskkern's plugin and reported it."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

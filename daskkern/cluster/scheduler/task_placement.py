@@ -1,4 +1,4 @@
-"""Placement of the tasks of a fit: on the workers that it holds, whichever call of Dask submits them.
+"""Placement of the tasks of a fit on the workers that it holds, whichever Dask call submits them.
 
 Dask runs a task on any worker, one without daskkern, or one that another fit uses, included. The tasks of a fit carry
 its identifier in an annotation, by which the scheduler restricts them to the workers of the fit. Dask's own

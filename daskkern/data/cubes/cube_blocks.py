@@ -1,4 +1,4 @@
-"""The cells of a block of a cube as rows: features (m, d) and targets, of this process or of a worker."""
+"""The cells of one block of a cube as rows: features (m, d) and targets, read here or by a worker."""
 
 import zlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Blocks of the cells of a cube: whole chunks, several where they are small, in the order of the dims."""
+"""The grid of blocks that covers the cells of a cube: whole chunks, several at a time where they are small."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

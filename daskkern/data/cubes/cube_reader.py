@@ -1,4 +1,4 @@
-"""Rows of the cells of a cube: a survey of which cells count, and the reader of blocks without the others."""
+"""Rows of the valid cells of a cube: a survey that finds them, and a reader that skips the others."""
 
 import os
 import zlib

@@ -1,4 +1,4 @@
-"""Tables in files, with what is read of them: the Python form of the options of ``daskkern fit LAKE --target``."""
+"""Tables in files and the columns to read: the Python form of ``daskkern fit LAKE --target``."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Opening a lake: its files are listed once, their footers read side by side, and their schemas made one."""
+"""Opening a lake: files are listed once, footers read concurrently, and schemas unified."""
 
 import os
 from collections.abc import Callable, Collection, Sequence

@@ -1,4 +1,4 @@
-"""Single files behind URLs: listed once, and read by ranges of bytes, with retries and one-line error messages.
+"""Single files behind URLs: listed once, read by byte ranges, with retries and one-line errors.
 
 ``s3``, ``gs``, ``az`` and ``http(s)`` are read through obstore, as stores are (:mod:`daskkern.data.remote.stores`),
 every other scheme through fsspec. Credentials come from the environment.

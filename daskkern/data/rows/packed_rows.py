@@ -1,4 +1,4 @@
-"""Blocks of rows as bytes: their fields one after the other, in the smallest type that holds their values."""
+"""Blocks of rows serialised to bytes, each field in the smallest type that holds its values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A few rows of many, by number: the same ones for the same seed, wherever and whenever they are drawn."""
+"""Random samples of row numbers that depend on the seed alone."""
 
 import numpy as np
 

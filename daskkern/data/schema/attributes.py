@@ -1,4 +1,4 @@
-"""Attributes of a store, read as untrusted input: plain JSON, each entry checked, every error in one sentence."""
+"""Attributes of a store, read as untrusted input: plain JSON, with a check and a clear error for each entry."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Writing one store by several processes: one creates and joins, the others write parts that begin at a chunk."""
+"""Writing one store from several processes: one creates and joins it, the others write parts aligned to chunks."""
 
 from typing import Self
 

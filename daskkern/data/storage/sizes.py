@@ -1,4 +1,4 @@
-"""Sizes that files declare, checked against the bytes that are stored before any array is made.
+"""Checks of the array sizes that files declare against the bytes they store, before anything is allocated.
 
 A file is untrusted: a few hundred bytes of metadata may declare an array of terabytes, and Zarr fills what is missing.
 """

@@ -1,4 +1,4 @@
-"""What becomes of a block of rows: predictions as columns or arrays, or scores with targets."""
+"""The work on one block of rows: predictions as columns or arrays, or scores against targets."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The columns of predictions: labels or values, probabilities, scores, standard deviations, intervals and sets."""
+"""The output columns of predictions: labels or values, probabilities, scores, deviations, intervals and sets."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""The files that predictions are written to, by the ending of their name."""
+"""The output formats of predictions, chosen by file name extension."""
 
 import gzip
 from collections.abc import Iterator

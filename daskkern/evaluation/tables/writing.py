@@ -1,4 +1,4 @@
-"""Predictions of any number of rows, written where they are wanted: a file, a folder of files, or a Zarr group."""
+"""Writing the predictions of any number of rows: to a file, a folder of files, or a Zarr group."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Random features that are drawn again for each use: a model stores column numbers only, however many there are."""
+"""Random features that are regenerated for each use, so that a model stores only their column numbers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

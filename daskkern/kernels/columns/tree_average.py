@@ -1,4 +1,4 @@
-"""The mean of kernels that several trees partition: the columns of an average of models in leaves."""
+"""The mean of the partitioned kernels of several trees, whose columns give the mean of their models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Sums, products and positive multiples of kernels, which are kernels again.
+"""Sums, products and positive multiples of kernels.
 
 Members that use rows in the same coordinates form one formula: one pass, compiled. Otherwise each fills a tile, also
 where some members need shifted rows and others must not shift them.

@@ -1,4 +1,4 @@
-"""The chi-squared kernels of histograms: features of 0 or more."""
+"""The chi-squared kernels of histograms, whose features are non-negative."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The scores of a model as nodes: ``f(x) = sum_j k(x, z_j) a_j`` for kernels, trees of leaves and explicit features."""
+"""The scores of a model as ONNX nodes: ``f(x) = sum_j k(x, z_j) a_j``, for every kind of columns."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Parts of the tables of the page: cells with the names of their columns, states, bars and colors."""
+"""Building blocks of the tables on the page: labelled cells, states, bars and colors."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The status of one fit in large numbers, and what it waits for. Everything that comes from a client is escaped."""
+"""The status of one fit in large numbers, and what it waits for. All text from clients is escaped."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The plots of the page, and the sources of their data. Colors that depend on the theme are set in the browser."""
+"""The plots of the page and their data sources. Colors that depend on the theme are set in the browser."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The button that stops a fit at its second click, for viewers that may."""
+"""The button that stops a fit on the second click, for authorised viewers."""
 
 import time
 from collections.abc import Callable

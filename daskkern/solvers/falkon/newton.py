@@ -1,4 +1,4 @@
-"""Newton's method on landmarks, for losses other than the squared one: Falkon solves its systems.
+"""Newton's method on landmarks for losses other than the squared one, with Falkon for the linear systems.
 
 An epoch is a Newton step: passes for the products of its system, whose weights are the curvature of the loss at the
 scores, and one for the gradient and the loss at the model after the step (in the first epoch one at the model 0, too).

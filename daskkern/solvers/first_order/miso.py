@@ -1,4 +1,4 @@
-"""MISO, also known as Finito: dual coordinate ascent without a dual.
+"""MISO (minimisation by incremental surrogate optimisation), also known as Finito.
 
 For every row a mean u_i of minus the slopes of its loss is stored, and the model follows from them,
 ``w = sum_i w_i u_i x_i / (alpha n)``. A step moves the mean of one row towards minus its slope,

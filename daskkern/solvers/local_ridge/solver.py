@@ -1,4 +1,4 @@
-"""Exact ridge regression in every leaf of a partition, the leaves of a rank one after the other.
+"""Exact ridge regression in every leaf of a partition, the leaves of a rank one after another.
 
 The kernel of the basis is 0 between leaves, so that its matrix has a block for each, and the exact solution takes
 O(n s^2) operations for n rows in leaves of s, where the whole matrix would take O(n^3). Ranks have whole leaves and

@@ -1,4 +1,4 @@
-"""The exact solution of a dual problem by working sets: kernel rows in memory, shrinking, and exact scores at the end.
+"""Decomposition of a dual problem into working sets, with cached kernel rows, shrinking, and exact final scores.
 
 A round takes the variables that violate the conditions of the optimum most, beside the newer half of the last ones,
 has their kernel rows computed or finds them in memory, solves their problem (:mod:`.block_problem`), and adds the

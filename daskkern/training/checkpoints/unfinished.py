@@ -1,4 +1,4 @@
-"""The checkpoints in a folder or bucket, and which of their fits have ended."""
+"""The checkpoints in a folder or bucket, and whether their fits have ended."""
 
 import os
 from dataclasses import dataclass, field

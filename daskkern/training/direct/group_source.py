@@ -1,4 +1,4 @@
-"""Rows in groups as a source: files and arrays that a fit reads where they lie, without a store."""
+"""A source of rows in groups: files and arrays that a fit reads in place, without a store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The contract of a kind of rows that are read where they lie, and what a user gives of them."""
+"""The interface of the kinds of rows that are read in place, and the user's description of such rows."""
 
 import os
 from abc import ABC, abstractmethod

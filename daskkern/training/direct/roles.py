@@ -1,4 +1,4 @@
-"""The names of parts of rows that are read where they lie: columns of a table, or parts of a Dataset."""
+"""The roles of table columns or Dataset parts that are read in place: features, targets, weights."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tables in files, and Zarr arrays, as sources of rows that are read where they lie."""
+"""Tables in files, and Zarr arrays, as sources of rows that are read in place."""
 
 import os
 import zlib

@@ -1,4 +1,4 @@
-"""The choice where kernel blocks are cached between epochs: in memory, on the local disk, or nowhere."""
+"""The choice of where kernel blocks are cached between epochs: in memory, on the local disk, or nowhere."""
 
 import os
 import shutil

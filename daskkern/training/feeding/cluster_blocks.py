@@ -1,4 +1,4 @@
-"""Rows in blocks: dask arrays, whose blocks are computed when they are read, and arrays of a cluster."""
+"""Rows in blocks of Dask arrays, computed on reading, and of arrays held by a cluster."""
 
 import threading
 from collections import Counter, OrderedDict

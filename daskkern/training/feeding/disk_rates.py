@@ -1,4 +1,4 @@
-"""How fast a local disk writes and reads back, measured on a file of a few tens of megabytes."""
+"""Write and read rates of a local disk, measured with a file of a few tens of megabytes."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The interface of sources of rows: values that are sent to workers and opened there."""
+"""The interface of sources of rows: descriptions that are sent to workers and opened there."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

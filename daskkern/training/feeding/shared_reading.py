@@ -1,4 +1,4 @@
-"""Whether every rank reads every window of rows, or one rank reads it for all: as the fit says, or as measured."""
+"""The choice between reading every window on each rank and reading it once for all, as set or as measured."""
 
 import time
 from collections.abc import Callable, Iterator

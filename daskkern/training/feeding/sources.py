@@ -1,4 +1,4 @@
-"""Sources of rows: values that are sent to workers and opened there."""
+"""Sources of rows: stores, arrays and Dask arrays, sent to workers as descriptions and opened there."""
 
 import os
 from collections.abc import Sequence

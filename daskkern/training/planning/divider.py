@@ -1,4 +1,4 @@
-"""Divides the columns or rows of a fit over workers: in groups of ranks, by memory and speed where workers differ."""
+"""The division of a fit's columns or rows over workers: by groups of ranks, memory and speed."""
 
 import math
 from collections.abc import Callable, Sequence

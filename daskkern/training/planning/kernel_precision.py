@@ -1,4 +1,4 @@
-"""The precision in which the kernel values of a fit will be computed, before it runs."""
+"""The precision of a fit's kernel values, known before it runs."""
 
 from daskkern.kernels import arithmetic_note, length_scale_note
 from daskkern.training.feeding.row_source import RowSource

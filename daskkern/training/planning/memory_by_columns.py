@@ -1,4 +1,4 @@
-"""The bytes of a rank that has a block of the columns, item by item: all that a fit holds.
+"""The memory items of a rank that holds a block of the columns.
 
 What a fit holds is what lives as long as the rank, and on top the largest of its phases: the spectrum, the set-up of
 the columns, the steps. The method adds its own; see :meth:`daskkern.solvers.Solver.costs`.

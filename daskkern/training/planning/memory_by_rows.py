@@ -1,4 +1,4 @@
-"""The bytes of a rank that has all columns and a share of the rows, item by item; see :mod:`.memory_by_columns`."""
+"""The memory items of a rank that has all columns and a share of the rows; see :mod:`.memory_by_columns`."""
 
 from daskkern.solvers.costs.primitives import PIECES, left_bytes, padded, points_bytes, read_bytes, workspace_bytes
 from daskkern.solvers.costs.sizes import FitSizes, Items

@@ -1,4 +1,4 @@
-"""From settings and sizes to the memory plan of a rank: of a fit that is prepared, and of one that has not begun."""
+"""From settings and sizes to the memory plan of a rank, for prepared fits and before preparation."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What the worker of a rank may plan with, and whether workers are about the same."""
+"""The resources that a rank may use on its worker, and whether workers are about equal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The columns and the solver of a fit where the user names none."""
+"""The default columns and solver of a fit."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Before the first step of EigenPro: the spectrum of a subsample, batch and window."""
+"""Set-up of EigenPro: the spectrum of a subsample, the batch size and the window."""
 
 from dataclasses import replace
 from functools import partial

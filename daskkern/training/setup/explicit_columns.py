@@ -1,4 +1,4 @@
-"""Before the first step over explicit columns: the columns, what step sizes follow from, and their covariance."""
+"""Set-up over explicit features: the columns, the statistics for step sizes, and their covariance."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""The kernel of a fit, where its rows choose it: that of the least leave-one-out error of ridge regression on a sample.
+"""The automatic choice of a kernel: least leave-one-out error of ridge regression on a sample.
 
 Each candidate has the penalty that is best for it (:func:`daskkern.training.setup.penalty.best_penalty`), as far as a
 fit gets there: t epochs over n rows leave what belongs to eigenvalues of K below about k(x, x)/t as they found it, as a

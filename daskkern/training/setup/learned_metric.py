@@ -1,4 +1,4 @@
-"""The metric of a fit's kernel, where it is learned: from sampled rows, before landmarks and preconditioner.
+"""The learned metric of a fit's kernel, computed on sampled rows before landmarks and preconditioner.
 
 The sample, its folds and its landmarks follow from the seed, and the set-up runs once for all ranks: the metric is the
 same for any number of them. Landmarks of the fit are drawn later, and know nothing of those of the sample.

@@ -1,4 +1,4 @@
-"""Whether nonlinear (arcsinh) scaling of the features is as accurate as affine scaling.
+"""The choice between nonlinear (arcsinh) and affine scaling of features, by their accuracy on a sample.
 
 Leave-one-out errors of ridge regression on sampled rows decide, with the Laplacian kernel (the L1 one where there are
 categories) and the median distance whatever the kernel of the fit: a scaling must be the same for every kernel that is

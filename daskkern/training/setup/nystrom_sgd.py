@@ -1,4 +1,4 @@
-"""Before the first step of Nystrom-SGD: its preconditioner, from a pass over all rows."""
+"""Set-up of Nystrom-SGD: its preconditioner, from a pass over all rows."""
 
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""The penalty that fits the data, where none is given: by leave-one-out errors of ridge regression on sampled rows.
+"""The automatic choice of the penalty, by leave-one-out errors of ridge regression on sampled rows.
 
 With K the kernel of s sampled rows, W their weights and ``B = W^(1/2) K W^(1/2) = U diag(l) U^T``, the minimiser of
 ``(1/s) sum_i w_i (f(x_i) - y_i)^2 / 2 + (alpha/2) |f|^2`` has the leave-one-out residuals

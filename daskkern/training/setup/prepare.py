@@ -1,4 +1,4 @@
-"""Before the first step: targets, columns, and what the solver's own set-up makes. Runs once, where Dask runs."""
+"""Preparation of a fit: targets, columns and the solver's set-up, computed once, where Dask runs."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""How large rows are, and by how much those of a batch go beyond the rows that steps are measured on.
+"""The norms of rows, and how far those of a batch exceed the rows on which steps were measured.
 
 Steps follow from beta, the largest ``w k_P(x, x)`` of a few thousand rows, and from l_P, the largest eigenvalue of
 their covariance. Rare rows that are much longer or weigh much more are left out there: measured, they would make every

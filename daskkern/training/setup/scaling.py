@@ -1,4 +1,4 @@
-"""The scaling that a fit learns from its rows, where nobody scaled them before."""
+"""The scaling that a fit learns from rows without a recorded one."""
 
 from dataclasses import replace
 from typing import Any, TypeVar

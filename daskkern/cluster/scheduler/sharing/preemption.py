@@ -1,4 +1,4 @@
-"""Preemption: which running fits are asked to hand workers over to waiting fits of a higher priority.
+"""Preemption: the choice of running fits that hand workers over to waiting fits of a higher priority.
 
 Independent of a cluster, like admission. A fit that is asked commits, hands its workers over, and waits for them again
 from its old place in the queue. Fits of equal priority never preempt each other, and nothing is asked for in vain: only

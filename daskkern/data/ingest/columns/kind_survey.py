@@ -1,4 +1,4 @@
-"""What kinds of values the texts of a CSV column are: booleans, integers, numbers, or texts."""
+"""Type inference for the columns of CSV files: booleans, integers, numbers, dates or text."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The single pass of an ingestion over its rows: check values, code labels, and write to the stores."""
+"""The single pass of an ingestion over its rows: values are checked, labels encoded, and both written."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The formats that can be ingested: one entry here and one reader module each."""
+"""The table of formats that can be ingested: one entry and one reader module each."""
 
 import glob
 import os

@@ -1,4 +1,4 @@
-"""The first pass over a lake: what the encoding needs to know of columns of text, and of numbers with gaps.
+"""The first pass over a lake: categories of text columns, and statistics of numbers with missing values.
 
 Only these columns are read, in tasks of fixed size, and their results are merged in the order of the rows: the
 outcome does not depend on who runs the tasks.

@@ -1,4 +1,4 @@
-"""Tables from lakes: Parquet files anywhere, whose row groups workers read by themselves."""
+"""Tables from lakes: Parquet files, local or remote, whose row groups workers read independently."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The compiled products: work split into units for the tile pool, whose results are combined."""
+"""Compiled kernel products, split into units of work for a thread pool, and the reduction of their results."""
 
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Raw inner products of a tile of rows and a chunk of columns: dense rows are packed, CSR rows read as they are.
+"""Inner products of a tile of rows with a chunk of columns: of packed dense rows, or CSR rows in place.
 
 For formulas of differences, sums of ``t(x_j - z_j)`` take their place, with t a power of the size, or what saturates. A
 CSR row sums ``t(x_j - z_j) - t(z_j)`` over its entries, to which the formula adds ``sum_j t(z_j)``: what lies in

@@ -1,4 +1,4 @@
-"""The loop nest of all products, as LLVM instructions: pack, multiply in registers, apply the formula, use at once.
+"""The loop nest of all compiled products: pack, multiply in registers, apply the formula, consume the tile.
 
 A call works on some rows of X and some blocks of columns. Rows go in tiles, columns in chunks of panels; a tile
 and a chunk meet in a buffer that stays in the first- and second-level cache:
