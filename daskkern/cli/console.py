@@ -63,7 +63,7 @@ def say_json(record: object) -> None:
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def output_to_stderr() -> Iterator[None]:
     """Redirect human-readable output to stderr, because stdout carries machine-readable output."""
     OUT.stderr = True
     try:

@@ -127,10 +127,10 @@ def _of_packages(packages: tuple[Package, ...], where: str) -> Iterator[Finding]
         found = f"is {package.version} and not {package.wanted}" if package.version else "is missing"
         what = f"{package.name} {found}, which is for {package.purpose}"
         stops = not package.extra and package.name not in _SPARED
-        yield Finding(where, what, mending(package), stops=stops)
+        yield Finding(where, what, install_command(package), stops=stops)
 
 
-def mending(package: Package) -> str:
+def install_command(package: Package) -> str:
     """Return the command that installs a package in a version that meets the bounds."""
     if package.extra == "cuda":
         return 'pip install "daskkern[cuda12]" (or cuda13)'

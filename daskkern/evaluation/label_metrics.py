@@ -6,7 +6,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.finite import check_labels
 from daskkern.evaluation.measures import Score
 from daskkern.evaluation.rankings import Ranking, mean_area
-from daskkern.evaluation.score_bins import Trust
+from daskkern.evaluation.score_bins import ReliabilitySums
 from daskkern.models import KernelModel
 
 
@@ -16,7 +16,7 @@ class SeveralLabels:
     def __init__(self, model: KernelModel) -> None:
         self.n_rows = 0
         self._model, self._right = model, 0
-        self._ranking, self._trust = Ranking(model.n_outputs), Trust(2)
+        self._ranking, self._trust = Ranking(model.n_outputs), ReliabilitySums(2)
 
     def add(self, scores: HostArray, y: HostArray) -> None:
         """Add a block of scores (m, c) and labels (m, c); DataError for a label that is neither 0 nor 1."""

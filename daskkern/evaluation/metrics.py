@@ -8,7 +8,7 @@ from daskkern.errors import DataError
 from daskkern.evaluation.label_metrics import SeveralLabels
 from daskkern.evaluation.measures import Score
 from daskkern.evaluation.rankings import Ranking, mean_area
-from daskkern.evaluation.score_bins import Trust
+from daskkern.evaluation.score_bins import ReliabilitySums
 from daskkern.models import KernelModel
 
 __all__ = ["MetricAccumulator", "Score"]
@@ -85,7 +85,7 @@ class _Classes:
         self._unknown = 0
         self._probable = model.has_probabilities
         self._ranking = Ranking(1 if k == 2 else k)
-        self._trust = Trust(k)
+        self._trust = ReliabilitySums(k)
 
     def add(self, scores: HostArray, y: HostArray) -> None:
         codes, k = self._codes[y], len(self._confusion)

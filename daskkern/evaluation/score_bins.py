@@ -60,8 +60,8 @@ def joined_bins(bins: Sequence[CalibrationBin], least: int) -> list[CalibrationB
 
 
 @dataclass(frozen=True)
-class Trusted:
-    """The result of :class:`Trust`; `error` is the expected calibration error."""
+class Reliability:
+    """The result of :class:`ReliabilitySums`; `error` is the expected calibration error."""
 
     log_loss: float
     brier: float
@@ -69,7 +69,7 @@ class Trusted:
     bins: tuple[CalibrationBin, ...]
 
 
-class Trust:
+class ReliabilitySums:
     """Sums of predicted probabilities and of outcomes."""
 
     def __init__(self, n_classes: int) -> None:
@@ -90,7 +90,7 @@ class Trust:
         self._right += np.bincount(where, weights=p.argmax(axis=1) == codes, minlength=_CALIBRATION_BINS).astype(int)
         self._promised += np.bincount(where, weights=top, minlength=_CALIBRATION_BINS)
 
-    def result(self) -> Trusted:
+    def result(self) -> Reliability:
         """Return the result for the rows added, of which there must be at least one."""
         bins = tuple(
             CalibrationBin(
@@ -104,4 +104,4 @@ class Trust:
             if rows
         )
         error = sum(part.n_rows * abs(part.confidence - part.accuracy) for part in bins) / self._n
-        return Trusted(self._log / self._n, self._squares / self._n / (2 if self._k == 2 else 1), error, bins)
+        return Reliability(self._log / self._n, self._squares / self._n / (2 if self._k == 2 else 1), error, bins)

@@ -51,7 +51,7 @@ class Rounding:
     spread: float
 
     @property
-    def is_passable(self) -> bool:
+    def is_within_tolerance(self) -> bool:
         """Whether the error is within the tolerance."""
         return self.error <= self.tolerance
 

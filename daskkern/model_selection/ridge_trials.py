@@ -140,7 +140,7 @@ def fold_grams(
     return [trial.gram(trial.learned_from(fold.fitted, alphas), fold) for fold in folds]
 
 
-def downhill(loss: Callable[[int], float], n: int, start: int) -> int:
+def local_minimum(loss: Callable[[int], float], n: int, start: int) -> int:
     """Return the number, of 0 to n - 1, at which the loss stops falling on the way from `start`: down, or else up."""
     here = start
     for step in (-1, 1):
@@ -184,7 +184,7 @@ class _Trial:
         return cls(candidate, candidate.resolved(X), X, sample, folds, n_repeats)
 
     def best(self, kernels: Sequence[ScaledKernel], start: int) -> tuple[HeldOut, int]:
-        """Return the losses with the best penalty, and its number; from `start` it goes downhill."""
+        """Return the losses with the best penalty, and its number; from `start` it goes local_minimum."""
         grams = [self.gram(kernel, fold) for kernel, fold in zip(kernels, self.folds, strict=True)]
         known: dict[int, HeldOut] = {}
 
@@ -193,7 +193,7 @@ class _Trial:
                 known[number] = self._losses(grams, ALPHAS[number])
             return known[number]
 
-        here = downhill(lambda number: at(number).mean, len(ALPHAS), start)
+        here = local_minimum(lambda number: at(number).mean, len(ALPHAS), start)
         return at(here), here
 
     def rows(self, one: ScaledKernel) -> Array:

@@ -185,9 +185,7 @@ def check_range(kernel: Kernel, X: HostArray) -> None:
             "standard) or take another length scale"
         )
     if not (values > 0).any():
-        raise DataError(
-            f"the {kernel.name} kernel is 0 on all sampled rows, so nothing can be learnt; look at the data"
-        )
+        raise DataError(f"the {kernel.name} kernel is 0 on all sampled rows, so nothing can be learnt; check the data")
 
 
 def usable(values: FloatArray, q: int, least: float) -> int:

@@ -77,7 +77,7 @@ def low_rank_part(features: Array, ridge: float, comm: Communicator) -> LowRankP
     values = np.maximum(scipy.linalg.eigvalsh(gram, check_finite=False), 0)
     mu = ridge + max(float(values[0]), float(np.finfo(features.dtype).eps) * float(values[-1]))
     if not mu > 0:
-        raise DataError("the preconditioner is 0: the kernel is 0 on all rows, or all weights are; look at the data")
+        raise DataError("the preconditioner is 0: the kernel is 0 on all rows, or all weights are; check the data")
     factor = scipy.linalg.cholesky(gram + mu * np.eye(len(gram)), lower=True, check_finite=False)
     return LowRankPart(features, factor, mu)
 

@@ -165,7 +165,7 @@ def _independent(kernel: Kernel, Z: Any, dtype: str, device: str) -> tuple[IntAr
         raise DataError(f"the {kernel.name} kernel is not finite on the landmarks; scale the features")
     largest = float(K.diagonal().max())
     if not largest > 0:
-        raise DataError(f"the {kernel.name} kernel is 0 on all landmarks; look at the features")
+        raise DataError(f"the {kernel.name} kernel is 0 on all landmarks; check the features")
     factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(K, lower=1, tol=_ROUNDING * np.finfo(dtype).eps * largest)
     lower = np.tril(factor[:rank, :rank])
     T = scipy.linalg.solve_triangular(lower, np.eye(rank), lower=True, check_finite=False).T

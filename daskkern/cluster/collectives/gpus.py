@@ -44,7 +44,7 @@ def gpu_collectives(
     try:
         yield communicator, f"collectives run over NCCL {nccl_module().get_version()}"
     except BaseException:
-        communicator.give_up()  # the peers may not come
+        communicator.abort_nccl()  # the peers may not come
         raise
     communicator.close()
 

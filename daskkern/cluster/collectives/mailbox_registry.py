@@ -103,7 +103,7 @@ class MailboxRegistry:
         self.generations.pop(fit, None)
         self._touched.pop(fit, None)
 
-    def unattended(self, quiet_s: float) -> list[str]:
+    def abandoned(self, quiet_s: float) -> list[str]:
         """Return the fits that have no running rank here, and of which no supervisor has asked for `quiet_s`."""
         now = self.clock()
         self._touched |= {fit: now for fit in self._touched if self.slots.taken(fit)}

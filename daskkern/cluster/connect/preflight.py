@@ -122,7 +122,7 @@ def check_client(client: Client) -> None:
     """Raise ClusterError for a client that a fit cannot use to wait."""
     if client.asynchronous:
         raise ClusterError(
-            "this Dask client is asynchronous, and a fit waits; make one with Client(address) without "
+            "this Dask client is asynchronous, but a fit blocks; make one with Client(address) without "
             "asynchronous=True, or call the fit in a thread"
         )
     if client.status != "running":

@@ -31,7 +31,7 @@ class FitProgress:
 
 
 @dataclass(frozen=True)
-class Regained:
+class RegainedWorkers:
     """What a suspended fit has: the addresses of the workers that were granted to it and live, the number that was
     granted, and the number that the cluster lacks."""
 
@@ -163,7 +163,7 @@ class Members:
         """Return whether the fit was preempted, and has no workers yet to go on with."""
         return bool(ask_fits(self.client, "suspended", fit=self.fit))
 
-    def workers_again(self, *, settle: bool) -> "Regained | None":
+    def workers_again(self, *, settle: bool) -> "RegainedWorkers | None":
         """Ask for the workers of a suspended fit; None if another supervisor has taken over.
 
         With `settle` the fit no longer waits for more workers than there are.
@@ -172,7 +172,7 @@ class Members:
         answer = ask_fits(self.client, "workers_again", fit=self.fit, task=task, settle=settle)
         if not answer["current"]:
             return None
-        return Regained(tuple(map(str, answer["members"])), int(answer["held"]), int(answer["missing"]))
+        return RegainedWorkers(tuple(map(str, answer["members"])), int(answer["held"]), int(answer["missing"]))
 
     def progress(self) -> FitProgress:
         """Query the workers for the state of the fit. One that does not answer counts as silent from now on."""

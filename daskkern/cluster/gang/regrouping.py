@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from daskkern.cluster.gang.growth import GrowthPolicy
-from daskkern.cluster.gang.members import Members, Regained
+from daskkern.cluster.gang.members import Members, RegainedWorkers
 from daskkern.errors import ClusterError
 
 _GROWTH_S = 1.0
@@ -88,7 +88,9 @@ class Regrouping:
         if not self.order.elastic or self.clock() < self._next_growth:
             return False
         self._next_growth = self.clock() + _GROWTH_S
-        return self.growth.pays(self.members.joinable(self.addresses), len(self.addresses), self.members.prospects)
+        return self.growth.is_worthwhile(
+            self.members.joinable(self.addresses), len(self.addresses), self.members.prospects
+        )
 
 
 class TakenOverError(ClusterError):
@@ -98,7 +100,7 @@ class TakenOverError(ClusterError):
 class SuspendedMembers(Protocol):
     """The part of :class:`daskkern.cluster.gang.members.Members` that matters here."""
 
-    def workers_again(self, *, settle: bool) -> Regained | None: ...
+    def workers_again(self, *, settle: bool) -> RegainedWorkers | None: ...
 
 
 class SuspensionOrder(Protocol):

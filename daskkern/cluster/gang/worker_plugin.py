@@ -121,7 +121,7 @@ async def forget_abandoned(worker: Any, registry: MailboxRegistry, quiet_s: floa
     These are the fits without a running rank, of which no supervisor has asked for `quiet_s`, and which the scheduler
     does not know as active.
     """
-    fits = registry.unattended(quiet_s)
+    fits = registry.abandoned(quiet_s)
     if not fits:
         return
     try:

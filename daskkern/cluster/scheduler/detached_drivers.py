@@ -68,7 +68,7 @@ class DetachedDrivers:
         if _HOLDER in self._scheduler.clients:
             self._scheduler.client_releases_keys([task], _HOLDER)
 
-    def forgive(self) -> None:
+    def reset_loss_counts(self) -> None:
         """Reset Dask's count of workers lost under a driver, of which it allows three: most drivers wait, or hold
         a fit that continues. `_LOSSES` without a batch between them are too many."""
         for key, fit in self.fits.items():

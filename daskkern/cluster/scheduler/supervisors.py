@@ -88,7 +88,7 @@ class Supervisors:
 
     def _barred(self, fit: str) -> list[str]:
         known = self._addresses()
-        return [known[name] for name in self._registry.admission.barred(fit, self._places())]
+        return [known[name] for name in self._registry.admission.unavailable(fit, self._places())]
 
     def _preempted_for(self, fit: str) -> str:
         """Return the fit that `fit` is to hand workers over to, "" for none."""

@@ -103,7 +103,7 @@ class Composite(Kernel):
     ) -> Points:
         Z = as_rows(Z, agreed_dtype(precision, dtype))
         whole = self.coordinates is not None and (placement.shift is None or self.is_shift_invariant)
-        if whole or placement.widens(Z.dtype, precision):
+        if whole or placement.becomes_float64(Z.dtype, precision):
             return super().points(Z, placement, blocks, precision=precision, dtype=Z.dtype)
         parts = tuple(
             member.points(Z, _own_placement(member, placement), blocks, dtype=Z.dtype, precision=precision)

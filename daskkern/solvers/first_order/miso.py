@@ -50,6 +50,6 @@ class MISO(SDCA):
     def sweeps(self, epoch: int, loss: Loss) -> int:
         return super().sweeps(epoch, loss) if isinstance(loss, Dual) else 1
 
-    def risen(self, loss: Loss, z: FloatArray, u: FloatArray, y: FloatArray, Q: FloatArray) -> FloatArray:
+    def updated_dual(self, loss: Loss, z: FloatArray, u: FloatArray, y: FloatArray, Q: FloatArray) -> FloatArray:
         moved: FloatArray = u - (u + loss.gradient(z, y)) / (1 + smoothness_of(loss) * Q)
         return moved

@@ -136,7 +136,7 @@ def _requested_disk(plan: MemoryPlan, room: int) -> MemoryPlan:
     return plan.on_disk()
 
 
-def unkept(plan: MemoryPlan) -> MemoryPlan:
+def without_blocks(plan: MemoryPlan) -> MemoryPlan:
     """Return the plan of a fit without kernel blocks to cache."""
     return replace(plan, kept=0, kept_wanted=0)
 

@@ -12,7 +12,7 @@ from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.schema import ClassLabel, Scaling
-from daskkern.training.feeding.sent_rows import Kept
+from daskkern.training.feeding.sent_rows import Releasable
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class RowSource(ABC):
     @abstractmethod
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
-    ) -> "tuple[RowSource, tuple[Kept, ...]]":
+    ) -> "tuple[RowSource, tuple[Releasable, ...]]":
         """Return a source that workers can open, and what keeps it there, to be released afterwards.
 
         Data of this process is scattered block by block, to `workers`, or by default to all; Dask schedules the blocks

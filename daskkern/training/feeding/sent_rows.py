@@ -11,7 +11,7 @@ _CLOSE_S = 10.0
 _LOST = ("cancelled", "lost")
 
 
-class Kept(Protocol):
+class Releasable(Protocol):
     """What keeps data on a cluster until it is released, such as a Future."""
 
     def release(self) -> None: ...

@@ -123,7 +123,7 @@ class Extremes:
         return float(found.sum())
 
 
-def bent_by_many(weight: HostArray | None) -> HostArray | None:
+def clipped_weights(weight: HostArray | None) -> HostArray | None:
     """Return the weights (s,) with which rows shape a preconditioner: those of a few heavy rows are cut off.
 
     Any weights make one that is valid; these keep its directions from being those of single rows.
