@@ -32,6 +32,7 @@ def row_items(z: FitSizes) -> tuple[Items, Items]:
         z.threads * (_STRIPE + workspace_bytes(1, z.d, z.within)) if z.device == "cpu" else m * z.p * z.within
     )
     device.update(own.steps)
+    # The set-up is over when steps begin: only what it needs beyond a batch and its tiles counts.
     passing = device["one batch"] + device["tiles"] + (host["rows read ahead"] if device is host else 0)
     device["set-up peak above training peak"] = max(0, own.before_device - passing)
     if z.penalty:  # chosen before there is anything but the landmarks
