@@ -23,7 +23,7 @@ class NestedParameters:
         return found
 
     def set_params(self, **params: Any) -> Self:
-        """Return the object with other parameters, by name as in :meth:`get_params`; this one stays as it is.
+        """Return the object with other parameters, by name as in :meth:`get_params`; this one is unchanged.
 
         Raises
         ------

@@ -107,7 +107,7 @@ def leave_one_out_scores(rows: TrainingScores, alpha: float, smoothness: float, 
 
 
 def effective_alpha(scores: FloatArray, slopes: FloatArray, squared_norm: float | None, alpha: float) -> float:
-    """Return the penalty that the model is best scaled for; `alpha` where that cannot be told.
+    """Return the penalty that the model is best scaled for; `alpha` where that cannot be determined.
 
     See :class:`TrainingScores` for the other parameters.
     """

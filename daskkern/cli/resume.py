@@ -68,7 +68,7 @@ def _active(where: ClusterRequest) -> set[str]:
 
 
 def _outcome(fit: FoundFit, where: ClusterRequest, active: Collection[str]) -> tuple[str, str]:
-    """Continue a fit if that is possible and needed; return the outcome, and what is to be said of it."""
+    """Continue a fit if that is possible and needed; return the outcome and its message."""
     record = fit.record
     unclear = bool(fit.problem) or (record is None and not fit.is_finished)
     if (
@@ -97,7 +97,7 @@ def _outcome(fit: FoundFit, where: ClusterRequest, active: Collection[str]) -> t
 
 
 def _words(fit: FoundFit, record: Resumption, where: ClusterRequest) -> Iterator[str]:
-    """Yield the words of the command line after ``daskkern fit``. What the record says is never taken for an option."""
+    """Yield the words of the command line after ``daskkern fit``. Values are never parsed as options."""
     yield f"--out={fit.out}"
     yield "--resume"
     if record.out is not None:

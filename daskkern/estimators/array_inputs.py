@@ -79,7 +79,7 @@ def multilabel_arrays(
 
 
 def _encoding(estimator: BaseEstimator, X: Any, reset: bool) -> Encoding | None:
-    """Return how columns of categories become numbers: as `X` has them, or as the model of earlier rows knows them."""
+    """Return how columns of categories become numbers: as in `X`, or as the model of earlier rows records it."""
     model = None if reset else getattr(estimator, "model_", None)
     return frame_encoding(X) if model is None else model.encoding
 

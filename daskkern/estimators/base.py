@@ -279,7 +279,7 @@ class KernelEstimator(ModelEstimator):
 
 
 def can_continue(estimator: KernelEstimator) -> bool:
-    """Return True if a fit can continue on other rows. AttributeError says why it cannot."""
+    """Return True if a fit can continue on other rows. Raises AttributeError with the reason if it cannot."""
     try:
         reason = estimator._why_no_other_rows()
     except SpecError:

@@ -132,7 +132,7 @@ def check_columns(expected: tuple[str, ...], X: Any) -> None:
 
 
 def _is_mixed(frame: Any) -> bool:
-    """Return whether a pandas frame has other columns than complete numbers, which need no second look.
+    """Return whether a pandas frame has other columns than complete numbers, which need no conversion.
 
     Without names that are texts, only columns of categories count.
     """

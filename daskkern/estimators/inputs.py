@@ -166,7 +166,7 @@ def _blocks(
 
 
 def _stored_entries(X: da.Array) -> int | None:
-    """Return the number of entries of sparse chunks, which are computed for it; None where Dask knows dense ones."""
+    """Return the number of entries of sparse chunks, which are computed for it; None for dense chunks."""
     if not is_sparse(X._meta):
         return None
     counts = [delayed(_entries)(chunk) for chunk in X.to_delayed()[:, 0]]

@@ -28,7 +28,7 @@ from daskkern.models import KernelModel
 
 @dataclass(frozen=True)
 class TablePlace:
-    """A path or URL that is known to be that of a table, so that it is not asked again whether it is a store."""
+    """A path or URL that is known to be a table's, so that it is not checked again for a store."""
 
     place: str
 
@@ -133,7 +133,7 @@ def is_table(place: str) -> bool:
 
 
 def _tells(url: str) -> bool | None:
-    """Return whether the name of a URL is that of a table; None where it tells neither that nor a store."""
+    """Return whether the name of a URL is that of a table; None where it is neither a table's nor a store's."""
     name = public(url).lower().rstrip("/")
     if name.endswith(TABLE_SUFFIXES) or glob.has_magic(name):
         return True

@@ -125,7 +125,7 @@ def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: Ri
 def kernel_learned_from(
     candidate: KernelCandidate, sample: SearchSample, alphas: Sequence[float], rows: IntArray
 ) -> ScaledKernel:
-    """Return the kernel of a candidate with the metric that some sampled rows say, a round for each of `alphas`."""
+    """Return the kernel of a candidate with the metric learned from sampled rows, in a round for each of `alphas`."""
     return _Trial.of(candidate, sample, [], 1).learned_from(rows, alphas)
 
 
@@ -244,7 +244,7 @@ class _Trial:
         return ScaledKernel(kernel, self.candidate.scale)
 
     def learned_from(self, rows: IntArray, alphas: Sequence[float]) -> ScaledKernel:
-        """Return the kernel with the metric that some rows say, learned in a round for each of `alphas`."""
+        """Return the kernel with the metric learned from some rows, in a round for each of `alphas`."""
         if not alphas:
             return self.start(rows)
         known: ScaledKernel | None = self.sample.recent.get(self._key(rows, alphas))
@@ -281,7 +281,7 @@ class _Trial:
     def _warped(
         self, one: ScaledKernel, squares: FloatArray, some: IntArray, weight: FloatArray | None, knots: FloatArray
     ) -> ScaledKernel:
-        """Return the kernel with the warp that squared derivatives (m, d) at `some` rows say."""
+        """Return the kernel with the warp that squared derivatives (m, d) at `some` rows give."""
         sample = self.sample
         base = sample.scaling(self.candidate.scale, self.candidate.categories)
         now = one.scale if isinstance(one.scale, Scaling) else base

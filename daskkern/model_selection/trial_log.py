@@ -21,7 +21,7 @@ class NamedCandidate(Protocol):
 
 
 class TrialOutcome(Protocol):
-    """Whatever has losses of held-out rows, and the seconds that they took."""
+    """A result with losses of held-out rows and the seconds spent on them."""
 
     @property
     def held(self) -> HeldOut: ...

@@ -51,7 +51,7 @@ def warp_of(
     now: Scaling,
     codes: Sequence[int] = (),
 ) -> Warp:
-    """Return the warp that the derivatives of a function say.
+    """Return the warp that follows from the derivatives of a function.
 
     Parameters
     ----------

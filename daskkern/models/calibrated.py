@@ -23,7 +23,7 @@ from daskkern.models.posterior import PosteriorFactor
 
 
 class CalibratedScores:
-    """The part of a model that says how sure it is; see :class:`daskkern.models.KernelModel`."""
+    """The calibrated predictions of a model; see :class:`daskkern.models.KernelModel`."""
 
     if TYPE_CHECKING:
         loss: str

@@ -111,7 +111,7 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
 
 
 def _named_by(values: Mapping[str, Any]) -> str:
-    """Return the basis that the other options speak of."""
+    """Return the basis to which the other options belong."""
     if "nearest" in values:
         return "locally_linear"
     if {"leaf_rows", "trees"} & values.keys():

@@ -24,7 +24,7 @@ _ANSWER_S = 5.0
 
 @dataclass(frozen=True)
 class FitProgress:
-    """What the workers know of a fit: its latest generation, and that of the latest commit; -1 for none."""
+    """The progress of a fit that its workers report: its latest generation, and that of the latest commit, or -1."""
 
     generation: int
     committed: int
@@ -138,7 +138,7 @@ class Members:
         return Prospects(float(left_s), float(cost_s))
 
     def hand_over(self, generation: int, addresses: Sequence[str]) -> None:
-        """Leave it to the next supervisor to go on with these workers after `generation`, which has committed."""
+        """Hand these workers to the next supervisor after `generation`, which has committed."""
         ask_fits(self.client, "hand_over", fit=self.fit, generation=generation, addresses=list(addresses))
 
     def handed_over(self, generation: int) -> tuple[str, ...] | None:
@@ -160,7 +160,7 @@ class Members:
         return tuple(map(str, answer["members"])) if answer["current"] else None
 
     def suspended(self) -> bool:
-        """Return whether the fit was preempted, and has no workers yet to go on with."""
+        """Return whether the fit was preempted and has no workers yet."""
         return bool(ask_fits(self.client, "suspended", fit=self.fit))
 
     def workers_again(self, *, settle: bool) -> "RegainedWorkers | None":

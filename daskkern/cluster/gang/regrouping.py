@@ -59,7 +59,7 @@ class Regrouping:
     _since: dict[str, float] = field(default_factory=dict, init=False)
 
     def due(self) -> bool:
-        """Return whether the ranks are to be told to commit now; True once at most."""
+        """Return whether the ranks must commit now; True once at most."""
         if self._requested:
             return False
         if self.order.drain_s > 0:

@@ -99,7 +99,7 @@ class TaskPlacement:
         task.loose_restrictions = False
 
     def _reconsider(self, tasks: Iterable[Any]) -> None:
-        """Let Dask decide again about those that wait for a worker; its queue does not look at restrictions."""
+        """Let Dask reconsider the tasks that wait for a worker; its queue ignores restrictions."""
         again = {"no-worker": "processing", "queued": "released"}
         recommended = {task.key: again[task.state] for task in tasks if task.state in again}
         if recommended:

@@ -14,7 +14,7 @@ _QUIET = 1.5
 
 
 def worker_changes(workers: Iterable[Any], known: int) -> dict[str, Any]:
-    """Return what a poll of the live `workers` of a scheduler has to say to one that knows version `known`.
+    """Return the changes of the live `workers` of a scheduler since version `known`.
 
     Returns
     -------

@@ -17,7 +17,7 @@ from daskkern.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class CubeBlocks:
-    """The blocks of a Dataset. Chunks are read when a block is, in the thread that asks.
+    """The blocks of a Dataset. Chunks are read with their block, in the calling thread.
 
     Attributes
     ----------

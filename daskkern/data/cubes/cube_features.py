@@ -121,7 +121,7 @@ def is_time(variable: Any) -> bool:
 
 
 def _check_different(features: Sequence[CubeFeature]) -> None:
-    """Raise DataError for two features of one name, by which a model could not tell them apart."""
+    """Raise DataError for two features of one name, by which a model could not distinguish them."""
     (name, count), *_ = Counter(feature.name for feature in features).most_common(1)
     if count > 1:
         raise DataError(

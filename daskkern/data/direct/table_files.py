@@ -11,7 +11,7 @@ from daskkern.errors import DataError
 
 @dataclass(frozen=True)
 class TableFiles:
-    """A table in files, which a fit reads where it lies, and what is read of it.
+    """A table in files, which a fit reads in place, and what is read of it.
 
     ``KernelRegressor().fit(TableFiles("lake/", where="day < 90"), target="y")``. Nothing is read, copied or checked on
     disk before the fit. Also accepted as ``validation=`` of such a fit, whose columns and encoding it then gets.

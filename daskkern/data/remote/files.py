@@ -168,7 +168,7 @@ def _local(place: str) -> FoundFile:
 
 
 def _stamp(entry: dict[str, Any]) -> str:
-    """Return what a listing says of the version of a file, as far as the file system tells."""
+    """Return the version stamp of a file from its listing, as far as the file system has one."""
     known = ("e_tag", "ETag", "etag", "last_modified", "LastModified", "mtime", "created")
     return str(next((entry[name] for name in known if entry.get(name)), ""))
 

@@ -16,7 +16,7 @@ _ALIGNMENT = 8  # of the arrays in a message
 
 @dataclass(frozen=True)
 class PackedRows:
-    """The arrays of a block of rows, which sender and receiver know without being told.
+    """The arrays of a block of rows, which need no description, as sender and receiver both know them.
 
     Attributes
     ----------

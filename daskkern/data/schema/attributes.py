@@ -15,7 +15,7 @@ class Attributes:
         self._where = where
 
     def refuse(self, name: str, found: str) -> NoReturn:
-        """Raise a StoreError about an attribute; `found` says what is wrong with it."""
+        """Raise a StoreError about an attribute; `found` is the problem."""
         raise StoreError(
             f"the store {self._where} is damaged: attribute {name!r} is invalid ({found}); ingest the data again"
         )

@@ -173,7 +173,7 @@ class CurvePlot:
 
 
 def shortened(name: str) -> str:
-    """Return a name of a fit for a legend: its begin and its end, which tell fits of a series apart."""
+    """Return a name of a fit for a legend: its begin and its end, which distinguish the fits of a series."""
     if len(name) <= _LONGEST_NAME:
         return name
     end = _LONGEST_NAME // 3

@@ -19,7 +19,7 @@ _SURE, _STOPPING = "Click again to stop", "Stopping \N{HORIZONTAL ELLIPSIS}"
 
 
 class StopButton:
-    """The button, and a note that says why it cannot be used.
+    """The button, and a note with the reason where it cannot be used.
 
     Parameters
     ----------

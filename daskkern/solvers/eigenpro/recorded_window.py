@@ -190,7 +190,7 @@ class RecordedWindow:
         numbers: StepNumbers,
         scale: Array,
     ) -> None:
-        """Step from what lies at the places, and leave there what it makes."""
+        """Take a step from the arrays at the places, and write its results there."""
         nobody = np.zeros(0, np.int64)  # the numbers of rows have no part in a step
         batch = Batch(X, y, places.weight, nobody, phi, ends)
         before, temporary = WindowIterate(places.working, places.pending, places.at_S), self._temporary[at]

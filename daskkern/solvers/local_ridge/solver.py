@@ -163,5 +163,5 @@ class LocalRidge(Solver[LocalRun]):
 
 
 def _drawn(s: int, most: int, seed: int, first: int) -> IntArray:
-    """Return the numbers of `most` of s rows, ascending; `first` is the number of a row, which tells leaves apart."""
+    """Return the numbers of `most` of s rows, ascending; `first` is a row number, which differs between leaves."""
     return np.sort(generator(seed, _CENTRES, first).permutation(s)[:most]).astype(np.int64)

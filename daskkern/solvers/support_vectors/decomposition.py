@@ -117,7 +117,7 @@ class _Decomposition:
         return _Here.of(p, p.groups[at], g, b < p.high[at], b > p.low[at])
 
     def _shrunk(self, here: "_Here") -> "_Here":
-        """Leave out variables that stay at an edge of their box: they would not enter a working set."""
+        """Leave out variables that remain at a bound: they would not enter a working set."""
         if self._problem.coupled:
             groups = self._problem.groups[self._active]
             stays = ~here.down & (-here.g < here.falling[groups])

@@ -80,7 +80,7 @@ class StoredCommit:
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim of a driver: where, its number, and a random name that tells it from all others."""
+    """The claim of a driver: where, its number, and a random name that distinguishes it from all others."""
 
     location: str = field(repr=False)
     number: int

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RowRoles:
-    """What a user names of rows that are read where they lie: columns of a table, or parts of a Dataset.
+    """What a user names of rows that are read in place: columns of a table, or parts of a Dataset.
 
     Attributes
     ----------

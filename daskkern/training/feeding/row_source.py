@@ -58,7 +58,7 @@ class RowSource(ABC):
 
     @property
     def note(self) -> str:
-        """What is said of the rows when a fit begins, in a few words; "" for nothing."""
+        """A note on the rows that is printed when a fit begins; "" for none."""
         return ""
 
     @property

@@ -66,7 +66,7 @@ class SharedReading:
     def batches(
         self, rows: Rows, plan: BatchPlan, epoch: int, fields: Fields, start: int, wanted_X: Callable[[int], bool]
     ) -> Iterator[RowBatch]:
-        """Yield the batches of a pass from number `start` on, with X where this rank wants it. A collective.
+        """Yield the batches of a pass from number `start` on, with X where this rank needs it. A collective.
 
         They are the same, bit for bit, whichever rank reads them.
         """

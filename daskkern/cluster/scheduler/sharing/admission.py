@@ -174,7 +174,7 @@ class Admission:
         self.waiting[fit], self.suspended[fit] = self.granted.pop(fit), self.held.pop(fit)
 
     def settle(self, fit: str, places: Sequence[Place]) -> None:
-        """Let a suspended fit that requests more workers than there are go on with those."""
+        """Let a suspended fit that requests more workers than there are continue with the existing ones."""
         request = self.waiting[fit]
         there = len(candidates_of(request, places))
         if fit in self.suspended and 0 < there < (request.n_ranks or 0):

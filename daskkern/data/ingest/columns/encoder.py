@@ -123,7 +123,7 @@ class Encoder:
         return to_numpy(codes)
 
     def _codes_of_dictionary(self, values: pa.DictionaryArray, column: ColumnEncoding) -> HostArray | None:
-        """Return the codes by way of the few texts of a dictionary; None where some row needs a closer look."""
+        """Return the codes by way of the few texts of a dictionary; None where some row needs more than that."""
         known, absent = self._codes_of_texts(values.dictionary, column)
         indices = values.indices
         gaps = indices.null_count

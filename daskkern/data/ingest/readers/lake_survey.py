@@ -91,7 +91,7 @@ def survey(job: SurveyJob, run: TaskRunner) -> LakeSurvey:
 
 
 def columns_with_nan(lake: Lake, names: Sequence[str]) -> tuple[str, ...]:
-    """Return those columns of floats that have NaN among the first rows of some row groups: a quick look."""
+    """Return those columns of floats that have NaN among the first rows of some row groups, without reading all."""
     floats = [name for name in names if pa.types.is_floating(lake.schema.field(name).type)]
     if not floats:
         return ()

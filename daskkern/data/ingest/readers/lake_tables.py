@@ -41,7 +41,7 @@ by one, which costs the same for few rows."""
 
 
 class UnsurveyedGapError(DataError):
-    """A column has NaN, although the footers of its files say that no value is missing."""
+    """A column has NaN, although the footers of its files report no missing value."""
 
 
 def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_float: bool = False) -> Parts:
