@@ -16,7 +16,7 @@ class SeveralLabels:
     def __init__(self, model: KernelModel) -> None:
         self.n_rows = 0
         self._model, self._right = model, 0
-        self._ranking, self._trust = Ranking(model.n_outputs), ReliabilitySums(2)
+        self._ranking, self._reliability = Ranking(model.n_outputs), ReliabilitySums(2)
 
     def add(self, scores: HostArray, y: HostArray) -> None:
         """Add a block of scores (m, c) and labels (m, c); DataError for a label that is neither 0 nor 1."""
@@ -28,21 +28,12 @@ class SeveralLabels:
         self._ranking.add(scores, truth)
         if self._model.has_probabilities:
             p = self._model.probabilities(scores).reshape(-1, 1)
-            self._trust.add(np.concatenate([1 - p, p], axis=1), truth.ravel().astype(np.int64))
+            self._reliability.add(np.concatenate([1 - p, p], axis=1), truth.ravel().astype(np.int64))
 
     def result(self) -> Score:
         """Return the score of the rows added, of which there must be at least one."""
         curves = self._ranking.curves()
         accuracy = self._right / self.n_rows
-        trusted = self._trust.result() if self._model.has_probabilities else None
-        return Score(
-            self.n_rows,
-            accuracy=accuracy,
-            error=1 - accuracy,
-            roc_auc=mean_area(curves),
-            curves=curves,
-            log_loss=None if trusted is None else trusted.log_loss,
-            brier=None if trusted is None else trusted.brier,
-            calibration_error=None if trusted is None else trusted.error,
-            calibration=None if trusted is None else trusted.bins,
-        )
+        reliability = self._reliability.result() if self._model.has_probabilities else None
+        score = Score(self.n_rows, accuracy=accuracy, error=1 - accuracy, roc_auc=mean_area(curves), curves=curves)
+        return score.with_reliability(reliability)

@@ -1,10 +1,10 @@
 """The score of a model: a record of measures."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.evaluation.ranking_curves import RankingCurve
-from daskkern.evaluation.score_bins import CalibrationBin
+from daskkern.evaluation.score_bins import CalibrationBin, Reliability
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,14 @@ class Score:
     unknown: int | None = None
     calibration: tuple[CalibrationBin, ...] | None = None
     curves: tuple[RankingCurve | None, ...] | None = field(default=None, repr=False, compare=False)
+
+    def with_reliability(self, found: Reliability | None) -> "Score":
+        """Return the score with the metrics of probabilities; as it is without them."""
+        if found is None:
+            return self
+        return replace(
+            self, log_loss=found.log_loss, brier=found.brier, calibration_error=found.error, calibration=found.bins
+        )
 
     def as_dict(self) -> dict[str, object]:
         """Return the defined fields as JSON values; None for an undefined one, such as R2 of equal targets."""

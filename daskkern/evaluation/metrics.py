@@ -85,7 +85,7 @@ class _Classes:
         self._unknown = 0
         self._probable = model.has_probabilities
         self._ranking = Ranking(1 if k == 2 else k)
-        self._trust = ReliabilitySums(k)
+        self._reliability = ReliabilitySums(k)
 
     def add(self, scores: HostArray, y: HostArray) -> None:
         codes, k = self._codes[y], len(self._confusion)
@@ -97,7 +97,7 @@ class _Classes:
         ordered = scores
         if self._probable:
             ordered = self._model.probabilities(scores)
-            self._trust.add(ordered[known], codes[known])
+            self._reliability.add(ordered[known], codes[known])
         if k == 2:
             single = ordered[:, 1:] if ordered.shape[1] == 2 else ordered
             if not self._probable and ordered.shape[1] == 2:
@@ -109,21 +109,17 @@ class _Classes:
     def result(self) -> Score:
         curves = self._ranking.curves()
         accuracy = float(np.trace(self._confusion)) / self.n_rows
-        trusted = self._trust.result() if self._probable and self.n_rows > self._unknown else None
+        reliability = self._reliability.result() if self._probable and self.n_rows > self._unknown else None
         return Score(
             self.n_rows,
             accuracy=accuracy,
             error=1 - accuracy,
             roc_auc=mean_area(curves),
             curves=curves,
-            log_loss=None if trusted is None else trusted.log_loss,
-            brier=None if trusted is None else trusted.brier,
-            calibration_error=None if trusted is None else trusted.error,
             classes=self._model.classes,
             confusion=tuple(tuple(int(count) for count in row) for row in self._confusion),
             unknown=self._unknown,
-            calibration=None if trusted is None else trusted.bins,
-        )
+        ).with_reliability(reliability)
 
 
 def translate(ours: tuple[ClassLabel, ...], theirs: tuple[ClassLabel, ...] | None) -> IntArray:

@@ -245,6 +245,11 @@ class Kernel(NestedParameters, PairFunction):
             return widened_fill(self._fill(left.wider, right.wider))
         return fill_for(self.program, left, right)
 
+    def _write_head(self, head: Array | None, left: Left, right: Points) -> None:
+        """Write the first columns of the block to `head`, if it is given."""
+        if head is not None:
+            head[...] = self.block(left, right)[:, : head.shape[1]]
+
     def _factor(self, name: str, given: Array, length: int, right: Points) -> Array:
         if len(given.shape) != 2 or given.shape[0] != length:
             raise DataError(f"{name} must have shape ({length}, c) to match the block; found {tuple(given.shape)}")

@@ -16,8 +16,11 @@ def seconds(value: float) -> str:
     """Return ``"0.4 s"``, ``"12 min 5 s"``, ``"3 h 20 min"``; a dash for NaN and infinity."""
     if not math.isfinite(value):
         return "-"
-    if value < 10:
-        return f"{value:.1f} s"
+    return f"{value:.1f} s" if value < 10 else whole_seconds(value)
+
+
+def whole_seconds(value: float) -> str:
+    """Return ``"7 s"``, ``"12 min 5 s"``, ``"3 h 20 min"``."""
     minutes, rest = divmod(round(value), 60)
     if not minutes:
         return f"{rest} s"
