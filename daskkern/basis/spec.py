@@ -96,8 +96,7 @@ class Landmarks(BasisSpec):
             return ColumnSet(request.kernel, chosen)
         points = as_rows(self.points, np.dtype(request.dtype))
         if points.shape[1] != rows.n_features:
-            found = points.shape[1]
-            raise DataError(f"got landmark points with {found} features; expected {rows.n_features}, as the rows have")
+            raise DataError(f"got points of {points.shape[1]} features; expected {rows.n_features}, as the rows have")
         return ColumnSet(request.kernel, LandmarkSet(points[first_occurrences(points)], None, None))
 
 

@@ -96,7 +96,8 @@ def _without_workers(cluster: ClusterReport) -> Finding:
 def _of_worker(worker: WorkerReport, here: Machine) -> Iterator[Finding]:
     where = f"worker {worker.name}"
     if worker.machine is None:
-        yield Finding(where, worker.problem, _same_daskkern(), stops=True)
+        remedy = "see its log and the network between it and the scheduler, and restart it"
+        yield Finding(where, worker.problem, remedy if worker.unreachable else _same_daskkern(), stops=True)
         return
     machine = worker.machine
     if machine.daskkern != here.daskkern:

@@ -129,9 +129,7 @@ class _Line:
         if self._score == self._score:
             parts.append(f"score {self._score:.4f}")
         if done > self._begun[1] and total:
-            parts.append(
-                f"{whole_seconds(int((now - self._begun[0]) / (done - self._begun[1]) * (total - done)))} left"
-            )
+            parts.append(f"{whole_seconds((now - self._begun[0]) / (done - self._begun[1]) * (total - done))} left")
         parts.append(f"{event.rows_per_second:,.0f} rows/s")
         if self._memory:
             parts.append(f"{format_bytes(max(self._memory.values()))}{' a rank' if len(self._memory) > 1 else ''}")

@@ -224,7 +224,7 @@ def feature_rows(model: KernelModel) -> list[tuple[str, ...]]:
 
 def duration(seconds: float) -> str:
     """Return seconds as text with units."""
-    return f"{seconds:.3g} s" if seconds < 60 else whole_seconds(seconds)
+    return f"{seconds:.3g} s" if seconds < 60 else whole_seconds(round(seconds))
 
 
 def _targets(model: KernelModel) -> int:

@@ -65,5 +65,5 @@ def rows_state(done: int, total: int | None, seconds: float, rows: int) -> str:
     if rows > 0 and seconds > 0:
         parts.append(f"{rows / seconds:,.0f} rows/s")
         if total is not None:
-            parts.append(f"{whole_seconds(int(seconds / rows * (total - done)))} left")
+            parts.append(f"{whole_seconds(seconds / rows * (total - done))} left")
     return "  ".join(parts)

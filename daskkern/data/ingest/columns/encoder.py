@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.dates import days_of_texts, refuse_other_numbers, texts_of_moments
-from daskkern.data.ingest.columns.kind_survey import numbers_of_truths
+from daskkern.data.ingest.columns.kind_survey import numbers_of_booleans
 from daskkern.data.ingest.readers.arrow import is_text, is_time, refuse_missing, texts_of, to_numbers, to_numpy
 from daskkern.data.schema.encoding import (
     MISSING_TEXTS,
@@ -83,7 +83,7 @@ class Encoder:
                 if column.is_date and is_text(values.type):
                     values = days_of_texts(texts_of(values, MISSING_TEXTS), column.name, source, first)
                 elif is_text(values.type):
-                    values = numbers_of_truths(texts_of(values, self.absent), column.name, source, first)
+                    values = numbers_of_booleans(texts_of(values, self.absent), column.name, source, first)
                 if self.missing == "refuse":
                     refuse_missing(values, column.name, source, first)
                 rows[0] = _numbers(values, column.fill)
