@@ -32,8 +32,8 @@ from tests.support.network import dask_commands, network
 
 SIZES = {"80 KB": 80_000, "1 MB": 1_000_000, "8 MB": 8_000_000}
 REPEATS = {"80 KB": 300, "1 MB": 100, "8 MB": 30}
-_MANY: list[Way] = ["star", "doubling", "segments", "halving"]
-WAYS: dict[int, list[Way]] = {2: ["mutual", "star"], 4: _MANY, 8: _MANY}
+_MANY: list[Way] = ["star", "doubling", "reduce_scatter", "halving"]
+WAYS: dict[int, list[Way]] = {2: ["direct", "star"], 4: _MANY, 8: _MANY}
 PATIENT = GangSettings(collective_timeout_s=300.0, silence_s=120.0)
 
 

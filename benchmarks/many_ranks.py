@@ -43,7 +43,7 @@ LINKS = {
     "1 Gb/s, 0.5 ms": Link(1.25e8, 5e-4),
     "1 Gb/s, 2 ms": Link(1.25e8, 2e-3),
 }
-ALL: list[Case] = [(way, size) for size in SIZES for way in ("star", "doubling", "segments", "halving")]
+ALL: list[Case] = [(way, size) for size in SIZES for way in ("star", "doubling", "reduce_scatter", "halving")]
 SOME: list[Case] = [("star", "8 KB"), ("doubling", "8 KB"), ("doubling", "200 KB"), ("halving", "4 MB")]
 _MOST_DIRECT = 16
 """Ranks of the largest cluster without the relay, from which the constants are found."""

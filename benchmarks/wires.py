@@ -3,7 +3,7 @@
     python -m benchmarks wires --out benchmarks/results-wires.json
 
 What does a protocol of its own gain? Two processes take the sum of their arrays again and again. With Dask it is the
-allreduce of a fit between hosts, by `mutual`; "a fit on one host" is the allreduce that ranks of one host use. With
+allreduce of a fit between hosts, by `direct`; "a fit on one host" is the allreduce that ranks of one host use. With
 sockets each sends a header of 16 bytes and its array from the thread that needs the sum, without an event loop. Through
 shared memory each copies its array where the other reads it, and looks at a counter until the other has done so, first
 without a pause and then every 50 us. Neither of the two knows encryption, deadlines, lost peers or generations, so that
@@ -188,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with local_cluster(2) as client:
         for _ in range(turns):
             for size, nbytes in SIZES.items():
-                for wire, way in (("Dask", "mutual"), (BUILT, None)):
+                for wire, way in (("Dask", "direct"), (BUILT, None)):
                     seconds = run_gang(client, measure, (way, nbytes, repeats), name="sums", settings=PATIENT)[0]
                     means.setdefault((wire, size), []).append(float(np.mean(seconds)))
             for key, seconds in of_their_own(repeats).items():

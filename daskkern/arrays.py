@@ -1,4 +1,4 @@
-"""Aliases for the arrays that travel between the layers.
+"""Type aliases for arrays, shared by all layers.
 
 ``Array`` is a dense array on some device: a NumPy or a CuPy ``ndarray``. Code that takes one asks it for
 its namespace (:func:`daskkern.backend.namespace.namespace_of`) and never names a library.

@@ -1,4 +1,4 @@
-"""How objects look in a notebook: small escaped HTML tables in the colours of the page, light or dark."""
+"""The display of objects in notebooks: small escaped HTML tables for light and dark themes."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Exceptions of daskkern. Every message says what was found, what was expected and what to do."""
+"""The exceptions of daskkern. Every message says what was found, what was expected and what to do."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What happens during a fit, as frozen records.
+"""The events of a fit, as frozen records.
 
 Solvers and trainers emit events; progress bars, histories and dashboards listen. An event is a small flat record of
 numbers, strings and tuples of numbers, so that it crosses a Dask comm as a plain message without pickling.
@@ -18,7 +18,7 @@ PARTS_OF_TIME = ("computing", "reading", "checkpointing", "waiting", "exchanging
 
 @dataclass(frozen=True)
 class FitQueued:
-    """A fit waits for workers; `reason` says in one sentence for what."""
+    """A fit waits for workers; `reason` is one sentence."""
 
     reason: str
 
@@ -125,7 +125,7 @@ class FitFinished:
 
 @dataclass(frozen=True)
 class FitResumed:
-    """The ranks, `size` of them in so many `groups`, go on after `batch` batches of epoch number `epoch`."""
+    """The ranks, `size` of them in so many `groups`, continue after `batch` batches of epoch number `epoch`."""
 
     epoch: int
     batch: int
@@ -135,7 +135,7 @@ class FitResumed:
 
 @dataclass(frozen=True)
 class WorkersLost:
-    """A gang has broken up: `reason` says why in one sentence. Attempt number `attempt` to form another begins."""
+    """A gang has broken up, for a `reason` of one sentence. Attempt number `attempt` to form another begins."""
 
     reason: str
     attempt: int
@@ -150,7 +150,7 @@ class WorkersJoined:
 
 @dataclass(frozen=True)
 class WorkersLeft:
-    """Workers leave as planned: the gang has committed, and `size` ranks go on without them; `reason` names them."""
+    """Workers leave as planned: the gang has committed, and `size` ranks continue without them; `reason` names them."""
 
     size: int
     reason: str
@@ -165,7 +165,7 @@ class FitPreempted:
 
 @dataclass(frozen=True)
 class StopRequested:
-    """The fit was asked to end early, and has not done so yet; `reason` says in one line by whom and what follows."""
+    """The fit was requested to end early, and has not ended yet; `reason` is one line: by whom, and what follows."""
 
     reason: str
 
@@ -208,7 +208,7 @@ class CheckpointWritten:
 
 @dataclass(frozen=True)
 class CheckpointFailed:
-    """A checkpoint could not be written; the fit goes on, and an older one is kept. `reason` is one sentence."""
+    """A checkpoint could not be written; the fit continues, and an older one is kept. `reason` is one sentence."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Models in MLflow: saved, logged to runs and registries, loaded, and served as Python functions, without pickle.
+"""MLflow integration: models are saved, logged, registered, loaded and served as Python functions, without pickle.
 
 Needs ``daskkern[mlflow]``. The model of a run is the Zarr group that :meth:`KernelModel.save` writes, under the flavors
 ``daskkern`` and ``python_function``.

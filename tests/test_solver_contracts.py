@@ -42,8 +42,9 @@ def _asks(node: ast.AST) -> bool:
     if isinstance(node, ast.Compare):  # by name is by type, too
         sides = [node.left, *node.comparators]
         named = [side for side in sides if isinstance(side, ast.Attribute) and side.attr == "name"]
-        literal = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
-        return literal and any(_names(side.value) & SUBJECTS for side in named)
+        known = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
+        known |= any(_names(side.value) & _owned() for side in named)
+        return known and any(_names(side.value) & SUBJECTS for side in named)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return False
     if node.func.id in ("isinstance", "issubclass"):
@@ -60,6 +61,7 @@ def _asks(node: ast.AST) -> bool:
         "{Landmarks: 1}.get(type(chosen.basis))",
         "settings.solver.name == 'pcg'",
         "'linear' != basis.name",
+        "settings.basis.name != AllRows.name",
         "match basis:\n    case Landmarks(): pass",
     ],
 )

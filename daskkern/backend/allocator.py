@@ -1,4 +1,4 @@
-"""Reuse of freed memory by ranks, where Dask has the allocator return it to the system at once.
+"""Memory allocator settings of ranks: freed memory is reused, where Dask would have it returned to the system.
 
 Dask starts workers with MALLOC_TRIM_THRESHOLD_, so that memory freed by a task is returned to the system. In glibc,
 any such setting disables the dynamic growth of the thresholds: from then on every array of 128 kB or more is newly

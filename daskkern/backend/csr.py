@@ -1,4 +1,4 @@
-"""Validation and canonical form of CSR rows, so that compiled code may read them: each column once per row."""
+"""Validation and canonical form of CSR rows, so that compiled code can read them: each column once per row."""
 
 from typing import Any, TypeAlias
 
@@ -50,7 +50,7 @@ def float_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def checked(rows: Rows, dtype: Any = None) -> Rows:
-    """Return sparse rows, of any format, in CSR, canonical and of this dtype. A look at a matrix of CuPy's waits.
+    """Return sparse rows, of any format, in CSR, canonical and of this dtype. Checking a CuPy matrix waits for the GPU.
 
     Raises
     ------

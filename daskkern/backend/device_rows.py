@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.arrays import Array, IntArray
 from daskkern.backend.devices import compiled_once
 
 _THREADS = 128
@@ -167,10 +167,6 @@ class DeviceRows:
         import cupyx.scipy.sparse  # optional package
 
         return cupyx.scipy.sparse.csr_matrix((self.data, self.indices, self.indptr), shape=self.shape)
-
-    def host_parts(self) -> tuple[HostArray, HostArray, HostArray]:
-        """Return copies of numbers, columns and row starts in host memory. Waits for the GPU."""
-        return self.data.get(), self.indices.get(), self.starts.copy()
 
     def __matmul__(self, other: Any) -> Any:
         return self.tocsr() @ (other.tocsr() if isinstance(other, DeviceRows) else other)

@@ -124,7 +124,7 @@ def namespace_with(device: str, n_bytes: float) -> ModuleType:
 
 
 @contextmanager
-def gpu_turn(xp: ModuleType) -> Iterator[None]:
+def exclusive_gpu(xp: ModuleType) -> Iterator[None]:
     """Within the context, no other task of this process works on the GPU of `xp`; nothing is waited for with NumPy.
 
     A GPU does the work of several threads no faster than that of one, their memory adds up, and CuPy compiles a
@@ -162,7 +162,7 @@ def _free_in_rmm(resource: Any) -> int:
     return 0 if resource is None else max(0, int(resource.pool_size()) - used)
 
 
-def give_back_memory(xp: ModuleType) -> None:
+def free_unused_memory(xp: ModuleType) -> None:
     """Free the unused memory of CuPy's pools, of the device and page-locked, for other processes and later ranks."""
     if xp is not np:
         xp.get_default_memory_pool().free_all_blocks()

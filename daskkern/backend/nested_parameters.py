@@ -1,4 +1,4 @@
-"""Parameters of kernels, function spaces, losses and solvers by name, as searches of scikit-learn set them."""
+"""Access by name to parameters of kernels, function spaces, losses and solvers, for scikit-learn's searches."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class NestedParameters:
         return found
 
     def set_params(self, **params: Any) -> Self:
-        """Return the object with other parameters, by name as in :meth:`get_params`; this one stays as it is.
+        """Return the object with other parameters, by name as in :meth:`get_params`; this one is unchanged.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Registries by name: what the package has, what a program adds, and what installed packages offer by entry points.
+"""Registries by name: built-in classes, classes registered by a program, and entry points of installed packages.
 
 A package offers a solver with lines such as these in its ``pyproject.toml``::
 

@@ -1,4 +1,4 @@
-"""Whether a process of this machine still runs."""
+"""Check whether a process of this machine is still running."""
 
 import os
 from contextlib import suppress

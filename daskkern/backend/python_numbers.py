@@ -1,4 +1,4 @@
-"""NumPy's scalars in settings become Python's numbers, as ``range(1, 5)`` and results of NumPy give them.
+"""Conversion of NumPy scalars in settings to Python numbers.
 
 ``np.int64(3) > 1`` is no bool, which other code multiplies texts with, and JSON has no value for either.
 """

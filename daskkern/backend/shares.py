@@ -1,4 +1,4 @@
-"""Shares of the ranks of a fit in its columns: units of work that are assigned in proportion to them.
+"""Division of a fit's columns among its ranks, in units of work and in proportion to the shares of the ranks.
 
 Units are assigned one by one, each to the rank that would be the first to finish with it: the greedy distribution of
 columns to processors of different speeds (Boulet, Dongarra, Robert and Vivien 1999, "Static tiling for heterogeneous

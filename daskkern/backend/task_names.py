@@ -1,4 +1,4 @@
-"""Names of Dask tasks that describe their purpose on the dashboard."""
+"""Names of Dask tasks, chosen for the dashboard."""
 
 import uuid
 

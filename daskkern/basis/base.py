@@ -1,4 +1,4 @@
-"""The base class of function spaces: what the rest of the package asks of one, whichever it is."""
+"""The base class of function spaces: the properties and methods through which other packages use any of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

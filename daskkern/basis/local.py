@@ -1,4 +1,4 @@
-"""All rows as centres of a kernel that a tree partitions: each row meets only the centres of its own leaf."""
+"""All rows as centres of a kernel that is zero between different leaves of a partition tree."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Linear models around anchors: the local code of a row says how much each of them counts."""
+"""Linear models around anchors, weighted for each row by its local code."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The tree of a partition, from a sample of rows: nodes are halved at the median of their leading direction."""
+"""Partition trees grown on a sample of rows: nodes are split at the median of their leading principal direction."""
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def partition_tree(rows: HostArray, leaf_rows: float, seed: int, number: int = 0
 def _cut(
     rows: HostArray, at: IntArray, rng: np.random.Generator, steps: int
 ) -> tuple[FloatArray, float, HostArray] | None:
-    """Return direction, threshold, and which rows are below it; None where no direction tells the rows apart."""
+    """Return direction, threshold, and which rows are below it; None where no direction separates the rows."""
     some = rows[np.sort(rng.permutation(at)[:_DIRECTION_ROWS])]
     dense = np.asarray(some.toarray() if is_sparse(some) else some, np.float64)
     centred = dense - dense.mean(axis=0)

@@ -65,7 +65,9 @@ class Landmarks(BasisSpec):
         if self.points is not None:
             points = np.asarray(self.points)
             if points.ndim != 2 or points.size == 0 or points.dtype.kind not in "fiu" or not np.isfinite(points).all():
-                raise DataError(f"landmark points must be a finite (p, d) table of numbers; found {points.shape}")
+                raise DataError(
+                    f"got landmark points of shape {points.shape}; expected a table (p, d) of finite numbers"
+                )
 
     @property
     def selection(self) -> LandmarkSelector | None:
@@ -94,7 +96,7 @@ class Landmarks(BasisSpec):
             return ColumnSet(request.kernel, chosen)
         points = as_rows(self.points, np.dtype(request.dtype))
         if points.shape[1] != rows.n_features:
-            raise DataError(f"the landmark points have {points.shape[1]} features, the rows {rows.n_features}")
+            raise DataError(f"got points of {points.shape[1]} features; expected {rows.n_features}, as the rows have")
         return ColumnSet(request.kernel, LandmarkSet(points[first_occurrences(points)], None, None))
 
 

@@ -1,4 +1,4 @@
-"""What a model records of its scores on rows that it has not learned from."""
+"""The calibration record of a model: statistics of its out-of-sample scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

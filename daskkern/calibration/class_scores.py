@@ -1,4 +1,4 @@
-"""Calibration of class scores, and of the scores of several labels."""
+"""Calibration of class scores, for one label or several labels per row."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Split-conformal prediction: how far off a label or value may be, from rows that the model has not learned from.
+"""Split-conformal prediction sets and intervals, from nonconformity scores of rows outside the training set.
 
 With n such rows, a quantile of their nonconformity scores at the rank ``ceil((n + 1) confidence)`` is exceeded by that
 of a new row, exchangeable with them, with a probability of at most ``1 - confidence``.
@@ -59,3 +59,25 @@ def conformal_quantile(scores: FloatArray, confidence: float) -> FloatArray:
         )
     quantile: FloatArray = scores[rank - 1]
     return quantile
+
+
+def label_sets(probabilities: HostArray, quantile: FloatArray) -> HostArray:
+    """Return which labels (n, c) have a score ``1 - p`` of at most the `quantile` (1,), bool."""
+    inside: HostArray = 1 - probabilities.astype(np.float64) <= quantile
+    return inside
+
+
+def intervals_around(values: HostArray, quantile: FloatArray) -> HostArray:
+    """Return intervals (n, 2) or (n, t, 2) that reach `quantile` (t,) beyond values (n,) or (n, t) on both sides."""
+    width = quantile if values.ndim == 2 else quantile[0]
+    return np.stack([values - width, values + width], axis=-1)
+
+
+def intervals_between(low: HostArray, high: HostArray, quantile: FloatArray) -> HostArray:
+    """Return intervals (n, 2) from `low` (n,) to `high` (n,), widened by `quantile` (1,) on both sides.
+
+    A negative quantile narrows them, at most to their middle.
+    """
+    low, high = low - quantile[0], high + quantile[0]
+    middle = (low + high) / 2
+    return np.stack([np.minimum(low, middle), np.maximum(high, middle)], axis=-1)

@@ -1,4 +1,4 @@
-"""Approximate leave-one-out scores: what a model would predict for a training row, had it been fitted without the row.
+"""Approximate leave-one-out scores: the prediction for a training row by the model fitted without it.
 
 At the minimum of ``(1/n) sum_i w_i loss(f(x_i), y_i) + (alpha/2) |f|^2`` the model is ``f = sum_i a_i k(., x_i)`` with
 ``n alpha a_i = -w_i loss'(f(x_i))``. Without row i its score is
@@ -144,7 +144,7 @@ def _newton_moves(rows: TrainingScores, alpha: float, known: FloatArray) -> tupl
 
 
 def effective_alpha(scores: FloatArray, slopes: FloatArray, squared_norm: float | None, alpha: float) -> float:
-    """Return the penalty that the model is best scaled for; `alpha` where that cannot be told.
+    """Return the penalty that the model is best scaled for; `alpha` where that cannot be determined.
 
     See :class:`TrainingScores` for the other parameters.
     """

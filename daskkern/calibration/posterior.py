@@ -1,4 +1,4 @@
-"""The Gaussian-process view of kernel ridge regression: what its posterior variance needs besides the points.
+"""The Gaussian-process view of kernel ridge regression: the data that posterior variances need besides the points.
 
 The minimiser of ``(1/n) sum_i (f(x_i) - y_i)^2 / 2 + (alpha/2) |f|^2`` is the posterior mean of a Gaussian process with
 the prior covariance ``tau^2 k`` and noise of variance ``tau^2 n alpha``. Of n rows, m points stand for n / m rows each,

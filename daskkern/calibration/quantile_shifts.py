@@ -1,4 +1,4 @@
-"""Shifts of predicted quantiles, from errors at rows that the model has not learned from."""
+"""Shifts that calibrate predicted quantiles, from errors on rows outside the training set."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""``daskkern fit --auto``: the search before a fit, and the table of what it tried."""
+"""``daskkern fit --auto``: the model search before a fit, and its table of trials."""
 
 from dataclasses import replace
 

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import click
 
-from daskkern.cli.console import aside, progress_bar, say, say_json
+from daskkern.cli.console import output_to_stderr, progress_bar, say, say_json
 from daskkern.cli.options.cluster_options import ClusterRequest, worker_options
 from daskkern.data.storage.check import CheckReport, check_store
 from daskkern.data.storage.check_parallel import check_store_on
@@ -21,7 +21,7 @@ def command(store: str, as_json: bool, most: int, running: ClusterRequest) -> No
 
     With --workers or a running cluster, workers share the reading. They find the same.
     """
-    quiet = aside() if as_json else nullcontext()
+    quiet = output_to_stderr() if as_json else nullcontext()
     with quiet, running.requested() as client, progress_bar() as bar:
         line = bar.add_task("checking", total=None)
 

@@ -63,7 +63,7 @@ def say_json(record: object) -> None:
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def output_to_stderr() -> Iterator[None]:
     """Redirect human-readable output to stderr, because stdout carries machine-readable output."""
     OUT.stderr = True
     try:
@@ -133,7 +133,7 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(error.format_message(), WRONG_USE, debug)
     except (KeyboardInterrupt, click.Abort) as end:
         if isinstance(end.__cause__, EOFError):  # of a damaged file: click takes it for the end of what a user types
-            return _fail(_unforeseen(end.__cause__), FAILED, debug)
+            return _fail(_unexpected(end.__cause__), FAILED, debug)
         return _fail("interrupted; nothing was written", INTERRUPTED, debug)
     except InterruptedJobError as end:
         return _fail(str(end), INTERRUPTED, debug)
@@ -149,14 +149,14 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(in_words(error), FAILED, debug)
 
 
-def _unforeseen(error: BaseException) -> str:
+def _unexpected(error: BaseException) -> str:
     return f"{type(error).__name__}: {error} (run again with --debug for the traceback)"
 
 
 def in_words(error: Exception) -> str:
     """Return an error that is none of ours in one line; of the operating system what it refused, and what may help."""
     if not isinstance(error, OSError) or error.strerror is None:  # raised by a library, with a sentence of its own
-        return _unforeseen(error)
+        return _unexpected(error)
     name = "" if error.filename is None else str(error.filename)
     place = whole_name(name)
     where = f"{place}: " if place else ""

@@ -1,4 +1,4 @@
-"""``daskkern doctor``: what this machine and a cluster can do, and how to fix what they cannot."""
+"""``daskkern doctor``: diagnosis of this machine and of a cluster, with remedies for what it finds."""
 
 import dataclasses
 
@@ -15,9 +15,9 @@ from daskkern.doctor import (
     WorkerReport,
     inspect_cluster,
     inspect_machine,
+    install_command,
     judge,
     judge_cluster,
-    mending,
 )
 from daskkern.errors import ClusterError
 from daskkern.monitor.formatting import format_bytes
@@ -121,7 +121,7 @@ def _folder(folder: Folder) -> str:
 
 def _package(package: Package) -> tuple[str, ...]:
     optional = package.extra and not package.fits
-    purpose = f"{package.purpose}: {mending(package)}" if optional else package.purpose
+    purpose = f"{package.purpose}: {install_command(package)}" if optional else package.purpose
     state = "optional" if package.extra and not package.version else package.state
     return (package.name, package.version or "-", package.wanted or "any", state, purpose)
 

@@ -96,7 +96,7 @@ def fit_command(
 ) -> dict[str, object]:
     """Train a kernel machine on STORE and write the model.
 
-    With --target, STORE is a table, a Dataset or a pair of arrays, which is read where it lies.
+    With --target, STORE is a table, a Dataset or a pair of arrays, which is read in place.
     """
     _check_together(detach, resume, overwrite, log, report)
     budget = None

@@ -100,7 +100,7 @@ def _row(status: FitStatus) -> tuple[str, ...]:
 
 
 def _submitter(status: FitStatus) -> str:
-    """Return who submitted a fit, and the user whose quota counts where that is another."""
+    """Return the submitter of a fit, and the user whose quota applies if that is another."""
     owner, user = status.metadata.owner, status.metadata.user
     return f"{owner} for {user}" if user and user != owner.partition("@")[0] else owner
 

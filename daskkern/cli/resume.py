@@ -1,4 +1,4 @@
-"""``daskkern resume``: continue interrupted fits as the commands that began them said."""
+"""``daskkern resume``: continue interrupted fits with the options of the commands that started them."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -13,7 +13,7 @@ from daskkern.cli.options.row_options import ROW_OPTIONS
 from daskkern.data.remote.stores import absolute, public
 from daskkern.errors import DaskkernError, StoreError
 from daskkern.training.checkpoints.resumption import Resumption
-from daskkern.training.checkpoints.unfinished import SUFFIX, FoundFit, find_fits, look_at
+from daskkern.training.checkpoints.unfinished import SUFFIX, FoundFit, find_fits, inspect_checkpoint
 from daskkern.training.jobs.handle import list_fits
 
 RESUMED, RUNNING, FINISHED, DAMAGED, FAILED = "resumed", "still running", "finished", "damaged", "failed"
@@ -50,9 +50,9 @@ def _tell(fit: FoundFit, outcome: str, detail: str) -> str:
 def _named(place: str) -> FoundFit:
     """Return the fit of a checkpoint, or of the model next to it. Raises StoreError where neither is there."""
     location = absolute(place).rstrip("/")
-    fits = [look_at(location)]
+    fits = [inspect_checkpoint(location)]
     if fits[0].problem and not location.endswith(SUFFIX):
-        fits.insert(0, look_at(f"{location}{SUFFIX}"))
+        fits.insert(0, inspect_checkpoint(f"{location}{SUFFIX}"))
     for fit in fits:
         if fit.exists:
             return fit
@@ -68,10 +68,12 @@ def _active(where: ClusterRequest) -> set[str]:
 
 
 def _outcome(fit: FoundFit, where: ClusterRequest, active: Collection[str]) -> tuple[str, str]:
-    """Continue a fit if that is possible and needed; return the outcome, and what is to be said of it."""
+    """Continue a fit if that is possible and needed; return the outcome and its message."""
     record = fit.record
     unclear = bool(fit.problem) or (record is None and not fit.is_finished)
-    if unclear and fit.exists and not look_at(fit.location).exists:  # it was being removed, by a fit that has ended
+    if (
+        unclear and fit.exists and not inspect_checkpoint(fit.location).exists
+    ):  # it was being removed, by a fit that has ended
         return FINISHED, "its checkpoint was removed meanwhile"
     if fit.problem:
         return DAMAGED, fit.problem
@@ -95,7 +97,7 @@ def _outcome(fit: FoundFit, where: ClusterRequest, active: Collection[str]) -> t
 
 
 def _words(fit: FoundFit, record: Resumption, where: ClusterRequest) -> Iterator[str]:
-    """Yield the words of the command line after ``daskkern fit``. What the record says is never taken for an option."""
+    """Yield the words of the command line after ``daskkern fit``. Values are never parsed as options."""
     yield f"--out={fit.out}"
     yield "--resume"
     if record.out is not None:

@@ -8,7 +8,7 @@ from typing import get_args
 
 import click
 
-from daskkern.cli.console import InterruptedJobError, aside, progress_bar, say, say_json, show_notes, table
+from daskkern.cli.console import InterruptedJobError, output_to_stderr, progress_bar, say, say_json, show_notes, table
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.column_lists import column_list
 from daskkern.cli.options.json_option import json_option
@@ -73,7 +73,7 @@ def score_command(
     STORE may also be a table with the columns of the training table, such as a .csv file.
     """
     fitted = load_model(model)
-    quiet = aside() if as_json else nullcontext()
+    quiet = output_to_stderr() if as_json else nullcontext()
     with quiet, _placed(fitted, where, device, threads) as (placed, place), progress_bar() as bar:
         line = bar.add_task("scoring", total=None)
         score, notes = score_rows(

@@ -12,7 +12,7 @@ import click
 from distributed import Client, performance_report
 
 from daskkern.backend.current import current
-from daskkern.cli.console import REMARKS, aside, say
+from daskkern.cli.console import REMARKS, output_to_stderr, say
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Listener
@@ -49,7 +49,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
             if log_file in ("", "-"):
                 raise SpecError(f"got --log-file {log_file!r}; give the name of a file, or --log-json for stdout")
             check_log(log_file)
-        with aside() if log_json else ExitStack():
+        with output_to_stderr() if log_json else ExitStack():
             return command(*args, log=LogRequest(log_json, log_file), **others)
 
     return wrapped

@@ -1,7 +1,7 @@
 """Diagnosis of this machine and a cluster: versions, processors, memory, disks, GPUs, and what is missing for a fit."""
 
 from daskkern.doctor.cluster import ClusterReport, WorkerReport, inspect_cluster
-from daskkern.doctor.findings import Finding, judge, judge_cluster, mending
+from daskkern.doctor.findings import Finding, install_command, judge, judge_cluster
 from daskkern.doctor.machine import Folder, Machine, inspect_machine
 from daskkern.doctor.packages import Package, inspect_packages
 
@@ -15,7 +15,7 @@ __all__ = [
     "inspect_cluster",
     "inspect_machine",
     "inspect_packages",
+    "install_command",
     "judge",
     "judge_cluster",
-    "mending",
 ]

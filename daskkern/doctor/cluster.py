@@ -26,6 +26,8 @@ class WorkerReport:
         Its report on its machine; None if it did not answer.
     problem : str
         Why it did not answer, or "".
+    unreachable : bool
+        Whether it could not be reached at all, or not in time.
     """
 
     address: str
@@ -34,6 +36,7 @@ class WorkerReport:
     memory_limit: int
     machine: Machine | None
     problem: str
+    unreachable: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,8 @@ async def _look(dask_worker: Any) -> Machine:
 def _report(address: str, known: Any, answer: Any) -> WorkerReport:
     machine = answer if isinstance(answer, Machine) else None
     problem = "" if machine is not None else _sentence(answer)
-    return WorkerReport(
-        address, str(known["name"]), int(known["nthreads"]), int(known["memory_limit"]), machine, problem
-    )
+    name, threads, limit = str(known["name"]), int(known["nthreads"]), int(known["memory_limit"])
+    return WorkerReport(address, name, threads, limit, machine, problem, unreachable=isinstance(answer, OSError))
 
 
 def _sentence(answer: object) -> str:

@@ -96,7 +96,8 @@ def _without_workers(cluster: ClusterReport) -> Finding:
 def _of_worker(worker: WorkerReport, here: Machine) -> Iterator[Finding]:
     where = f"worker {worker.name}"
     if worker.machine is None:
-        yield Finding(where, worker.problem, _same_daskkern(), stops=True)
+        remedy = "see its log and the network between it and the scheduler, and restart it"
+        yield Finding(where, worker.problem, remedy if worker.unreachable else _same_daskkern(), stops=True)
         return
     machine = worker.machine
     if machine.daskkern != here.daskkern:
@@ -127,10 +128,10 @@ def _of_packages(packages: tuple[Package, ...], where: str) -> Iterator[Finding]
         found = f"is {package.version} and not {package.wanted}" if package.version else "is missing"
         what = f"{package.name} {found}, which is for {package.purpose}"
         stops = not package.extra and package.name not in _SPARED
-        yield Finding(where, what, mending(package), stops=stops)
+        yield Finding(where, what, install_command(package), stops=stops)
 
 
-def mending(package: Package) -> str:
+def install_command(package: Package) -> str:
     """Return the command that installs a package in a version that meets the bounds."""
     if package.extra == "cuda":
         return 'pip install "daskkern[cuda12]" (or cuda13)'

@@ -1,4 +1,4 @@
-"""NumPy arrays and sparse matrices of a user, checked as estimators of scikit-learn check them, as sources of rows."""
+"""Sources of rows from NumPy arrays and sparse matrices, with the checks of scikit-learn's estimators."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -80,7 +80,7 @@ def multilabel_arrays(
 
 
 def _encoding(estimator: BaseEstimator, X: Any, reset: bool) -> Encoding | None:
-    """Return how columns of categories become numbers: as `X` has them, or as the model of earlier rows knows them."""
+    """Return how columns of categories become numbers: as in `X`, or as the model of earlier rows records it."""
     model = None if reset else getattr(estimator, "model_", None)
     return frame_encoding(X, unknown_choice(estimator)) if model is None else model.encoding
 

@@ -1,4 +1,4 @@
-"""What the estimators that search for a model share: the search, and what is passed on to the model found."""
+"""The base class of the estimators that search for a model."""
 
 import warnings
 from collections.abc import Sequence

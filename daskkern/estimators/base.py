@@ -26,7 +26,7 @@ from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
 from daskkern.solvers.sampling import draws_rows
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
-from daskkern.training.checkpoints.partial_fit import PartialFitState, why_not
+from daskkern.training.checkpoints.partial_fit import PartialFitState, reason_against_continuing
 from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import ArraySource
@@ -137,7 +137,7 @@ class KernelEstimator(ModelEstimator):
         """Return why the fit cannot continue on other rows, or "" if it can. Draws no random numbers."""
         weighs = getattr(self, "class_weight", None) is not None
         early = bool(self.early_stopping)
-        return why_not(
+        return reason_against_continuing(
             parse_solver(self.solver, self._columns(None).name),
             self._columns(None),
             early=early,
@@ -289,8 +289,8 @@ class KernelEstimator(ModelEstimator):
             self.feature_importances_ = column_importances(result.model, self.n_features_in_)
 
 
-def goes_on(estimator: KernelEstimator) -> bool:
-    """Return True if a fit can continue on other rows. AttributeError says why it cannot."""
+def can_continue(estimator: KernelEstimator) -> bool:
+    """Return True if a fit can continue on other rows. Raises AttributeError with the reason if it cannot."""
     try:
         reason = estimator._why_no_other_rows()
     except SpecError:

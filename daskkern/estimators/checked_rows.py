@@ -1,4 +1,4 @@
-"""Rows of a user, checked as estimators of scikit-learn check them; frames become features by a recorded encoding."""
+"""Rows with the checks of scikit-learn's estimators, and data frames by their recorded encoding."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rows of a classifier: with one label each, or with several of 0 and 1, from arrays, dask arrays and stores."""
+"""Rows for a classifier: one label each, or several binary labels, from arrays, Dask arrays and stores."""
 
 from typing import Any
 

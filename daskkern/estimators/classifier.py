@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from daskkern.basis import BasisSpec
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.schema.schema import Scaling
-from daskkern.estimators.base import KernelEstimator, goes_on
+from daskkern.estimators.base import KernelEstimator, can_continue
 from daskkern.estimators.class_inputs import class_source, known_classes, takes_several_labels, validation_rows
 from daskkern.estimators.direct_inputs import named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
@@ -239,7 +239,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         self.classes_ = known
         return self
 
-    @available_if(goes_on)
+    @available_if(can_continue)
     @fits
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "KernelClassifier":
         """Run one epoch on these rows from the current model, with its columns, preconditioner and step count.

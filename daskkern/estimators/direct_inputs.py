@@ -1,4 +1,4 @@
-"""Rows that estimators read where they lie: xarray Datasets, tables in files, Zarr arrays."""
+"""Rows that estimators read in place: xarray Datasets, tables in files, Zarr arrays."""
 
 import os
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ def direct_source(
     task: str,
     like: SourceInfo | None = None,
 ) -> RowSource:
-    """Return rows that are read where they lie as a source; `like` are training rows whose classes they get."""
+    """Return rows that are read in place as a source; `like` are training rows whose classes they get."""
     name = sample_weight if isinstance(sample_weight, str) else None
     weight = None if name is not None else sample_weight
     with client_of(active_client(getattr(estimator, "client", None))) as client:

@@ -1,4 +1,4 @@
-"""Dask dataframes as dask arrays of features: a block for each partition, encoded when it is computed."""
+"""Dask dataframes as Dask arrays of features, one lazily encoded block for each partition."""
 
 from collections.abc import Callable
 from dataclasses import replace

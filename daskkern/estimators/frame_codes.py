@@ -1,4 +1,4 @@
-"""Columns of data frames as features: encoded as the command line encodes tables, recorded by a fit, and kept later.
+"""Encoding of data frame columns as features, as on the command line, recorded with the fit.
 
 Texts become one feature for each category, columns of the dtype ``category`` codes, dates (also those that are written
 as 2026-01-31 or 2026-01-31T12:00:00) days since 1970-01-01, and missing numbers the mean of their column. A frame of
@@ -20,7 +20,7 @@ from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.ingest.columns.categories import missing_like, plain_encoding
 from daskkern.data.ingest.columns.dates import days_of_column, refuse_other_numbers
 from daskkern.data.ingest.columns.encoder import Encoder
-from daskkern.data.ingest.columns.kind_survey import are_truths
+from daskkern.data.ingest.columns.kind_survey import are_booleans
 from daskkern.data.ingest.readers.arrow import is_number, is_text, is_time, to_numbers, to_numpy
 from daskkern.data.ingest.readers.frames import arrow_table, is_frame
 from daskkern.data.schema.encoding import (
@@ -80,7 +80,7 @@ def encoding_of(model: KernelModel, X: Any) -> Encoding | None:
     if hasattr(X, "iloc") and not any(getattr(dtype, "kind", "O") in "MO" for dtype in X.dtypes):
         return None
     columns = arrow_table(X).columns
-    is_written = any(is_time(column.type) or (is_text(column.type) and are_truths(column)) for column in columns)
+    is_written = any(is_time(column.type) or (is_text(column.type) and are_booleans(column)) for column in columns)
     return plain_encoding(model.feature_names, {}) if is_written else None
 
 
@@ -132,7 +132,7 @@ def check_columns(expected: tuple[str, ...], X: Any) -> None:
 
 
 def _is_mixed(frame: Any) -> bool:
-    """Return whether a pandas frame has other columns than complete numbers, which need no second look.
+    """Return whether a pandas frame has other columns than complete numbers, which need no conversion.
 
     Without names that are texts, only columns of categories count.
     """
@@ -242,7 +242,7 @@ def _written_numbers(values: pa.Array, name: str) -> pa.Array:
     try:
         return texts.cast(pa.float64())
     except pa.ArrowInvalid as error:
-        if are_truths(texts):
+        if are_booleans(texts):
             return pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), "true")
         raise DataError(
             f"column {name!r} of X holds texts where the training rows had numbers; convert them"

@@ -49,7 +49,7 @@ def check_raw(X: Any, y: Any = None) -> None:
 
 
 def as_table(X: Any) -> Any:
-    """Return a record batch as a table, whose names scikit-learn knows; others as they are.
+    """Return a record batch as a table, whose names scikit-learn reads; others as they are.
 
     DataError for a lazy frame of polars.
     """
@@ -59,7 +59,7 @@ def as_table(X: Any) -> Any:
 
 
 def named(source: RowSource, names: Sequence[str] | None) -> RowSource:
-    """Return the source with these names of its features, where it is of arrays, which do not know them."""
+    """Return the source with these names of its features, where it is of arrays, which have none."""
     if names is None or not isinstance(source, ArraySource):
         return source
     names = names if source.info.encoding is None else feature_names_of(source.info.encoding)

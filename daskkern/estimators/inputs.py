@@ -166,7 +166,7 @@ def _blocks(
 
 
 def _stored_entries(X: da.Array) -> int | None:
-    """Return the number of entries of sparse chunks, which are computed for it; None where Dask knows dense ones."""
+    """Return the number of entries of sparse chunks, which are computed for it; None for dense chunks."""
     if not is_sparse(X._meta):
         return None
     counts = [delayed(_entries)(chunk) for chunk in X.to_delayed()[:, 0]]
@@ -236,7 +236,7 @@ def host_weights(chunk: Any) -> HostArray:
 def check_weight(weight: HostArray) -> None:
     """Raise DataError for weights that are negative or not finite."""
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
-        raise DataError("sample_weight must be finite and not negative")
+        raise DataError("sample_weight holds NaN, infinite or negative numbers; give finite ones of 0 or more")
 
 
 def _known(array: da.Array, name: str) -> da.Array:

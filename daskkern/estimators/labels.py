@@ -1,4 +1,4 @@
-"""Class labels, and the codes from 0 that models are trained on in their place."""
+"""Class labels and their codes, from 0 on."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Base class of estimators whose fit makes a kernel model: values at rows of any kind, lazy where they are, saving."""
+"""Base class of the estimators that fit a kernel model: prediction for any kind of rows, and saving."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Parameters of the estimators as settings take them."""
+"""Conversion of the estimators' parameters to settings."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -18,7 +18,7 @@ from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
-from daskkern.estimators.base import KernelEstimator, goes_on
+from daskkern.estimators.base import KernelEstimator, can_continue
 from daskkern.estimators.direct_inputs import direct_source, is_direct, named_roles
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
@@ -221,7 +221,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         self._fit_source(source, watched, out)
         return self
 
-    @available_if(goes_on)
+    @available_if(can_continue)
     @fits
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelRegressor":
         """Run one epoch on these rows from the current model; see :meth:`daskkern.KernelClassifier.partial_fit`.

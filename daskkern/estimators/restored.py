@@ -1,4 +1,4 @@
-"""Estimators made of saved models: fitted, without the state of their solver."""
+"""Fitted estimators from saved models, without the state of their solver."""
 
 import os
 from typing import Any
@@ -16,7 +16,7 @@ _OF_ROWS = ("all rows", "landmarks")
 
 
 def restore(estimator: BaseEstimator, saved: Any) -> None:
-    """Set the attributes of a fitted estimator from a model, and the parameters that the model tells.
+    """Set the attributes of a fitted estimator from a model, and the parameters that the model records.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Probabilities, sets and intervals of the estimators: on arrays, frames, dask arrays and stores."""
+"""Probabilities, prediction sets and intervals of the estimators, for arrays, frames, Dask arrays and stores."""
 
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ def _has_probabilities(estimator: "ClassUncertainty") -> bool:
 
 
 class ClassUncertainty(KernelEstimator):
-    """What classifiers say of how sure they are; it is not used by itself."""
+    """Mixin of classifiers for probabilities and prediction sets."""
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
@@ -45,7 +45,7 @@ class ClassUncertainty(KernelEstimator):
 
 
 class ValueUncertainty(KernelEstimator):
-    """What regressors say of how sure they are; it is not used by itself."""
+    """Mixin of regressors for intervals and standard deviations."""
 
     def _deviations(self, X: Any) -> Any:
         """Return the standard deviations of new targets at rows, as :meth:`predict` takes them."""

@@ -1,4 +1,4 @@
-"""What a model says of its calibration, in words."""
+"""The calibration of a model as text."""
 
 from daskkern.calibration import METHODS, conformal_quantile
 from daskkern.errors import DataError

@@ -1,4 +1,4 @@
-"""Scores of predictions in the cells of a Dataset: sums of blocks, so that none of its variables is held as a whole."""
+"""Scores of predictions for the cells of a Dataset, accumulated block by block."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from daskkern.arrays import HostArray
 from daskkern.data.cubes.cube_blocks import plain_texts, present_cells
-from daskkern.data.cubes.cube_grid import CubeGrid, cuts_of
+from daskkern.data.cubes.cube_grid import CubeGrid, chunk_edges_of
 from daskkern.data.cubes.packages import is_labelled, xarray_package
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.exact_integers import check_label_floats
@@ -105,7 +105,7 @@ def _of_blocks(sums: _CellSumsOf, variables: Sequence[Any]) -> list[_CellSums]:
     dims = tuple(dict.fromkeys(str(dim) for variable in variables for dim in variable.dims))
     names = [f"v{number}" for number in range(len(variables))]
     cells = xarray_package().Dataset(dict(zip(names, variables, strict=True)))
-    grid = CubeGrid(dims, tuple(cuts_of(cells, dims, [names[1], names[0], *names[2:]], 1)))
+    grid = CubeGrid(dims, tuple(chunk_edges_of(cells, dims, [names[1], names[0], *names[2:]], 1)))
     work = _OfBlock(sums, tuple(tuple(map(str, variable.dims)) for variable in variables), dims)
     if all(variable.chunks is None and variable._in_memory for variable in variables):
         parts = (cells.isel(grid.block(number)) for number in range(grid.n_blocks))

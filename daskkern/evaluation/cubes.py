@@ -1,4 +1,4 @@
-"""Predictions for a Zarr store of xarray, written as another one, chunk by chunk."""
+"""Predictions for an xarray Zarr store, written to another one chunk by chunk."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Accuracy and calibration of several labels, block by block."""
+"""Accuracy and calibration of multi-label predictions, accumulated block by block."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows.finite import check_labels
 from daskkern.evaluation.measures import Score
 from daskkern.evaluation.rankings import Ranking, mean_area
-from daskkern.evaluation.score_bins import Trust
+from daskkern.evaluation.score_bins import ReliabilitySums
 from daskkern.models import KernelModel
 
 
@@ -16,7 +16,7 @@ class SeveralLabels:
     def __init__(self, model: KernelModel) -> None:
         self.n_rows, self._weight = 0, 0.0
         self._model, self._right = model, 0.0
-        self._ranking, self._trust = Ranking(model.n_outputs), Trust(2)
+        self._ranking, self._reliability = Ranking(model.n_outputs), ReliabilitySums(2)
 
     def add(self, scores: HostArray, y: HostArray, weight: HostArray) -> None:
         """Add a block of scores (m, c), labels (m, c) and weights (m,); DataError for another label than 0 and 1."""
@@ -29,7 +29,7 @@ class SeveralLabels:
         self._ranking.add(scores, truth, weight)
         if self._model.has_probabilities:
             p = self._model.probabilities(scores).reshape(-1, 1)
-            self._trust.add(
+            self._reliability.add(
                 np.concatenate([1 - p, p], axis=1), truth.ravel().astype(np.int64), np.repeat(weight, truth.shape[1])
             )
 
@@ -37,15 +37,6 @@ class SeveralLabels:
         """Return the score of the rows added, of which there must be at least one."""
         curves = self._ranking.curves()
         accuracy = self._right / self._weight
-        trusted = self._trust.result() if self._model.has_probabilities else None
-        return Score(
-            self.n_rows,
-            accuracy=accuracy,
-            error=1 - accuracy,
-            roc_auc=mean_area(curves),
-            curves=curves,
-            log_loss=None if trusted is None else trusted.log_loss,
-            brier=None if trusted is None else trusted.brier,
-            calibration_error=None if trusted is None else trusted.error,
-            calibration=None if trusted is None else trusted.bins,
-        )
+        reliability = self._reliability.result() if self._model.has_probabilities else None
+        score = Score(self.n_rows, accuracy=accuracy, error=1 - accuracy, roc_auc=mean_area(curves), curves=curves)
+        return score.with_reliability(reliability)

@@ -1,4 +1,4 @@
-"""Scores of lazy predictions: what scikit-learn gives for arrays, from one pass over the blocks of dask arrays."""
+"""The scores of scikit-learn for lazy predictions, from one pass over the blocks of Dask arrays."""
 
 from functools import partial
 from typing import Any

@@ -1,10 +1,10 @@
 """The score of a model: a record of measures."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.evaluation.ranking_curves import RankingCurve
-from daskkern.evaluation.score_bins import CalibrationBin
+from daskkern.evaluation.score_bins import CalibrationBin, Reliability
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,14 @@ class Score:
     def rows(self) -> str:
         """The number of rows as text, with their weight if they have one."""
         return f"{self.n_rows:,} rows" + ("" if self.weight is None else f" of total weight {self.weight:,.6g}")
+
+    def with_reliability(self, found: Reliability | None) -> "Score":
+        """Return the score with the metrics of probabilities; as it is without them."""
+        if found is None:
+            return self
+        return replace(
+            self, log_loss=found.log_loss, brier=found.brier, calibration_error=found.error, calibration=found.bins
+        )
 
     def as_dict(self) -> dict[str, object]:
         """Return the defined fields as JSON values; None for an undefined one, such as R2 of equal targets."""

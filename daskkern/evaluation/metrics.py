@@ -10,7 +10,7 @@ from daskkern.errors import DataError
 from daskkern.evaluation.label_metrics import SeveralLabels
 from daskkern.evaluation.measures import Score
 from daskkern.evaluation.rankings import Ranking, mean_area
-from daskkern.evaluation.score_bins import Trust
+from daskkern.evaluation.score_bins import ReliabilitySums
 from daskkern.models import KernelModel
 
 __all__ = ["MetricAccumulator", "Score"]
@@ -95,7 +95,7 @@ class _Classes:
         self._unknown = 0
         self._probable = model.has_probabilities
         self._ranking = Ranking(1 if k == 2 else k)
-        self._trust = Trust(k)
+        self._reliability = ReliabilitySums(k)
 
     def add(self, scores: HostArray, y: HostArray, weight: HostArray) -> None:
         codes, k = self._codes[y], len(self._confusion)
@@ -110,7 +110,7 @@ class _Classes:
         ordered = scores
         if self._probable:
             ordered = self._model.probabilities(scores)
-            self._trust.add(ordered[known], codes[known], w)
+            self._reliability.add(ordered[known], codes[known], w)
         if k == 2:
             single = ordered[:, 1:] if ordered.shape[1] == 2 else ordered
             if not self._probable and ordered.shape[1] == 2:
@@ -122,21 +122,17 @@ class _Classes:
     def result(self) -> Score:
         curves = self._ranking.curves()
         accuracy = self._right / self._weight
-        trusted = self._trust.result() if self._probable and self._trust.weight > 0 else None
+        reliability = self._reliability.result() if self._probable and self._reliability.weight > 0 else None
         return Score(
             self.n_rows,
             accuracy=accuracy,
             error=1 - accuracy,
             roc_auc=mean_area(curves),
             curves=curves,
-            log_loss=None if trusted is None else trusted.log_loss,
-            brier=None if trusted is None else trusted.brier,
-            calibration_error=None if trusted is None else trusted.error,
             classes=self._model.classes,
             confusion=tuple(tuple(int(count) for count in row) for row in self._confusion),
             unknown=self._unknown,
-            calibration=None if trusted is None else trusted.bins,
-        )
+        ).with_reliability(reliability)
 
 
 def translate(ours: tuple[ClassLabel, ...], theirs: tuple[ClassLabel, ...] | None) -> IntArray:

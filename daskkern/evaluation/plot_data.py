@@ -1,4 +1,4 @@
-"""Observations of a model for figures: its score, its worst rows, and of a regression a sample of predictions."""
+"""Data for figures of a model: its score, its worst rows, and for regression a sample of predictions."""
 
 import os
 from collections.abc import Callable

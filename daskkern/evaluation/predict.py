@@ -14,7 +14,7 @@ from daskkern.data.storage.unseen import notes_of
 from daskkern.errors import DataError, SpecError
 from daskkern.evaluation.score import Progress
 from daskkern.evaluation.tables.blocks import PredictBlock
-from daskkern.evaluation.tables.columns import Wanted
+from daskkern.evaluation.tables.columns import RequestedColumns
 from daskkern.evaluation.tables.folder import KIND as FORMAT
 from daskkern.evaluation.tables.opening import open_rows
 from daskkern.evaluation.tables.rows import BLOCK_ROWS
@@ -65,7 +65,7 @@ def predict_table(
     DataError, SpecError
         For rows that do not fit the model, rows without any, and columns that the model does not offer.
     """
-    model, wanted = fitted_model(model), Wanted(scores, std, confidence)
+    model, wanted = fitted_model(model), RequestedColumns(scores, std, confidence)
     wanted.check(model)
     where = ScoringPlace(client)
     opened = open_rows(model, rows, keep=tuple(keep), unknown=unknown).rows
@@ -147,7 +147,7 @@ def write_predictions(
         model,
         opened.rows,
         place,
-        Wanted(scores, std, confidence),
+        RequestedColumns(scores, std, confidence),
         Division(tuple(partition_by), rows_per_file),
         opened.key,
         overwrite,

@@ -1,4 +1,4 @@
-"""Ranking quality of scores: rows of each class counted by score, in memory of fixed size."""
+"""Ranking metrics from counts of rows by score, in memory of fixed size."""
 
 import numpy as np
 

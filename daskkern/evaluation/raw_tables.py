@@ -28,7 +28,7 @@ from daskkern.models import KernelModel
 
 @dataclass(frozen=True)
 class TablePlace:
-    """A path or URL that is known to be that of a table, so that it is not asked again whether it is a store."""
+    """A path or URL that is known to be a table's, so that it is not checked again for a store."""
 
     place: str
 
@@ -97,7 +97,7 @@ def store_at(place: str) -> Store | None:
     """
     if not is_url(place):
         return None if is_table(place) else open_store(place)
-    by_name = _tells(place)
+    by_name = _is_named_as_table(place)
     if by_name:
         return None
     try:
@@ -128,12 +128,12 @@ def is_table(place: str) -> bool:
     """
     if not is_url(place):
         return is_source(place) and not _is_ours(Path(place))
-    by_name = _tells(place)
+    by_name = _is_named_as_table(place)
     return get_object(place, "zarr.json") is None if by_name is None else by_name
 
 
-def _tells(url: str) -> bool | None:
-    """Return whether the name of a URL is that of a table; None where it tells neither that nor a store."""
+def _is_named_as_table(url: str) -> bool | None:
+    """Return whether the name of a URL is that of a table; None where it is neither a table's nor a store's."""
     name = public(url).lower().rstrip("/")
     if name.endswith(TABLE_SUFFIXES) or glob.has_magic(name):
         return True

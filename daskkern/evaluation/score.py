@@ -1,4 +1,4 @@
-"""Predictions and scores in one pass over any number of rows; memory is one block."""
+"""Predictions and scores in one pass over any number of rows, one block in memory at a time."""
 
 from collections.abc import Callable, Iterator
 

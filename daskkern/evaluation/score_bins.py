@@ -60,8 +60,8 @@ def joined_bins(bins: Sequence[CalibrationBin], least: int) -> list[CalibrationB
 
 
 @dataclass(frozen=True)
-class Trusted:
-    """The result of :class:`Trust`; `error` is the expected calibration error."""
+class Reliability:
+    """The result of :class:`ReliabilitySums`; `error` is the expected calibration error."""
 
     log_loss: float
     brier: float
@@ -69,7 +69,7 @@ class Trusted:
     bins: tuple[CalibrationBin, ...]
 
 
-class Trust:
+class ReliabilitySums:
     """Sums of predicted probabilities and of outcomes."""
 
     def __init__(self, n_classes: int) -> None:
@@ -92,7 +92,7 @@ class Trust:
         for sums, values in ((self._weights, w), (self._right, right), (self._promised, w * top)):
             sums += np.bincount(where, weights=values, minlength=_CALIBRATION_BINS)
 
-    def result(self) -> Trusted:
+    def result(self) -> Reliability:
         """Return the result for the rows added, of which one must have a weight above 0."""
         bins = tuple(
             CalibrationBin(
@@ -107,4 +107,4 @@ class Trust:
         )
         error = float(np.abs(self._promised - self._right).sum()) / self.weight
         brier = self._squares / self.weight / (2 if self._k == 2 else 1)
-        return Trusted(self._log / self.weight, brier, error, bins)
+        return Reliability(self._log / self.weight, brier, error, bins)

@@ -1,4 +1,4 @@
-"""The rows that a model gets most wrong: a running selection over blocks, of fixed size."""
+"""The rows with the largest errors: a running selection of fixed size."""
 
 from dataclasses import dataclass
 

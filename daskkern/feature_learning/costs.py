@@ -1,4 +1,4 @@
-"""The bytes and the operations of feature learning as arithmetic: of the sample, and of a pass over all rows."""
+"""The memory and operations of feature learning, for the sample and for a pass over all rows."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Losses of predictions for held-out rows, by which kernels are compared."""
+"""Losses of held-out predictions, by which kernels are compared."""
 
 import numpy as np
 

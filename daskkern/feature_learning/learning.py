@@ -1,4 +1,4 @@
-"""The choice of a kernel whose metric is learned: trials on a sample, compared on rows that were left out.
+"""The choice of a kernel with a learned metric: trials on a sample, compared on held-out rows.
 
 Each candidate alternates kernel ridge regression and the average gradient outer product of its solution as the next
 metric. The round of the least loss on held-out rows counts, round 0 of the kernel as it was among them: learned

@@ -1,4 +1,4 @@
-"""From the average gradient outer product to the kernel that uses it as its metric."""
+"""Conversion of the average gradient outer product to a kernel with that metric."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A metric that is still to be made from gradients at all rows: of which function, and what kernel it belongs to."""
+"""A metric still to be computed from gradients at all rows: the function, and the kernel that will use it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Kernel ridge regression on landmarks, for one penalty after the other.
+"""Kernel ridge regression on landmarks, for a sequence of penalties.
 
 With C = K_mz the kernel of m rows and p landmarks and W the weights of the rows, which add up to 1, the minimiser of
 ``sum_i w_i (f(x_i) - y_i)^2 + alpha |f|^2`` over functions of the landmarks has the coefficients

@@ -59,7 +59,7 @@ def measure_of(model: KernelModel, name: str | None) -> Measure:
 
 
 def codes_of(model: KernelModel, y: HostArray, classes: tuple[ClassLabel, ...] | None) -> HostArray:
-    """Return the model's code of each label in `y`, -1 for a label that it does not know.
+    """Return the model's code of each label in `y`, -1 for an unknown label.
 
     Parameters
     ----------

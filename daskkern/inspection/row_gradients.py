@@ -1,4 +1,4 @@
-"""Gradients of the scores of a fitted model at single rows: why each is predicted as it is."""
+"""Gradients of a fitted model's scores at single rows, as explanations of single predictions."""
 
 from typing import Any
 

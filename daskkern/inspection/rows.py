@@ -1,4 +1,4 @@
-"""Rows that a model is inspected on: arrays, dask arrays and stores, sampled or block by block."""
+"""Rows for the inspection of a model: arrays, Dask arrays and stores, sampled or block by block."""
 
 import os
 from collections.abc import Iterator

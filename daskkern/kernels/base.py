@@ -1,4 +1,4 @@
-"""The base class of kernels: blocks and products of one formula of a pair of rows, for every kernel and device.
+"""The base class of kernels: blocks and products of a formula of two rows, on every device.
 
 A new kernel is one class with one formula, in a file of its own, and one row in ``registry``.
 """
@@ -244,6 +244,11 @@ class Kernel(NestedParameters, PairFunction):
         if left.wider is not None and right.wider is not None:
             return widened_fill(self._fill(left.wider, right.wider))
         return fill_for(self.program, left, right)
+
+    def _write_head(self, head: Array | None, left: Left, right: Points) -> None:
+        """Write the first columns of the block to `head`, if it is given."""
+        if head is not None:
+            head[...] = self.block(left, right)[:, : head.shape[1]]
 
     def _factor(self, name: str, given: Array, length: int, right: Points) -> Array:
         if len(given.shape) != 2 or given.shape[0] != length:

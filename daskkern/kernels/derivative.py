@@ -1,4 +1,4 @@
-"""The derivative of a formula, which is a formula again."""
+"""The derivative of a formula, which is itself a formula."""
 
 from collections.abc import Callable
 from math import pi

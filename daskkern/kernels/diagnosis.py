@@ -1,4 +1,4 @@
-"""Diagnosis of kernel matrices without a factor: the rows and the length scale that make them singular, in numbers."""
+"""Diagnosis of singular kernel matrices: the rows and the length scale at fault, in numbers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -64,11 +64,11 @@ def arithmetic_note(kernel: Kernel, Z: Array, precision: Precision | None = None
     """
     Z = as_rows(Z)
     found, wider = kernel.rounding(Z, Z.dtype), kernel.rounding(Z, np.float64)
-    if found.is_passable:
+    if found.is_within_tolerance:
         return ""
     spread = f"rows spread over {found.spread:.3g}{_scales(kernel, _sample(Z))}"
     beyond = f"; even float64 values may be wrong by up to {wider.error:.2g}: scale the features"
-    beyond = "" if wider.is_passable else beyond
+    beyond = "" if wider.is_within_tolerance else beyond
     if Z.dtype == np.float64:
         return spread + beyond
     if precision not in (None, "float32"):
@@ -166,7 +166,7 @@ def _flat(kernel: Kernel, sample: FloatArray, rows: str, within: float = 1 - _CL
 
 def _rounded(kernel: Kernel, sample: FloatArray, dtype: Any) -> Diagnosis | None:
     rounding = kernel.rounding(sample, dtype)
-    if rounding.is_passable:
+    if rounding.is_within_tolerance:
         return None
     return Diagnosis(
         f"values in {np.dtype(dtype)} are wrong by up to {rounding.error:.2g}: rows spread over "

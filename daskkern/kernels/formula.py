@@ -1,4 +1,4 @@
-"""A kernel's value as a formula in a few numbers of a pair of rows, written once for every engine.
+"""Kernels as formulas in a few statistics of two rows, written once for every engine.
 
 A kernel writes ``exp(pair.squared_distance * (-0.5 / s**2))`` once. The expression becomes a :class:`Program`, a
 straight list of instructions, and that list is what the engines read: NumPy and CuPy evaluate it on whole tiles

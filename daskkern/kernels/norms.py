@@ -1,4 +1,4 @@
-"""Sums over the features of a row: of squares, of powers, and of other terms of single features."""
+"""Sums over the features of each row: of squares, powers, and other functions of a single feature."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""A kernel's function of two rows, and the preparation of rows as operands of its products."""
+"""The function of two rows that defines a kernel, and the preparation of rows as operands of its products."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
@@ -102,7 +102,7 @@ class PairFunction(ABC):
     def placement_for(self, Z: Array) -> Placement:
         """Return how rows are prepared for points like `Z`: decided once for a whole fit, or a model."""
         Z = as_rows(Z)
-        return Placement(self.shift_for(Z), Z.dtype == np.float32 and not self.rounding(Z).is_passable)
+        return Placement(self.shift_for(Z), Z.dtype == np.float32 and not self.rounding(Z).is_within_tolerance)
 
     def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
         """Return the error that values of rows like `Z` (p, d) have when distances are computed in `dtype`."""
@@ -137,7 +137,7 @@ class PairFunction(ABC):
         """
         Z = as_rows(Z, agreed_dtype(precision, dtype))
         made = partial(Points, Z.shape[0], Z.shape[1], Z.dtype, placement, precision=precision)
-        if placement.widens(Z.dtype, precision):
+        if placement.becomes_float64(Z.dtype, precision):
             wider = self.points(Z.astype(np.float64), Placement(placement.shift), blocks)
             return made(wider.blocks, wider=wider)
         cuts = cut_blocks(Z.shape[0], blocks)

@@ -1,4 +1,4 @@
-"""Checks of the numbers that users give as parameters of kernels."""
+"""Validation of numeric kernel parameters."""
 
 import math
 

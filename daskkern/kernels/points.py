@@ -81,7 +81,7 @@ class Placement:
             return self
         return Placement(to_host(self.shift) if xp is np else xp.asarray(self.shift), self.wide)
 
-    def widens(self, dtype: Any, precision: Precision | None) -> bool:
+    def becomes_float64(self, dtype: Any, precision: Precision | None) -> bool:
         """Return whether rows of this dtype become float64; features rounded by `precision` do not."""
         return self.wide and np.dtype(dtype) == np.float32 and precision in (None, "float32")
 

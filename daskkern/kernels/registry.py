@@ -1,4 +1,4 @@
-"""The table of kernels, and their notation in one word: ``gaussian:5``, ``laplacian:median``.
+"""The registry of kernels, and the parser of their one-word notation: ``gaussian:5``, ``laplacian:median``.
 
 Further parameters follow by name: ``laplacian_pq:median,p=1.5,q=1``.
 Words make sums and products: ``gaussian:5+linear``, ``2*gaussian:5 + 0.5*laplacian:1``.

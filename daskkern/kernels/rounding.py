@@ -1,4 +1,4 @@
-"""The effect of rounding of squared distances on a kernel's values, known before any of them is computed.
+"""The effect of rounded squared distances on kernel values, estimated before any of them is computed.
 
 ``|x|^2 + |z|^2 - 2 x.z`` has an error e of some eps times the squared norms, whatever the distance is. A kernel of rows
 that spread widely against its length scale then differs by up to ``max_s |k(s + e) - k(s)|``, s squared distances.
@@ -51,7 +51,7 @@ class Rounding:
     spread: float
 
     @property
-    def is_passable(self) -> bool:
+    def is_within_tolerance(self) -> bool:
         """Whether the error is within the tolerance."""
         return self.error <= self.tolerance
 

@@ -1,4 +1,4 @@
-"""Conversion of users' rows to those that products take: tables of floats, dense or CSR, valid and canonical."""
+"""Conversion of users' rows to operands of products: valid, canonical, dense or CSR."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A Cholesky factor that grows by chosen rows, without the kernel matrix of the rows that it is chosen from.
+"""A partial Cholesky factor that grows by pivot rows, without the kernel matrix of all rows.
 
 With S the rows chosen so far, the residual of row i is ``r_i = k(x_i, x_i) - k(x_i, S) K_SS^-1 k(S, x_i)``. Residuals
 only fall as S grows, so that an old one is a bound; those that a rule needs are computed again, block by block. A

@@ -85,7 +85,7 @@ class RidgeLeverage(LandmarkSelector):
                 f"the {kernel.name} kernel overflows on the rows; scale the features (ingest with --scale standard)"
             )
         if not size > 0:
-            raise DataError(f"the {kernel.name} kernel is 0 on the rows; look at the data")
+            raise DataError(f"the {kernel.name} kernel is 0 on the rows; check the data")
         penalty, last = size, _LEAST * size if self.alpha == "auto" else float(self.alpha) * size
         known = _Dictionary(kernel, X, np.zeros(0, np.int64), np.zeros(0), M * penalty)
         while penalty > last:

@@ -1,4 +1,4 @@
-"""In-place subtraction of a matrix product that several threads can run at once."""
+"""In-place subtraction of a matrix product, safe to call from several threads at once."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The solver of a dense positive definite system, factored in place in blocks.
+"""Solution of a dense positive definite system, factored in place by blocks.
 
 OpenBLAS's threaded dpotrf, which SciPy ships, crashes the process with a segmentation fault for matrices of 16,000
 columns (measured with 0.3.30 and two threads; 23,000 pass with one). So LAPACK only factors blocks of the diagonal,

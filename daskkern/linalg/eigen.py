@@ -9,7 +9,7 @@ import scipy.linalg
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.concurrency import cpu_count, decomposition_threads, library_threads
-from daskkern.backend.namespace import failures_raised, gpu_turn, namespace_of, namespace_with, to_host
+from daskkern.backend.namespace import exclusive_gpu, failures_raised, namespace_of, namespace_with, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
 from daskkern.errors import SpecError
@@ -144,7 +144,7 @@ def _product(matrix: da.Array | Array, block: Array, device: str) -> Array:
 def _times(block: HostArray, directions: HostArray, device: str) -> HostArray:
     """Return the product (m, 1, q) of one block, computed on this worker's GPU if it has one."""
     xp = namespace_with(device, block.nbytes + 3 * directions.nbytes)
-    with gpu_turn(xp):
+    with exclusive_gpu(xp):
         return to_host(xp.asarray(block) @ xp.asarray(directions))[:, None]
 
 

@@ -1,4 +1,4 @@
-"""The factor of exact projections with one array for each group of blocks: few products, where launches take long.
+"""The factor of exact projections with each group of blocks in one array, which takes fewer kernel launches.
 
 A solve goes through the groups as that of :class:`daskkern.linalg.projection.BlockCyclicFactor` and sends the same
 messages, so that ranks with panels and ranks with joined groups may solve together.

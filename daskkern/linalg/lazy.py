@@ -11,7 +11,7 @@ import numpy as np
 from dask.delayed import delayed
 
 from daskkern.arrays import HostArray
-from daskkern.backend.namespace import gpu_turn, namespace_with, to_device, to_host
+from daskkern.backend.namespace import exclusive_gpu, namespace_with, to_device, to_host
 from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices
 from daskkern.kernels import Kernel, Placement
@@ -69,6 +69,6 @@ def lazy_gram_sum(parts: Sequence[Callable[[HostArray], HostArray]], T: HostArra
 
 def _placed_block(kernel: Kernel, X: HostArray, Z: HostArray, placement: Placement, device: str) -> HostArray:
     xp = namespace_with(device, _TIMES * (X.shape[0] * Z.shape[0] + X.size + Z.size) * 8)
-    with gpu_turn(xp):
+    with exclusive_gpu(xp):
         points = kernel.points(to_device(Z, xp), placement.on(xp))
         return to_host(kernel.block(to_device(X, xp), points))

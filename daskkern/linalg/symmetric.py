@@ -1,4 +1,4 @@
-"""Eigenpairs of a dense symmetric matrix: by cuSOLVER on a GPU, or by SciPy's LAPACK without holding the GIL.
+"""Eigendecomposition of a dense symmetric matrix: by cuSOLVER on a GPU, else by LAPACK with the GIL released.
 
 SciPy's own ``eigh`` holds the GIL from beginning to end, minutes for 10,000 rows. Meanwhile a Dask worker sends no
 heartbeats and is taken for one that hangs.

@@ -1,4 +1,4 @@
-"""A Cholesky factor that all ranks compute together and each keeps whole, for solves without communication.
+"""A Cholesky factor computed by all ranks together and stored whole by each, so that solves need no communication.
 
 The columns are distributed in blocks (:func:`daskkern.linalg.column_blocks`). One right-looking sweep factors
 ``K = L L^T``: at step k the owner of block k factors its panel and broadcasts it, every rank stores it and updates

@@ -51,7 +51,7 @@ class Loss(NestedParameters, ABC):
         return ()
 
     def least_alpha(self, error: float, variance: float, n: int) -> float:
-        """Return the least penalty that ``alpha="auto"`` may choose for `n` rows; 0 where squared errors tell enough.
+        """Return the least penalty that ``alpha="auto"`` may choose for `n` rows; 0 where squared errors are enough.
 
         Parameters
         ----------

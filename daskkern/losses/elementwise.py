@@ -1,4 +1,4 @@
-"""Functions of single numbers that several losses share."""
+"""Elementwise functions shared by several losses."""
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of

@@ -1,4 +1,4 @@
-"""Conversion of class codes to the targets of a loss, and of scores back to codes."""
+"""Conversion between class codes and the targets and scores of a loss."""
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of

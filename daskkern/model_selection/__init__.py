@@ -1,4 +1,4 @@
-"""The search for a model within a time budget: candidates, trials on sampled rows, and the table of what was tried."""
+"""Model search within a time budget: candidates, trials on sampled rows, and the table of their results."""
 
 from daskkern.model_selection.budget import Budget
 from daskkern.model_selection.held_out import SCORINGS

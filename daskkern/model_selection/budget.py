@@ -1,4 +1,4 @@
-"""The time of a search: what is spent, what is left, and what the next trials will probably take."""
+"""The time budget of a search: time spent, time left, and the predicted time of the next trials."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Candidates of a search: kernels that ridge regression compares on sampled rows, and fits that are compared whole."""
+"""Candidates of a search: kernels, compared by ridge regression on sampled rows, and whole fits."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Trials of whole fits: the settings of a candidate, fitted to some sampled rows and scored on others."""
+"""Trials of whole fits: a candidate's settings, fitted to some sampled rows and scored on others."""
 
 import time
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def _n_repeats(folds: Sequence[Fold]) -> int:
 
 
 def _without_held(settings: FitSettings, candidate: FitCandidate, sample: SearchSample, fold: Fold) -> FitSettings:
-    """Return the settings with a metric, or a warp, that knows nothing of the rows that a fold holds out."""
+    """Return the settings with a metric, or a warp, that was not learned from the rows that a fold holds out."""
     metric = candidate.metric
     if metric is None:
         return settings

@@ -1,4 +1,4 @@
-"""The fits that are compared with the defaults: those with the kernels that a search has found."""
+"""Candidate fits with the kernels that a search has found, compared with the defaults."""
 
 from collections.abc import Sequence
 from typing import Any

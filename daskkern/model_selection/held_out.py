@@ -1,4 +1,4 @@
-"""Losses of predictions for held-out rows, and whether one candidate's are lower than another's beyond chance."""
+"""Losses on held-out rows, and whether the difference between two candidates is significant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

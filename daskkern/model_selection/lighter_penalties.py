@@ -1,4 +1,4 @@
-"""Fits with smaller penalties than the one that the fit chooses, compared on the same held-out rows.
+"""Trials of smaller penalties than the chosen one, compared on the same held-out rows.
 
 The penalty of a fit has the least squared error of ridge regression, of which much is shrinkage towards 0 where labels
 are noisy. Labels and probabilities at the best temperature do not depend on that, and often want less of it.

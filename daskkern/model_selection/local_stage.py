@@ -1,4 +1,4 @@
-"""The comparison of models in leaves with the best model of the whole space, for many rows."""
+"""The comparison of local models with the best global model, for data with many rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Dense samples: all rows in a few leaves of a partition, and random rows of everywhere else.
+"""Dense samples: all rows of a few leaves of a partition, and a random sample of the other rows.
 
 Models of leaves (:class:`daskkern.basis.LocalRows`) gain by rows that are close to each other, of which a random sample
 has too few. In some leaves with all of their rows such a model is what it is in a fit to all rows; a model of the whole

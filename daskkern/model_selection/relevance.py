@@ -1,4 +1,4 @@
-"""What each feature says of the targets by itself: weights that a metric may start from.
+"""The relevance of single features to the targets, as initial weights of a metric.
 
 Where a few of many features matter, a function of all of them fits noise, and its gradients say little. The correlation
 ratio of a feature, the share of the variance of y that is between the bins of its values, says which ones matter by

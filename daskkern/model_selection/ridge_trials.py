@@ -1,4 +1,4 @@
-"""Trials of kernels: cross-validated ridge regression on sampled rows, where wanted with a metric learned in each fold.
+"""Trials of kernels by cross-validated ridge regression on sampled rows, with or without a learned metric.
 
 With K the kernel of the n fitted rows and W their weights, which add up to 1, the minimiser of
 ``sum_i w_i (f(x_i) - y_i)^2 + alpha |f|^2`` is ``f = sum_i k(., x_i) a_i`` with ``a = W^(1/2) z`` and
@@ -125,7 +125,7 @@ def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: Ri
 def kernel_learned_from(
     candidate: KernelCandidate, sample: SearchSample, alphas: Sequence[float], rows: IntArray
 ) -> ScaledKernel:
-    """Return the kernel of a candidate with the metric that some sampled rows say, a round for each of `alphas`."""
+    """Return the kernel of a candidate with the metric learned from sampled rows, in a round for each of `alphas`."""
     return _Trial.of(candidate, sample, [], 1).learned_from(rows, alphas)
 
 
@@ -140,7 +140,7 @@ def fold_grams(
     return [trial.gram(trial.learned_from(fold.fitted, alphas), fold) for fold in folds]
 
 
-def downhill(loss: Callable[[int], float], n: int, start: int) -> int:
+def local_minimum(loss: Callable[[int], float], n: int, start: int) -> int:
     """Return the number, of 0 to n - 1, at which the loss stops falling on the way from `start`: down, or else up."""
     here = start
     for step in (-1, 1):
@@ -184,7 +184,7 @@ class _Trial:
         return cls(candidate, candidate.resolved(X), X, sample, folds, n_repeats)
 
     def best(self, kernels: Sequence[ScaledKernel], start: int) -> tuple[HeldOut, int]:
-        """Return the losses with the best penalty, and its number; from `start` it goes downhill."""
+        """Return the losses with the best penalty, and its number; from `start` it goes local_minimum."""
         grams = [self.gram(kernel, fold) for kernel, fold in zip(kernels, self.folds, strict=True)]
         known: dict[int, HeldOut] = {}
 
@@ -193,7 +193,7 @@ class _Trial:
                 known[number] = self._losses(grams, ALPHAS[number])
             return known[number]
 
-        here = downhill(lambda number: at(number).mean, len(ALPHAS), start)
+        here = local_minimum(lambda number: at(number).mean, len(ALPHAS), start)
         return at(here), here
 
     def rows(self, one: ScaledKernel) -> Array:
@@ -244,7 +244,7 @@ class _Trial:
         return ScaledKernel(kernel, self.candidate.scale)
 
     def learned_from(self, rows: IntArray, alphas: Sequence[float]) -> ScaledKernel:
-        """Return the kernel with the metric that some rows say, learned in a round for each of `alphas`."""
+        """Return the kernel with the metric learned from some rows, in a round for each of `alphas`."""
         if not alphas:
             return self.start(rows)
         known: ScaledKernel | None = self.sample.recent.get(self._key(rows, alphas))
@@ -281,7 +281,7 @@ class _Trial:
     def _warped(
         self, one: ScaledKernel, squares: FloatArray, some: IntArray, weight: FloatArray | None, knots: FloatArray
     ) -> ScaledKernel:
-        """Return the kernel with the warp that squared derivatives (m, d) at `some` rows say."""
+        """Return the kernel with the warp that squared derivatives (m, d) at `some` rows give."""
         sample = self.sample
         base = sample.scaling(self.candidate.scale, self.candidate.categories)
         now = one.scale if isinstance(one.scale, Scaling) else base

@@ -1,4 +1,4 @@
-"""Where trials run: one after the other in this process, or as tasks on the workers of a cluster."""
+"""Execution of trials: sequentially in this process, or as tasks on the workers of a cluster."""
 
 from abc import ABC, abstractmethod
 from collections import deque

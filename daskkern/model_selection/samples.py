@@ -1,4 +1,4 @@
-"""Sampled rows of a search, with folds that all candidates share."""
+"""Sampled rows of a search, with folds that are the same for all candidates."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
@@ -118,7 +118,7 @@ class SearchSample:
         return counts / counts.sum()
 
     def informative(self, m: int) -> int:
-        """Return how many of m rows like these tell models apart.
+        """Return how many of m rows like these distinguish models.
 
         Where one class has most of the rows, errors are made with the others': two rows count for each of those.
         """

@@ -1,4 +1,4 @@
-"""The comparison of kernels by ridge regression: rungs on nested samples, each keeping the best ones."""
+"""Screening of kernels by ridge regression: rungs on nested samples, each keeping the best candidates."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

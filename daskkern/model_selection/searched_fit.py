@@ -1,4 +1,4 @@
-"""A search and the fit that it ends with: an ordinary one, whose model records what was tried."""
+"""A search and its final fit, whose model records the trials."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The comparison of kernels by a softmax, where there are more than two classes, and the fit that it leads to."""
+"""The comparison of kernels by logistic regression for more than two classes, and the resulting fit."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Trials of kernels for several classes: cross-validated kernel logistic regression with one score a class.
+"""Trials of kernels for more than two classes, by cross-validated kernel logistic regression.
 
 Ridge regression learns each class against the rest. Where the classes are shells, or stripes, of one function, those
 between others need a bump for each, but the scores of a softmax are as simple as that function. With K the kernel of
@@ -23,7 +23,7 @@ from daskkern.arrays import FloatArray
 from daskkern.losses import MultinomialLogistic
 from daskkern.model_selection.candidates import KernelCandidate
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
-from daskkern.model_selection.ridge_trials import RidgeOutcome, downhill, fold_grams
+from daskkern.model_selection.ridge_trials import RidgeOutcome, fold_grams, local_minimum
 from daskkern.model_selection.samples import Fold, SearchSample
 
 LEAST_CLASSES = 3
@@ -76,7 +76,7 @@ def try_softmax(candidate: SoftmaxCandidate, sample: SearchSample, folds: Sequen
             known[number] = held_out_losses(sample, flat, [fit.scores() for fit in fits], len(folds))
         return known[number]
 
-    best = downhill(lambda number: at(number).mean, len(ALPHAS), _START)
+    best = local_minimum(lambda number: at(number).mean, len(ALPHAS), _START)
     seconds = time.perf_counter() - begun
     return RidgeOutcome(at(best), ALPHAS[best], len(flat[0].fitted), candidate.alphas, seconds)
 

@@ -1,4 +1,4 @@
-"""Runs the trials of a search within its budget, and keeps the record of them."""
+"""Running the trials of a search within its budget, and recording their results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ class NamedCandidate(Protocol):
 
 
 class TrialOutcome(Protocol):
-    """Whatever has losses of held-out rows, and the seconds that they took."""
+    """A result with losses of held-out rows and the seconds spent on them."""
 
     @property
     def held(self) -> HeldOut: ...

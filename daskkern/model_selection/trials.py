@@ -1,4 +1,4 @@
-"""The table of what a search has tried."""
+"""The table of the trials of a search."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields

@@ -1,4 +1,4 @@
-"""Warped features: increasing maps of single features that stretch them where a fitted function changes.
+"""Warped features: increasing maps that stretch a feature where a fitted function varies most.
 
 Weights of features say how much a function changes with each of them, wherever that is. Where it is piecewise constant,
 as for thresholds and signs, it changes in a few narrow places only. With ``E_j(u)`` the mean squared derivative of a
@@ -51,7 +51,7 @@ def warp_of(
     now: Scaling,
     codes: Sequence[int] = (),
 ) -> Warp:
-    """Return the warp that the derivatives of a function say.
+    """Return the warp that follows from the derivatives of a function.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Probabilities, sets and intervals of a model, from its scores and its calibration. Needs only NumPy."""
+"""Calibrated predictions of a model: probabilities, prediction sets and intervals. Needs only NumPy."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,15 @@ import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.concurrency import product_threads
-from daskkern.calibration import Calibration, Posterior, ScoreScaling, conformal_quantile
+from daskkern.calibration import (
+    Calibration,
+    Posterior,
+    ScoreScaling,
+    conformal_quantile,
+    intervals_around,
+    intervals_between,
+    label_sets,
+)
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import ModelError
 from daskkern.kernels import Kernel
@@ -15,7 +23,7 @@ from daskkern.models.posterior import PosteriorFactor
 
 
 class CalibratedScores:
-    """The part of a model that says how sure it is; see :class:`daskkern.models.KernelModel`."""
+    """The calibrated predictions of a model; see :class:`daskkern.models.KernelModel`."""
 
     if TYPE_CHECKING:
         loss: str
@@ -173,19 +181,15 @@ class CalibratedScores:
     def sets(self, scores: HostArray, confidence: float) -> HostArray:
         """Return sets of labels for scores (n, c); see :meth:`predict_set`."""
         q = conformal_quantile(self._recorded("classification", "sets of labels").scores, confidence)
-        inside: HostArray = 1 - self.probabilities(scores).astype(np.float64) <= q
-        return inside
+        return label_sets(self.probabilities(scores), q)
 
     def intervals(self, scores: HostArray, confidence: float) -> HostArray:
         """Return intervals for scores (n, c); see :meth:`predict_interval`."""
         q = self.widening(confidence)
         values = self.labels(scores)
         if self.loss_function.heads > 1:
-            low, high = values[:, 0] - q[0], values[:, -1] + q[0]
-            middle = (low + high) / 2
-            return np.stack([np.minimum(low, middle), np.maximum(high, middle)], axis=-1)
-        width = q if values.ndim == 2 else q[0]
-        return np.stack([values - width, values + width], axis=-1)
+            return intervals_between(values[:, 0], values[:, -1], q)
+        return intervals_around(values, q)
 
     def widening(self, confidence: float) -> FloatArray:
         """Return how far intervals reach beyond predictions, (t,) float64; (1,) for several quantiles."""

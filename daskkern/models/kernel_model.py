@@ -1,4 +1,4 @@
-"""A fitted model: points, coefficients and the meaning of its scores. Needs only NumPy; see ``store`` for disk."""
+"""A fitted model: points, coefficients and the interpretation of its scores. Needs only NumPy."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""Checks of the rows that a model predicts: a table of finite numbers."""
+"""Validation of rows to predict: a table of finite numbers."""
 
 from typing import Any
 

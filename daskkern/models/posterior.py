@@ -1,4 +1,4 @@
-"""The posterior variance of a model at new rows, from its points: one factor of at most 2,000 of them."""
+"""The posterior variance of a model at new rows, from a factor of the kernel matrix of at most 2,000 points."""
 
 from typing import Any, Protocol
 

@@ -1,4 +1,4 @@
-"""How a model is shown: one line of text, a table in notebooks, a plot of its history."""
+"""The display of a model: one line of text, a notebook table, a plot of its history."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What is said where a model cannot be written: its place, the reason, its size against the room, what to do."""
+"""Error messages for models that cannot be written: path, reason, sizes and remedy."""
 
 import errno
 import os

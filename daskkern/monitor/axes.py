@@ -1,4 +1,4 @@
-"""Axes of matplotlib, which is optional, in the one style of all plots."""
+"""Matplotlib axes in the common style of all plots; matplotlib is optional."""
 
 from typing import Any
 

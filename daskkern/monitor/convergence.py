@@ -1,4 +1,4 @@
-"""A test, from the losses of the epochs, of whether a fit that ran out of epochs or time had converged."""
+"""A convergence test for fits that ran out of epochs or time, from the losses of their epochs."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The history of a fit as columns of numbers, for plots."""
+"""The history of a fit as numeric columns, for plots."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""The software and the machine of a fit, without names of people, hosts or folders."""
+"""The software and hardware of a fit, without names of people, hosts or folders."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Epochs as a table that people read: headings with units, and values as text."""
+"""The table of epochs as text: headings with units, and formatted values."""
 
 from daskkern.monitor.shares import PARTS
 

@@ -1,4 +1,4 @@
-"""Formatting of numbers with their units for people."""
+"""Formatting of numbers with units."""
 
 import math
 import time
@@ -16,9 +16,12 @@ def seconds(value: float) -> str:
     """Return ``"0.4 s"``, ``"12 min 5 s"``, ``"3 h 20 min"``; a dash for NaN and infinity."""
     if not math.isfinite(value):
         return "-"
-    if value < 10:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
+    return f"{value:.1f} s" if value < 10 else whole_seconds(round(value))
+
+
+def whole_seconds(value: float) -> str:
+    """Return ``"7 s"``, ``"12 min 5 s"``, ``"3 h 20 min"``; fractions of a second are cut off."""
+    minutes, rest = divmod(int(value), 60)
     if not minutes:
         return f"{rest} s"
     hours, minutes = divmod(minutes, 60)

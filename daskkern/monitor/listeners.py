@@ -1,4 +1,4 @@
-"""Listeners of events that pass them on to others."""
+"""Event listeners that forward events to other listeners."""
 
 import threading
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from daskkern.events import Event, Listener
 
 
 def all_of(listeners: Sequence[Listener]) -> Listener:
-    """Return a listener that tells all `listeners`, in their order."""
+    """Return a listener that forwards each event to all `listeners`, in order."""
     if len(listeners) == 1:
         return listeners[0]
 
@@ -19,7 +19,7 @@ def all_of(listeners: Sequence[Listener]) -> Listener:
 
 
 def one_at_a_time(listener: Listener) -> Listener:
-    """Return a listener that several threads may call: `listener` hears of one event after the other."""
+    """Return a listener that several threads may call: `listener` receives one event at a time."""
     lock = threading.Lock()
 
     def tell(event: Event) -> None:

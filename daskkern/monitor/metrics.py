@@ -72,11 +72,6 @@ class Metrics:
             self._registry.unregister(self._collector)
 
 
-def metric_names() -> tuple[str, ...]:
-    """Return the names of all metrics."""
-    return tuple(_name(name) for name in ("fits", *_OF_EACH))
-
-
 def _name(name: str) -> str:
     namespace = dask.config.get("distributed.dashboard.prometheus.namespace", "dask")
     return "_".join(part for part in (namespace, "daskkern", name) if part)

@@ -1,4 +1,4 @@
-"""The colors of plots, of the page of fits and of reports: one meaning each, and legible on light and dark paper."""
+"""The colors of plots, dashboard and reports: one meaning each, legible on light and dark backgrounds."""
 
 from collections.abc import Mapping
 

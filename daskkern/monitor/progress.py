@@ -28,7 +28,7 @@ from daskkern.events import (
     WorkersLost,
 )
 from daskkern.monitor.event_text import line_of
-from daskkern.monitor.formatting import format_bytes
+from daskkern.monitor.formatting import format_bytes, whole_seconds
 
 _BAR, _CLOCK, _GAPS = 16, 7, 3
 """Widths of the bar and of the clock, and the columns between the four parts of the line."""
@@ -129,17 +129,10 @@ class _Line:
         if self._score == self._score:
             parts.append(f"score {self._score:.4f}")
         if done > self._begun[1] and total:
-            parts.append(f"{_clock((now - self._begun[0]) / (done - self._begun[1]) * (total - done))} left")
+            parts.append(f"{whole_seconds((now - self._begun[0]) / (done - self._begun[1]) * (total - done))} left")
         parts.append(f"{event.rows_per_second:,.0f} rows/s")
         if self._memory:
             parts.append(f"{format_bytes(max(self._memory.values()))}{' a rank' if len(self._memory) > 1 else ''}")
         while len(parts) > 1 and len("  ".join(parts)) > width:
             parts.pop()
         return "  ".join(parts)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,4 +1,4 @@
-"""Recording of the events of a fit into a :class:`~daskkern.monitor.history.History`, before a listener gets them."""
+"""A listener that records the events of a fit in a :class:`~daskkern.monitor.history.History` and forwards them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -107,7 +107,7 @@ class Recorder:
     def complete(
         self, epochs: Sequence[EpochFinished], reason: str, n_epochs: int, best_epoch: int = 0, note: str = ""
     ) -> None:
-        """Add what rank 0 knows but was not received: events of a gang that broke up may be lost."""
+        """Add events that rank 0 has recorded and that were not received: those of a gang that broke up may be lost."""
         merged = {epoch.epoch: epoch for epoch in self.epochs} | {epoch.epoch: epoch for epoch in epochs}
         self.epochs = [merged[number] for number in sorted(merged)]
         self.finished = FitFinished(reason, n_epochs, self.finished.seconds, best_epoch, note)

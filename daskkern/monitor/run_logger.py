@@ -1,4 +1,4 @@
-"""The base of loggers of fits to services: which numbers of which events are logged, and at which epoch.
+"""The base class of loggers to tracking services: which numbers of which events are logged, and when.
 
 A logger handles the events of successive fits. A service that fails ends the logging with a warning, but not the fit.
 """

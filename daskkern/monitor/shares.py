@@ -1,4 +1,4 @@
-"""The parts of the time of an epoch and their labels, shared by the page, the terminal, the report and the metrics."""
+"""The parts that make up the time of an epoch, and their labels."""
 
 from collections.abc import Iterable, Mapping
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class FitsView(Protocol):
-    """The fits of a cluster, as its scheduler knows them."""
+    """The fits of a cluster, as its scheduler records them."""
 
     def fits(self) -> Sequence[Mapping[str, Any]]:
         """Return the status of every fit, oldest first: the fields of ``FitStatus``."""

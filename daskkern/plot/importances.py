@@ -1,4 +1,4 @@
-"""Plots of what a model depends on: importances of columns, and how pairs of them move its predictions."""
+"""Plots of feature importances and of the interactions of pairs of features."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plots of what thresholds of a classifier's scores achieve: ROC and precision-recall curves."""
+"""Plots of ROC and precision-recall curves."""
 
 from typing import Any
 

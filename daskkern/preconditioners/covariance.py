@@ -1,4 +1,4 @@
-"""The EigenPro preconditioner of explicit features: the leading eigendirections of their covariance, damped.
+"""The EigenPro preconditioner of explicit features: damping along the leading eigenvectors of their covariance.
 
 With the eigenpairs (l_i, e_i) of ``H = (1/M) Phi_S^T W Phi_S``, the covariance of a subsample of M rows,
 
@@ -123,7 +123,7 @@ def covariance_state(
     in_features = is_smaller(n_columns, n_sampled)
     matrix, squares = (_covariance if in_features else _inner_products)(inside, root)
     if not squares.max() > 0:
-        raise DataError("the columns of the model are 0 on all sampled rows; look at the features")
+        raise DataError("the columns of the model are 0 on all sampled rows; check the features")
     wanted = settings.n_directions
     k = min(n_sampled // 5, MOST_DIRECTIONS) if wanted is None else min(wanted, n_sampled - 1)
     k = min(k, n_columns - 1)

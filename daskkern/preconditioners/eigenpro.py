@@ -1,4 +1,4 @@
-"""The EigenPro preconditioner: the leading eigendirections of a subsample, damped.
+"""The EigenPro preconditioner: damping along the leading eigenfunctions of a subsample.
 
 With the eigenpairs (l_i, v_i) of ``W^(1/2) K_SS W^(1/2) / s`` (W the sample weights, mean 1) and
 ``V = W^(1/2) [v_1 .. v_q]``,
@@ -185,9 +185,7 @@ def check_range(kernel: Kernel, X: HostArray) -> None:
             "standard) or take another length scale"
         )
     if not (values > 0).any():
-        raise DataError(
-            f"the {kernel.name} kernel is 0 on all sampled rows, so nothing can be learnt; look at the data"
-        )
+        raise DataError(f"the {kernel.name} kernel is 0 on all sampled rows, so nothing can be learnt; check the data")
 
 
 def usable(values: FloatArray, q: int, least: float) -> int:

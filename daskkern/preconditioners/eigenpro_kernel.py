@@ -1,4 +1,4 @@
-"""The EigenPro kernel: the preconditioned kernel as a function of two tables of rows, for any kernel method.
+"""The EigenPro kernel: the preconditioned kernel as a function of two sets of rows, for any kernel method.
 
     k_P(x, z) = k(x, z) - sum_i D_i (v_i^T k(S, x)) (v_i^T k(S, z)) ,     D_i = (1 - (tau l_{q+1} / l_i)^rho) / (s l_i)
 

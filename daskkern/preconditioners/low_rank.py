@@ -1,4 +1,4 @@
-"""A preconditioner of low rank plus a multiple of 1, for systems with ``K + mu`` over all rows.
+"""A preconditioner for ``K + mu I`` over all rows: low rank plus a multiple of the identity.
 
     P = F F^T + mu ,   P^-1 v = (v - F (F^T F + mu)^-1 F^T v) / mu ,   F (n, s) with F F^T near K
 
@@ -77,7 +77,7 @@ def low_rank_part(features: Array, ridge: float, comm: Communicator) -> LowRankP
     values = np.maximum(scipy.linalg.eigvalsh(gram, check_finite=False), 0)
     mu = ridge + max(float(values[0]), float(np.finfo(features.dtype).eps) * float(values[-1]))
     if not mu > 0:
-        raise DataError("the preconditioner is 0: the kernel is 0 on all rows, or all weights are; look at the data")
+        raise DataError("the preconditioner is 0: the kernel is 0 on all rows, or all weights are; check the data")
     factor = scipy.linalg.cholesky(gram + mu * np.eye(len(gram)), lower=True, check_finite=False)
     return LowRankPart(features, factor, mu)
 

@@ -1,4 +1,4 @@
-"""Step sizes and batch sizes from the largest squared norm and eigenvalue of rows, preconditioned or not.
+"""Stable step sizes and batch sizes, from the largest squared norm and the leading eigenvalue of the rows.
 
 All methods whose steps are the longest stable ones on sampled rows take them from here, and shorten them for batches
 with larger rows: see :mod:`daskkern.training.setup.row_sizes` for what is known of these before a step.

@@ -48,7 +48,7 @@ def column_statistics(gram: HostArray, weight: HostArray | None) -> StepStatisti
         raise DataError("the columns of the model are not finite on the rows; scale the features")
     squares, s = np.diag(gram), gram.shape[0]
     if not squares.max() > 0:
-        raise DataError("the columns of the model are 0 on all sampled rows; look at the features")
+        raise DataError("the columns of the model are 0 on all sampled rows; check the features")
     top = _largest(gram) / s
     return StepStatistics(float(squares.max()), float(squares.mean()), max(top, float(squares.mean()) / s))
 

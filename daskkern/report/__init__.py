@@ -1,4 +1,4 @@
-"""A report on a model: one HTML file that holds everything it shows, or a model card in Markdown."""
+"""Reports on models: one self-contained HTML file, or a model card in Markdown."""
 
 from daskkern.report.writing import check_places, write_markdown, write_report
 

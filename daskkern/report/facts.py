@@ -1,4 +1,4 @@
-"""The facts of a report in words and numbers, read from the model and a score."""
+"""The content of a report, read from a model and its score."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from daskkern.evaluation.metrics import Score
 from daskkern.kernels import Neuron, TreeAverage
 from daskkern.models import KernelModel
 from daskkern.monitor.event_text import line_of
-from daskkern.monitor.formatting import format_bytes, setting_in_words
+from daskkern.monitor.formatting import format_bytes, setting_in_words, whole_seconds
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
 from daskkern.report.methods import method_of, parameters_of
@@ -233,10 +233,7 @@ def feature_rows(model: KernelModel) -> list[tuple[str, ...]]:
 
 def duration(seconds: float) -> str:
     """Return seconds as text with units."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
+    return f"{seconds:.3g} s" if seconds < 60 else whole_seconds(round(seconds))
 
 
 def _targets(model: KernelModel) -> int:

@@ -1,4 +1,4 @@
-"""What the predictions of a model depend on, for its report: at random rows of those that it is scored on."""
+"""Feature importances for a report, on a random sample of the scored rows."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""A model card in Markdown: what a model is, what it learned from, how good it is, and what it is not for."""
+"""Model cards in Markdown: purpose, training data, accuracy and limits of a model."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The pictures of a report, as SVG for its page and as PNG files next to it."""
+"""The figures of a report, as SVG for its page and as PNG files beside it."""
 
 import io
 import re

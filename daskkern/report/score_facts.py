@@ -1,4 +1,4 @@
-"""The facts of a report about scored rows: errors, classes, and the worst rows, as text."""
+"""The part of a report on scored rows: errors, classes, and the worst rows, as text."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The base class of solvers: hyper-parameters that advance a state, written once against a communicator.
+"""The base class of solvers: hyper-parameters, and the steps that advance a state, against a communicator.
 
 A solver uses arrays and a communicator only, neither Dask nor Zarr nor files: the trainer passes batches to it.
 """
@@ -80,7 +80,7 @@ class Solver(NestedParameters, ABC, Generic[State]):
 
     @property
     def own_sampling(self) -> str:
-        """How rows come to batches, of :data:`daskkern.solvers.sampling.SAMPLING_WAYS`, unless a fit says otherwise."""
+        """The default sampling of batches, one of :data:`daskkern.solvers.sampling.SAMPLING_WAYS`."""
         return "uniform"
 
     @property
@@ -161,7 +161,7 @@ class Solver(NestedParameters, ABC, Generic[State]):
         return ""
 
     def as_saved(self, saved: Snapshot) -> Self:
-        """Return the solver that keeps its state as `saved` does, for a run that goes on from it."""
+        """Return the solver that keeps its state as `saved` does, for a run that continues from it."""
         del saved
         return self
 

@@ -1,4 +1,4 @@
-"""Checks that a solver takes a loss and a function space: the error says what is missing, and what to use instead."""
+"""Checks that a solver supports a loss and a function space; errors name what is missing and an alternative."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,13 +39,13 @@ def check_pair(
 
 
 def _remedy(solver: Solver[Any], known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> str:
-    taken, loss_words = _takers(known, loss, basis), f"choose the loss {_losses_of(type(solver), loss)}"
+    taken, loss_words = _supporting(known, loss, basis), f"choose the loss {_losses_of(type(solver), loss)}"
     return f"{loss_words}, or one of the solvers {', '.join(taken)}" if taken else loss_words
 
 
 def _those(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> str:
     """Return the solvers over a function space that take the loss, or all of them, each with the losses it takes."""
-    taken = _takers(known, loss, basis)
+    taken = _supporting(known, loss, basis)
     if taken:
         return ", ".join(taken)
     return ", ".join(
@@ -53,7 +53,7 @@ def _those(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> st
     )
 
 
-def _takers(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> list[str]:
+def _supporting(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> list[str]:
     over = {name: solver for name, solver in known.items() if basis in solver.bases}
     return [name for name, solver in over.items() if solver.ability is None or isinstance(loss, solver.ability[0])]
 

@@ -1,4 +1,4 @@
-"""Checks that what a solver declares about itself is known, and agrees with its methods."""
+"""Checks of the class attributes of solvers, and that they agree with the methods."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a step adds up over the groups of a grid of ranks, each of which has all columns and a part of every batch."""
+"""Sums over the groups of a grid of ranks, each of which has all columns and a part of every batch."""
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of

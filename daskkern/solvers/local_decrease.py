@@ -1,4 +1,4 @@
-"""How far an objective falls among functions near a model: a small convex problem in float64, on the host.
+"""The decrease of an objective within reach of a model: a small convex problem in float64, on the host.
 
 With directions h_j, coefficients b and h = sum_j b_j h_j, the objective near the model f is
 

@@ -1,4 +1,4 @@
-"""NYTRO: gradient descent on landmarks, where the number of iterations is the regularisation.
+"""NYTRO: gradient descent on landmarks, regularised by the number of iterations.
 
 With ``K_ZZ = T^T T`` and u = T a, the model's norm is |u|, and an iteration over all rows is
 

@@ -1,4 +1,4 @@
-"""What a solver asks the set-up to find once for all ranks, before the first step."""
+"""The kinds of set-up that a solver may request, each computed once for all ranks before the first step."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a solver minimises and what it is given: the problem, a batch of its rows, the distance from its optimum."""
+"""The problem that a solver minimises, a batch of its rows, and the distance from its optimum."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar

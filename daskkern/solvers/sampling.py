@@ -1,4 +1,4 @@
-"""The ways in which rows come to batches, as fits name them.
+"""The names of the sampling schemes of batches.
 
 "uniform" visits each row once an epoch, in batches that keep their rows where this lets kernel blocks be cached, and in
 another order in every epoch. "fresh" permutes rows into new batches in every epoch, and "fixed" visits the batches of

@@ -1,4 +1,4 @@
-"""The set-up of a solver on one rank: what it is made from, its base class, and that of first-order methods."""
+"""The set-up of a solver on one rank: its inputs, its base class, and that of first-order methods."""
 
 from dataclasses import dataclass
 from types import ModuleType

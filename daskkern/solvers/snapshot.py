@@ -1,4 +1,4 @@
-"""The state of a run as plain named arrays: what a checkpoint holds, and what is redistributed when ranks change."""
+"""The state of a run as named arrays: the content of a checkpoint, and the unit of redistribution."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The settings of a solver as models and checkpoints record them."""
+"""The settings of a solver in the form recorded in models and checkpoints."""
 
 from collections.abc import Mapping
 from dataclasses import fields

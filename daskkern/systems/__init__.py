@@ -1,4 +1,4 @@
-"""Named systems. The package is their table: ``daskkern.systems["falkon"].estimator``, ``list(daskkern.systems)``."""
+"""The table of named systems: ``daskkern.systems["falkon"].estimator``, ``list(daskkern.systems)``."""
 
 import sys
 from collections.abc import Iterator

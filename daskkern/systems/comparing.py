@@ -1,4 +1,4 @@
-"""Several systems on one store with one budget: error against time, system by system."""
+"""Comparison of several systems on one store within one budget: error against time."""
 
 import json
 import os

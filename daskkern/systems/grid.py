@@ -1,4 +1,4 @@
-"""Ridge models for many length scales and penalties at once: rows are read, and distances computed, only once.
+"""Ridge models for many length scales and penalties at once, which read rows and compute distances only once.
 
 For each length scale the normal equations ``(K_XZ^T W K_XZ / n + alpha K_ZZ) a = K_XZ^T W y / n`` are summed over the
 rows; each distance tile serves all of them. With ``K_ZZ = L L^T`` and ``L^-1 K_XZ^T W K_XZ L^-T / n = U diag(l) U^T``,

@@ -1,4 +1,4 @@
-"""Sums of the rows for all models of a grid, taken in this process or shared by the workers of a cluster."""
+"""Sums over the rows for all models of a grid, in this process or on the workers of a cluster."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

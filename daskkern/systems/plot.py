@@ -16,7 +16,7 @@ _LOOKS = ((".", "-"), ("s", "--"), ("^", ":"))
 
 
 def plot_comparison(found: Comparison, path: str | Path) -> None:
-    """Draw the curves of `found` to a PNG file. SpecError says what to install where matplotlib is missing."""
+    """Draw the curves of `found` to a PNG file. Raises SpecError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,4 +1,4 @@
-"""The length scale and penalty of a system, searched over a grid in two passes over the rows."""
+"""Grid search of the length scale and penalty of a system, in two passes over the rows."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Estimators of rows without targets: components, clusters, densities, novelty, and a test of two samples."""
+"""Unsupervised estimators: components, clusters, densities, novelty detection, and a two-sample test."""
 
 from daskkern.unsupervised.kernel_density import KernelDensity
 from daskkern.unsupervised.kernel_k_means import KernelKMeans

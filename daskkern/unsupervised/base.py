@@ -1,4 +1,4 @@
-"""Base class of the unsupervised estimators: rows without targets, the settings of a fit, the model that it makes."""
+"""Base class of the unsupervised estimators: rows without targets, settings of the fit, and its model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

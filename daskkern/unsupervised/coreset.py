@@ -1,4 +1,4 @@
-"""Weighted landmarks in place of all rows of a density.
+"""Coresets for density estimation: weighted landmarks in place of all rows.
 
 The weights a >= 0, with the sum 1, of landmarks Z minimise the distance of the two densities in the kernel's norm,
 ``a^T K_ZZ a - 2 a^T b`` with ``b = sum_i w_i k(Z, x_i) / sum_i w_i``, from equal weights on: they are never worse than

@@ -1,4 +1,4 @@
-"""Integrals of kernels over all rows, by which sums of kernel values become densities.
+"""Normalising constants of kernels, by which sums of kernel values become densities.
 
     Gaussian            (2 pi)^(d/2)
     exp(-|x|_p^q)       V_p Gamma(d/q + 1) ,          V_p = (2 Gamma(1/p + 1))^d / Gamma(d/p + 1)   (the unit ball of p)

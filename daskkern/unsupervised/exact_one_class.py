@@ -1,4 +1,4 @@
-"""The exact one-class SVM of all rows as centres, from kernel rows that are kept in memory: for many rows.
+"""The exact one-class SVM for many rows, with cached kernel rows.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""Features whose inner products are kernel values: the coordinates of rows in the span of landmarks, or random ones.
+"""Feature maps whose inner products are kernel values: coordinates in the span of landmarks, or random features.
 
 With all rows as landmarks the coordinates are exact on these rows: what is computed from them is what the kernel
 matrix of all rows gives.
@@ -165,7 +165,7 @@ def _independent(kernel: Kernel, Z: Any, dtype: str, device: str) -> tuple[IntAr
         raise DataError(f"the {kernel.name} kernel is not finite on the landmarks; scale the features")
     largest = float(K.diagonal().max())
     if not largest > 0:
-        raise DataError(f"the {kernel.name} kernel is 0 on all landmarks; look at the features")
+        raise DataError(f"the {kernel.name} kernel is 0 on all landmarks; check the features")
     factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(K, lower=1, tol=_ROUNDING * np.finfo(dtype).eps * largest)
     lower = np.tril(factor[:rank, :rank])
     T = scipy.linalg.solve_triangular(lower, np.eye(rank), lower=True, check_finite=False).T

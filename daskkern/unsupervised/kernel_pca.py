@@ -112,7 +112,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnsupervisedE
             pairs = top_eigenpairs(0.5 * (scatter + scatter.T), min(wanted or most, most), seed=of.settings.seed)
             found = int((pairs.values > _LEAST * max(float(trace[0]), np.finfo(float).tiny)).sum())
             if not found:
-                raise DataError("all rows are equal under the kernel and have no components; look at the rows")
+                raise DataError("all rows are equal under the kernel and have no components; check the rows")
             if wanted is not None and wanted > found:
                 raise SpecError(
                     f"got n_components={wanted}, but the rows have {found} components with this kernel and basis; "

@@ -1,4 +1,4 @@
-"""k-means of embedded rows that may not fit in memory: several starts on a sample, then passes over all rows."""
+"""k-means of embedded rows larger than memory: several starts on a sample, then passes over all rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

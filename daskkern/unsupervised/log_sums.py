@@ -1,4 +1,4 @@
-"""Logarithms of weighted sums of kernel values over rows in memory or in a store, also where the values underflow."""
+"""Logarithms of weighted kernel sums over rows in memory or in a store, without underflow."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""The maximum mean discrepancy of two samples, and a permutation test of whether they have one distribution."""
+"""The maximum mean discrepancy of two samples, with a permutation test."""
 
 from dataclasses import dataclass
 from functools import partial

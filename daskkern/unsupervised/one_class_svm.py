@@ -1,4 +1,4 @@
-"""The one-class support vector machine: which rows are unlike the others."""
+"""The one-class support vector machine, for novelty detection."""
 
 from functools import partial
 from typing import Any

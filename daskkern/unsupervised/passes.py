@@ -1,4 +1,4 @@
-"""Passes over the rows of a fit, in this process or shared by the workers of a cluster: sums, and values in row order.
+"""Passes over the rows of a fit, in this process or on a cluster: sums, and values in row order.
 
 Rows are cut into the same shares wherever they are summed, and the sums of shares are added in their order, so that a
 result does not depend on the number of workers.

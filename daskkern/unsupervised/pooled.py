@@ -1,4 +1,4 @@
-"""Two sources of rows, read as one after the other."""
+"""Two sources of rows, concatenated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from daskkern.data.schema.same_columns import other_name
 from daskkern.errors import DataError
 from daskkern.estimators.frame_codes import frame_encoding
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
-from daskkern.training.feeding.sent_rows import Kept
+from daskkern.training.feeding.sent_rows import Releasable
 from daskkern.training.setup.scaling import with_scaling
 
 
@@ -80,7 +80,7 @@ class PooledSource(RowSource):
 
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
-    ) -> tuple[RowSource, tuple[Kept, ...]]:
+    ) -> tuple[RowSource, tuple[Releasable, ...]]:
         first, held = self.first.for_cluster(client, workers, dtype)
         second, also_held = self.second.for_cluster(client, workers, dtype)
         return replace(self, first=first, second=second), (*held, *also_held)

@@ -1,4 +1,4 @@
-"""Clusters of the graph whose edges are kernel values, by its leading eigenvectors."""
+"""Spectral clustering of the graph whose edge weights are kernel values."""
 
 from dataclasses import dataclass
 from typing import Any

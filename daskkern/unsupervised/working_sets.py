@@ -1,4 +1,4 @@
-"""The exact hyperplane of a one-class SVM, of few rows at once or by working sets of many.
+"""The exact one-class SVM hyperplane: directly for few rows, by working sets for many.
 
     min  1/2 |w|^2 - rho + 1/nu  sum_i c_i max(0, rho - w^T phi_i) ,      sum_i c_i = 1
 

@@ -113,7 +113,7 @@ def test_abort_wakes_a_rank_that_waits() -> None:
     time.sleep(0.02)
     other.abort("the user changed their mind")
     thread.join(10)
-    assert seen == ["the collective was given up: the user changed their mind"]
+    assert seen == ["the collective was aborted: the user changed their mind"]
 
 
 def test_a_single_rank_has_no_other_root() -> None:

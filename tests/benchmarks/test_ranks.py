@@ -122,7 +122,7 @@ def test_constants_are_found_again() -> None:
             "size": size,
             "median_ms": 1e3 * model.shared_sum(way, n, nbytes, known, model.Link(), 2),
         }
-        for way in ("star", "doubling", "segments", "halving")
+        for way in ("star", "doubling", "reduce_scatter", "halving")
         for n in (4, 8, 16)
         for size, nbytes in import_module("ranks.sums").SIZES.items()
     ]

@@ -18,7 +18,7 @@ from daskkern.errors import ClusterError, StoreError
 from daskkern.solvers import EigenPro
 from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint
 from daskkern.training.checkpoints.resumption import Resumption, read_resumption, write_resumption
-from daskkern.training.checkpoints.unfinished import FoundFit, find_fits, look_at
+from daskkern.training.checkpoints.unfinished import FoundFit, find_fits, inspect_checkpoint
 from daskkern.training.jobs.handle import list_fits
 from tests.support.cluster import local_cluster, wait_until
 from tests.support.object_server import ObjectServer
@@ -195,7 +195,7 @@ def test_a_record_has_no_secrets_and_only_plain_values(folder: Path, capfd: pyte
         "solver.window": 4,
     }
     assert (record.host, record.pid, record.runs) == (socket.gethostname(), os.getpid(), False)
-    assert look_at(str(folder / "b.kept")).is_finished
+    assert inspect_checkpoint(str(folder / "b.kept")).is_finished
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_record_of_somebody_else_is_refused(change: dict[str, object], tmp_pat
     place = tmp_path / "c.checkpoint"
     group = create_group(place, attributes={"format": "daskkern-checkpoint", "version": 3})
     write_resumption(group, Resumption("/rows.zarr", {"epochs": 3}))
-    assert look_at(str(place)).record == Resumption("/rows.zarr", {"epochs": 3})
+    assert inspect_checkpoint(str(place)).record == Resumption("/rows.zarr", {"epochs": 3})
     file = place / "resumption" / "zarr.json"
     message = json.loads(file.read_text())
     message["attributes"] |= change

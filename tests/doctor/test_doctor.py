@@ -145,7 +145,7 @@ def test_what_is_wrong_with_a_machine(well: Machine, changes: dict[str, Any], wo
 
 
 def worker(machine: Machine | None, name: str = "7", limit: int = 10**10, problem: str = "") -> WorkerReport:
-    return WorkerReport("tcp://h:1", name, 4, limit, machine, problem)
+    return WorkerReport("tcp://h:1", name, 4, limit, machine, problem, unreachable=bool(problem))
 
 
 def report(machine: Machine, *workers: WorkerReport, problem: str = "") -> ClusterReport:
@@ -169,7 +169,9 @@ def test_what_is_wrong_with_a_cluster(well: Machine) -> None:
     gpu = replace(well, cuda=CupyDevices(1, "12.9", "12.9", "2.32.1", ""))
     assert "1 of 2 workers can use a GPU" in found(worker(well), worker(gpu))
     lost = found(worker(well, "6"), worker(None, problem="it does not answer in 60 s"), problem="no")
-    assert lost.splitlines()[0].startswith("worker 7: it does not answer in 60 s; install daskkern ")
+    assert lost.splitlines()[0].startswith("worker 7: it does not answer in 60 s; see its log and the network between")
+    bare = replace(worker(None, problem="it cannot import this daskkern"), unreachable=False)
+    assert "it cannot import this daskkern; install daskkern " in found(bare)
     assert "the scheduler cannot report its packages: no" in lost
 
 

@@ -12,7 +12,7 @@ import scipy.sparse
 
 from daskkern.arrays import HostArray
 from daskkern.backend import namespace
-from daskkern.backend.namespace import free_on_device, give_back_memory, namespace_with, to_device, to_host
+from daskkern.backend.namespace import free_on_device, free_unused_memory, namespace_with, to_device, to_host
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures, spec
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian, Kernel, Laplacian
@@ -213,8 +213,8 @@ def test_unused_memory_of_both_pools_is_given_back(xp: ModuleType, monkeypatch: 
     for name in ("get_default_memory_pool", "get_default_pinned_memory_pool"):
         pool = SimpleNamespace(free_all_blocks=lambda name=name: freed.append(name))
         monkeypatch.setattr(xp, name, lambda pool=pool: pool)
-    give_back_memory(xp)
-    give_back_memory(np)
+    free_unused_memory(xp)
+    free_unused_memory(np)
     assert freed == ["get_default_memory_pool", "get_default_pinned_memory_pool"]
 
 

@@ -38,8 +38,9 @@ def _on(xp: ModuleType, table: HostArray) -> DeviceRows:
 
 
 def _is(found: DeviceRows, table: HostArray) -> None:
-    data, indices, starts = found.host_parts()
-    np.testing.assert_array_equal(scipy.sparse.csr_array((data, indices, starts), shape=found.shape).toarray(), table)
+    starts = found.starts
+    on_host = (found.data.get(), found.indices.get(), starts)
+    np.testing.assert_array_equal(scipy.sparse.csr_array(on_host, shape=found.shape).toarray(), table)
     np.testing.assert_array_equal(found.indptr.get(), starts)
     np.testing.assert_array_equal(found.toarray().get(), table)
 

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from daskkern.backend.devices import compiled_once
-from daskkern.backend.namespace import gpu_turn
+from daskkern.backend.namespace import exclusive_gpu
 from daskkern.kernels import Gaussian
 from daskkern.linalg import lazy_kernel_matrix
 
@@ -17,7 +17,7 @@ def _most_at_once(xp: ModuleType) -> int:
     inside, seen, lock = [0], [0], threading.Lock()
 
     def task(_: int) -> None:
-        with gpu_turn(xp), gpu_turn(xp):  # a task may ask for its turn again
+        with exclusive_gpu(xp), exclusive_gpu(xp):  # a task may ask for its turn again
             with lock:
                 inside[0] += 1
                 seen[0] = max(seen[0], inside[0])

@@ -18,7 +18,8 @@ from daskkern.events import (
     StopRequested,
     WorkersLost,
 )
-from daskkern.monitor.progress import _clock, _is_live, progress
+from daskkern.monitor.formatting import whole_seconds
+from daskkern.monitor.progress import _is_live, progress
 
 _FIT: list[Event] = [
     FitQueued("fit 1 goes first"),
@@ -101,7 +102,7 @@ def test_a_notebook_needs_widgets_for_a_live_line(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("seconds", "text"), [(9.9, "9 s"), (61, "1 min 1 s"), (7380, "2 h 3 min")])
 def test_times_are_said_as_people_say_them(seconds: float, text: str) -> None:
-    assert _clock(seconds) == text
+    assert whole_seconds(seconds) == text
 
 
 def test_eighty_columns_keep_bar_and_clock_and_leave_out_the_last_numbers() -> None:

@@ -47,7 +47,7 @@ class _Board:
             self._gate.wait(self.timeout_s)
         except threading.BrokenBarrierError:
             reason = self.reason or f"a rank did not arrive within {self.timeout_s:g} s"
-            raise CommunicatorClosedError(f"the collective was given up: {reason}") from None
+            raise CommunicatorClosedError(f"the collective was aborted: {reason}") from None
 
     def stop(self, reason: str) -> None:
         self.reason = self.reason or reason
@@ -138,7 +138,7 @@ class ThreadedCommunicator(Communicator):
 
     def check(self) -> None:
         if self._board.reason is not None:
-            raise CommunicatorClosedError(f"the collective was given up: {self._board.reason}")
+            raise CommunicatorClosedError(f"the collective was aborted: {self._board.reason}")
 
     def abort(self, reason: str) -> None:
         self._board.stop(reason)

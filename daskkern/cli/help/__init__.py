@@ -1,1 +1,1 @@
-"""What the command line says of itself, and refuses, before it imports anything that computes."""
+"""Help and rejection of wrong options, without importing any module that computes."""

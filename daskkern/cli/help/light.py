@@ -1,4 +1,4 @@
-"""Commands as the records have them: they answer help, wrong options and shells, and call the whole command else."""
+"""Lightweight commands built from the records: they print help, reject wrong options and complete shell input."""
 
 import re
 from collections.abc import Callable

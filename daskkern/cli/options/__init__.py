@@ -1,1 +1,1 @@
-"""Options of commands: what they are called, and the settings that their words mean."""
+"""Command-line options, and their conversion to settings."""

@@ -1,4 +1,4 @@
-"""Command-line options for the basis of a model, and the basis that they describe."""
+"""Command-line options for the basis of a model, and their conversion to a basis."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -111,7 +111,7 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
 
 
 def _named_by(values: Mapping[str, Any]) -> str:
-    """Return the basis that the other options speak of."""
+    """Return the basis to which the other options belong."""
     if "nearest" in values:
         return "locally_linear"
     if {"leaf_rows", "trees"} & values.keys():

@@ -1,4 +1,4 @@
-"""Command-line options that say where a command runs, and the cluster that they describe."""
+"""Command-line options for where a command runs, and their conversion to a cluster."""
 
 import functools
 from collections.abc import Callable, Iterator

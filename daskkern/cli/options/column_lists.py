@@ -1,4 +1,4 @@
-"""Options that take names of columns: with commas between them, repeated, or both, in every command alike."""
+"""Options that take column names, separated by commas or given repeatedly, in the same form for all commands."""
 
 import csv
 from collections.abc import Callable, Sequence

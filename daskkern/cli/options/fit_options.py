@@ -138,7 +138,9 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Who reads rows: 'each' worker all, or one of them 'once' for all.  [default: auto, as measured]",
         ),
         click.option("--groups", metavar="N|auto", help="Most groups of workers with whole models.  [default: auto]"),
-        click.option("--max-seconds", type=float, metavar="SECONDS", help="Stop then, with the model so far."),
+        click.option(
+            "--max-seconds", type=float, metavar="SECONDS", help="Stop after this time, with the model so far."
+        ),
         click.option(
             "--memory",
             metavar="SIZE",

@@ -1,4 +1,4 @@
-"""The given options of a fit, and their conversion to settings."""
+"""The options given for a fit, and their conversion to settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

@@ -1,4 +1,4 @@
-"""The options that name columns or variables of rows which are not in a store, and what opens them."""
+"""Options that name columns or variables of rows outside a store, and the opening of such rows."""
 
 import functools
 import os
@@ -127,7 +127,7 @@ def _store(place: str) -> StoreSource:
             )
         kind = "a Dataset of xarray" if is_cube_store(place) else "not a store"
         raise DataError(
-            f"{place} is {kind}; name what is predicted with --target to read it where it lies, or make a store with "
+            f"{place} is {kind}; name what is predicted with --target to read it in place, or make a store with "
             "'daskkern ingest'"
         )
     source = StoreSource.at(place)

@@ -1,4 +1,4 @@
-"""Options that say how a fit shares a cluster with others: its name, workers, priority and user."""
+"""Options of a fit on a shared cluster: its name, workers, priority and user."""
 
 import functools
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from daskkern.training.run.settings import FitSettings
 
 @dataclass(frozen=True)
 class Submission:
-    """What the command line says of a fit among others. `user` is None unless it was given."""
+    """The command-line options of a fit on a shared cluster. `user` is None unless it was given."""
 
     name: str | None
     ranks: int | None

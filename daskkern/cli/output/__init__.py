@@ -1,1 +1,1 @@
-"""What commands print: progress over rows, and results."""
+"""Output of commands: progress and results."""

@@ -1,4 +1,4 @@
-"""How a fit went, in words and as a record."""
+"""The result of a fit, as text and as a JSON record."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from daskkern.monitor.shares import in_words, shares_of
 from daskkern.training.run.fit import FitResult
 
 _WAYS = {
-    "mutual": "both ranks send and add",
+    "direct": "both ranks send and add",
     "star": "one rank adds for all",
     "doubling": "neighbors add, then pairs, then fours",
-    "segments": "each rank adds one part",
+    "reduce_scatter": "each rank adds one part",
     "halving": "pairs add halves, then quarters",
     "nccl": "NCCL",
     "shared memory": "in memory that the ranks share",
@@ -62,7 +62,7 @@ def finish(result: FitResult, out: str) -> None:
     rest = sum(seconds) / max(len(seconds), 1)
     say(f"1 epoch, {rest:.2g} s" if len(seconds) == 1 else f"{len(seconds)} epochs, {rest:.2g} s each on average")
     if result.times:
-        say(where_time_went(result.times))
+        say(time_breakdown(result.times))
     if result.finished.note:
         say(in_options(result.finished.note))
     for name, value in calibration_of(result.model)[:2]:
@@ -77,7 +77,7 @@ def in_options(note: str) -> str:
     return words.replace("max_epochs", "--epochs").replace("max_seconds", "--max-seconds")
 
 
-def where_time_went(times: Sequence[EpochTimed]) -> str:
+def time_breakdown(times: Sequence[EpochTimed]) -> str:
     """Return one line on where the time of all epochs went, as a mean over the ranks."""
     words = [_WAYS.get(way, way) for way in times[-1].ways.split(", ") if way]
     ways = f" ({'; '.join(words)})" if words else ""

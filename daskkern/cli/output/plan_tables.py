@@ -9,7 +9,7 @@ from daskkern.training.run.settings import FitSettings
 
 
 def show_memory(ranks: str, plan: MemoryPlan) -> None:
-    """Show what the memory of a rank is for; `ranks` says which one."""
+    """Show the memory items of a rank; `ranks` names it."""
     rows: list[tuple[str, ...]] = [(name, format_bytes(size)) for name, size in plan.items]
     rows += [("together", format_bytes(plan.total)), ("budget of one rank", format_bytes(plan.budget))]
     if plan.device_items:

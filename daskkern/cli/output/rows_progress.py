@@ -12,6 +12,8 @@ from typing import TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from daskkern.monitor.formatting import whole_seconds
+
 RowsDone: TypeAlias = Callable[[int, int | None], None]
 
 LINE_SECONDS = 30.0
@@ -63,12 +65,5 @@ def rows_state(done: int, total: int | None, seconds: float, rows: int) -> str:
     if rows > 0 and seconds > 0:
         parts.append(f"{rows / seconds:,.0f} rows/s")
         if total is not None:
-            parts.append(f"{_clock(seconds / rows * (total - done))} left")
+            parts.append(f"{whole_seconds(seconds / rows * (total - done))} left")
     return "  ".join(parts)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,4 +1,4 @@
-"""Algorithms for a sum over the ranks of a gang: what each of them sends.
+"""Allreduce algorithms: direct exchange, star, reduce-scatter, recursive doubling and recursive halving.
 
 All add along the tree of :mod:`daskkern.backend.summation`, whatever order the messages arrive in. They therefore give
 the same bits on every rank and in every run, those of the communicators of one process. A ring would add in another
@@ -20,7 +20,7 @@ from daskkern.backend.summation import add_in_order, n_pairs
 from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
 
-Way: TypeAlias = Literal["alone", "mutual", "star", "doubling", "segments", "halving"]
+Way: TypeAlias = Literal["alone", "direct", "star", "doubling", "reduce_scatter", "halving"]
 
 Finish: TypeAlias = Callable[[], HostArray]
 
@@ -33,7 +33,7 @@ def alone(transport: PeerTransport, host: HostArray) -> Finish:
     return lambda: owned(host)
 
 
-def mutual(transport: PeerTransport, host: HostArray) -> Finish:
+def direct(transport: PeerTransport, host: HostArray) -> Finish:
     """Every rank pushes its array to all others, and all add. One crossing; W (W - 1) messages."""
     transport.begin()
     transport.push(transport.peers, _OPERATION, host)
@@ -64,12 +64,12 @@ def star(transport: PeerTransport, host: HostArray) -> Finish:
     return finish
 
 
-def segments(transport: PeerTransport, host: HostArray) -> Finish:
+def reduce_scatter(transport: PeerTransport, host: HostArray) -> Finish:
     """Each rank adds one segment of the array, whose terms all others push to it, and pushes the sum to all.
 
     Two crossings; every rank sends and receives ``2 (W - 1) / W`` arrays, in 2 (W - 1) messages.
     """
-    return lambda: _by_segments(transport, host)
+    return lambda: _by_reduce_scatter(transport, host)
 
 
 def doubling(transport: PeerTransport, host: HostArray) -> Finish:
@@ -98,10 +98,10 @@ def halving(transport: PeerTransport, host: HostArray) -> Finish:
 
 WAYS: dict[Way, Callable[[PeerTransport, HostArray], Finish]] = {
     "alone": alone,
-    "mutual": mutual,
+    "direct": direct,
     "star": star,
     "doubling": doubling,
-    "segments": segments,
+    "reduce_scatter": reduce_scatter,
     "halving": halving,
 }
 
@@ -152,7 +152,7 @@ def add(transport: PeerTransport, parts: Sequence[HostArray], mine: HostArray) -
     return add_in_order(parts)
 
 
-def _by_segments(transport: PeerTransport, host: HostArray) -> HostArray:
+def _by_reduce_scatter(transport: PeerTransport, host: HostArray) -> HostArray:
     flat, operation = np.ravel(host), _described(host)
     cuts = [flat.size * rank // transport.size for rank in range(transport.size + 1)]
     pieces = [flat[low:high] for low, high in pairwise(cuts)]

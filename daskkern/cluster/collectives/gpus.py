@@ -44,7 +44,7 @@ def gpu_collectives(
     try:
         yield communicator, f"collectives run over NCCL {nccl_module().get_version()}"
     except BaseException:
-        communicator.give_up()  # the peers may not come
+        communicator.abort_nccl()  # the peers may not come
         raise
     communicator.close()
 
@@ -88,7 +88,7 @@ def _identity(xp: ModuleType) -> HostArray:
 
 
 def _machine() -> str:
-    """Return what all processes of this machine know it by, whatever their containers: a number of its kernel's."""
+    """Return an identifier of this machine, the same in all its containers: a number of its kernel."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:  # another system than Linux

@@ -66,7 +66,7 @@ def host_tree(hosts: Sequence[str], root: int) -> tuple[TreeNode, ...]:
 
 
 def _edges(ranks: Sequence[int], of_first: int) -> Iterator[tuple[int, int]]:
-    """Yield who sends to whom in a binary tree whose first rank sends `of_first` copies, 1 or 2."""
+    """Yield sender and receiver of each message in a binary tree whose first rank sends `of_first` copies, 1 or 2."""
     for place in range(1, len(ranks)):
         yield ranks[(place - 1) // 2 if of_first == 2 else place // 2], ranks[place]
 

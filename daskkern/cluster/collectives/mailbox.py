@@ -85,7 +85,7 @@ class Mailbox:
         sources: Sequence[int],
         timeout_s: float,
         setting: str = "collective_timeout_s",
-        still_at_work: Callable[[Sequence[int]], bool] | None = None,
+        is_progressing: Callable[[Sequence[int]], bool] | None = None,
         channel: int = 0,
     ) -> list[HostArray]:
         """Return what `sources` sent in step `sequence` of a channel, in their order.
@@ -93,10 +93,10 @@ class Mailbox:
         Parameters
         ----------
         timeout_s
-            How long to wait until `still_at_work` is asked.
+            How long to wait until `is_progressing` is asked.
         setting
             Names the timeout to raise.
-        still_at_work
+        is_progressing
             Returns whether the given ranks, from which nothing has come, are alive; they are then waited for again.
             None gives up instead.
 
@@ -110,7 +110,7 @@ class Mailbox:
         def wait(seconds: float) -> tuple[int, ...]:
             return self._wait_for(wanted, seconds)
 
-        self.await_ranks(wait, operation, timeout_s, setting, still_at_work, channel)
+        self.await_ranks(wait, operation, timeout_s, setting, is_progressing, channel)
         with self._changed:
             self.check(channel)
             parcels = [self._parcels.pop(key) for key in wanted]
@@ -124,7 +124,7 @@ class Mailbox:
         operation: str,
         timeout_s: float,
         setting: str = "collective_timeout_s",
-        still_at_work: Callable[[Sequence[int]], bool] | None = None,
+        is_progressing: Callable[[Sequence[int]], bool] | None = None,
         channel: int = 0,
     ) -> None:
         """Return once `wait`, which waits for as many seconds as it is given, returns no rank that is missing.
@@ -132,7 +132,7 @@ class Mailbox:
         The rest is as in :meth:`take`.
         """
         missing = wait(timeout_s)
-        while missing and still_at_work is not None and still_at_work(missing):
+        while missing and is_progressing is not None and is_progressing(missing):
             missing = wait(timeout_s)
         missing = missing and wait(0.0)  # it may have come during the last question
         if missing:
@@ -175,7 +175,7 @@ class Mailbox:
     def check(self, channel: int = 0) -> None:
         """Raise CommunicatorClosedError when the generation was aborted, or the channel closed."""
         if self._reason is not None:
-            raise CommunicatorClosedError(f"the collective was given up: {self._reason}")
+            raise CommunicatorClosedError(f"the collective was aborted: {self._reason}")
         if channel in self._closed:
             raise CommunicatorClosedError(f"channel {channel} is closed on rank {self.membership.rank}")
 

@@ -103,8 +103,8 @@ class MailboxRegistry:
         self.generations.pop(fit, None)
         self._touched.pop(fit, None)
 
-    def unattended(self, quiet_s: float) -> list[str]:
-        """Return the fits that have no running rank here, and of which no supervisor has asked for `quiet_s`."""
+    def abandoned(self, quiet_s: float) -> list[str]:
+        """Return the fits that have no running rank here, and that no supervisor has polled for `quiet_s`."""
         now = self.clock()
         self._touched |= {fit: now for fit in self._touched if self.slots.taken(fit)}
         return [fit for fit, touched in self._touched.items() if now - touched >= quiet_s]

@@ -60,7 +60,7 @@ class NcclCommunicator(Communicator):
         self._releasing = threading.Lock()
         self._nccl = nccl = nccl_module()
         self._types = {"float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "int64": nccl.NCCL_INT64}
-        self._watchdog = Watchdog(self._check_operation, self.give_up)
+        self._watchdog = Watchdog(self._check_operation, self.abort_nccl)
 
     @property
     def bytes_sent(self) -> int:
@@ -124,9 +124,9 @@ class NcclCommunicator(Communicator):
 
     def abort(self, reason: str) -> None:
         self._host.abort(reason)
-        self.give_up()
+        self.abort_nccl()
 
-    def give_up(self) -> None:
+    def abort_nccl(self) -> None:
         """Abort the NCCL communicator; the peers notice the abort of the gang, or reach their deadline.
 
         Not a collective.
@@ -152,7 +152,7 @@ class NcclCommunicator(Communicator):
         except CommunicatorClosedError:
             existing = np.zeros(1, bool)
         if not existing.all():
-            self.give_up()
+            self.abort_nccl()
             return
         link, self._link = self._link, None
         thread = threading.Thread(target=quietly, args=(link.destroy,), name="daskkern-nccl", daemon=True)
@@ -217,11 +217,11 @@ class NcclCommunicator(Communicator):
             When it misses the deadline, NCCL reports an error, or the gang is aborted.
         """
         if self._link is None:
-            raise CommunicatorClosedError(f"{operation} was given up: NCCL was aborted before")
+            raise CommunicatorClosedError(f"{operation} was not started: NCCL was aborted before")
         cuda = self._xp.cuda
         stream, ended = cuda.get_current_stream(), cuda.Event(disable_timing=True)
         late = CommunicatorClosedError(
-            f"{operation} over NCCL was given up by rank {self.rank}: it did not end in {self.timeout_s:g} s; see "
+            f"{operation} over NCCL was aborted by rank {self.rank}: it did not end in {self.timeout_s:g} s; see "
             "whether all workers are alive, or raise collective_timeout_s"
         )
         try:
@@ -232,7 +232,7 @@ class NcclCommunicator(Communicator):
                 ended.synchronize()
             self._check_operation()
         except BaseException as error:
-            self.give_up()
+            self.abort_nccl()
             if isinstance(error, self._nccl.NcclError):
                 raise CommunicatorClosedError(f"{operation} over NCCL failed on rank {self.rank}: {error}") from error
             raise

@@ -1,4 +1,4 @@
-"""What messages between two workers take, measured with messages that no rank receives."""
+"""Measurement of the latency and bandwidth between two workers, with messages that no rank receives."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

@@ -110,7 +110,7 @@ class HostMemory:
 
     @staticmethod
     def unlink(token: Token) -> None:
-        """Take the file's name away; who has opened it keeps the memory."""
+        """Remove the file's name; processes that have opened it keep the memory."""
         if token.any():
             with suppress(OSError):
                 _path(token).unlink()

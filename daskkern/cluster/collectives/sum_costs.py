@@ -1,4 +1,4 @@
-"""What a sum over the ranks of a gang costs by each algorithm, and which is chosen.
+"""The cost model of the allreduce algorithms, and the choice among them.
 
 The time of a sum is modelled by its crossings, and by the messages and bytes of the busiest rank:
 
@@ -70,10 +70,10 @@ def cost_of_sum(way: Way, size: int, nbytes: int) -> SumCost:
     sent = leaves * levels + 2 * pairs
     return {
         "alone": SumCost(0, 0, 0, 0, 0, 0),
-        "mutual": SumCost(1, 2 * others, n * others, size * others, size * others * n, n * others),
+        "direct": SumCost(1, 2 * others, n * others, size * others, size * others * n, n * others),
         "star": SumCost(2, 2 * others, n * others, 2 * others, 2 * others * n, 2 * n * others),
         "doubling": SumCost(levels + 2 * folded, 2 * both, n * both, sent, sent * n, n * both),
-        "segments": SumCost(2, 4 * others, shared, 2 * size * others, 2 * others * n, shared),
+        "reduce_scatter": SumCost(2, 4 * others, shared, 2 * size * others, 2 * others * n, shared),
         "halving": SumCost(
             2 * both, 2 * (levels + both), shared + folded * n, 2 * (sent - pairs), 2 * others * n, shared + folded * n
         ),
@@ -96,6 +96,6 @@ def way_of_sum(size: int, nbytes: int, n_hosts: int, cores: int) -> Way:
     `cores` is the number of cores that they have together. All ranks make the same choice.
     """
     if size < 3:
-        return "mutual" if size == 2 else "alone"
-    ways: tuple[Way, ...] = ("star", "doubling", "segments", "halving")
+        return "direct" if size == 2 else "alone"
+    ways: tuple[Way, ...] = ("star", "doubling", "reduce_scatter", "halving")
     return min(ways, key=lambda way: cost_of_sum(way, size, nbytes).seconds(n_hosts, cores))

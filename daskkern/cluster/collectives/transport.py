@@ -121,7 +121,7 @@ class PeerTransport:
         """
         wait = self.timeout_s if timeout_s is None else timeout_s
         wait += patience * min(1.0, wait / 2)
-        patient = self.still_at_work if setting == _COLLECTIVE else None  # the supervisor watches the start
+        patient = self.is_progressing if setting == _COLLECTIVE else None  # the supervisor watches the start
         senders = [self._ranks[rank] for rank in sources]
         return self.mailbox.take(self._sequence, operation, senders, wait, setting, patient, self.channel)
 
@@ -141,7 +141,7 @@ class PeerTransport:
                 pause(waited)
             return ()
 
-        self.mailbox.await_ranks(wait, operation, self.timeout_s, _COLLECTIVE, self.still_at_work, self.channel)
+        self.mailbox.await_ranks(wait, operation, self.timeout_s, _COLLECTIVE, self.is_progressing, self.channel)
 
     def exchange(self, operation: str, host: HostArray) -> list[HostArray]:
         """Push `host` to every peer and return the arrays of all ranks, in rank order, in a round of its own."""
@@ -169,7 +169,7 @@ class PeerTransport:
         self.mailbox.abort(reason)
         self._worker.loop.add_callback(_begin, self._send_abort, reason)
 
-    def still_at_work(self, missing: Sequence[int]) -> bool:
+    def is_progressing(self, missing: Sequence[int]) -> bool:
         """Return whether the ranks `missing` are alive, and one of them computes, or a rank that they wait for.
 
         Or, for a channel, whether the rank has ended a collective since the last question: in each of them, ranks wait

@@ -70,7 +70,7 @@ class _RankTable:
 
     def check(self) -> None:
         if self._reason is not None:
-            raise CommunicatorClosedError(f"the collective was given up: {self._reason}")
+            raise CommunicatorClosedError(f"the collective was aborted: {self._reason}")
         self.comm.check()
 
     def stop(self, reason: str) -> None:
@@ -82,7 +82,7 @@ class _RankTable:
             self._gate.wait(_LONGEST_S)  # a failure of any place opens it; slow steps take their time
         except threading.BrokenBarrierError:
             reason = self._reason or "a virtual rank of this rank did not arrive"
-            raise CommunicatorClosedError(f"the collective was given up: {reason}") from None
+            raise CommunicatorClosedError(f"the collective was aborted: {reason}") from None
 
 
 class VirtualCommunicator(Communicator):

@@ -68,7 +68,7 @@ class Certificates:
             ssl.create_default_context().load_cert_chain(self.cert, self.key)
         except ssl.SSLError as error:
             raise SpecError(
-                f"the TLS certificate {self.cert} and the key {self.key} do not go together ({error.reason or error}); "
+                f"the TLS certificate {self.cert} and the key {self.key} do not match ({error.reason or error}); "
                 "give the PEM files of one client"
             ) from None
         return Security(

@@ -1,4 +1,4 @@
-"""Connecting to a cluster whose workers come and go meanwhile."""
+"""Connecting to a cluster while its workers come and go."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

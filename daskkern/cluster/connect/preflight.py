@@ -76,7 +76,7 @@ def _checked(
     workers: Sequence[str] | None,
     code: object,
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the chosen workers, and what is to be said of those that cannot import daskkern."""
+    """Return the chosen workers, and the errors of those that cannot import daskkern."""
     check_any(client, alive or live_workers(client))
     chosen = _chosen(alive, n_ranks, workers)
     absent = _check_processes(client, list(alive), code)
@@ -122,7 +122,7 @@ def check_client(client: Client) -> None:
     """Raise ClusterError for a client that a fit cannot use to wait."""
     if client.asynchronous:
         raise ClusterError(
-            "this Dask client is asynchronous, and a fit waits; make one with Client(address) without "
+            "this Dask client is asynchronous, but a fit blocks; make one with Client(address) without "
             "asynchronous=True, or call the fit in a thread"
         )
     if client.status != "running":
@@ -185,7 +185,7 @@ def package_version() -> str:
 
 
 def _probing(code: bytes) -> Callable[[], Awaitable[_Answer]]:
-    """Return a function that probes a worker from a thread, so that its heartbeats go on while daskkern is imported.
+    """Return a function that probes a worker from a thread, so that it sends heartbeats while daskkern is imported.
 
     It is a closure because it must be pickled by value: by name, it would be imported in the event loop.
     """

@@ -21,8 +21,6 @@ from typing import Any
 from distributed import Worker
 from distributed.core import Status
 
-from daskkern.cluster.connect.leaving import LEAVING
-
 LOST_STATES = frozenset({"cancelled", "released", "forgotten", "error"})
 """States of a task whose result nobody waits for."""
 
@@ -89,11 +87,6 @@ class Departure:
             await asyncio.sleep(_POLL_S)
         _LOG.info("worker %s ends at SIGTERM", self._worker.address)
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def is_leaving(worker: Worker) -> bool:
-    """Return whether `worker` was told to go, or is closing."""
-    return worker.status.name in (LEAVING, Status.closing.name, Status.closed.name)
 
 
 def is_unwanted(worker: Worker, task: str) -> bool:

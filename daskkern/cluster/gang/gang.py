@@ -1,4 +1,4 @@
-"""Run one function on many workers at once, as the ranks of a gang that talk to each other."""
+"""Running one function on many workers at once, as the communicating ranks of a gang."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

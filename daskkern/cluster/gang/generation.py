@@ -212,7 +212,7 @@ class Generation:
         return {rank: address for rank, address in lost.items() if rank not in self.values}
 
     def _cause(self) -> tuple[DaskkernError, bool]:
-        """Return what went wrong first, and whether it lies in the cluster.
+        """Return the first error, and whether its cause is in the cluster.
 
         A lost worker or a rank's own error takes precedence over the timeouts that either causes.
         """

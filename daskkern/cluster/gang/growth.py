@@ -1,4 +1,4 @@
-"""Decision whether a gang is formed again with workers that have joined the cluster."""
+"""The decision whether to re-form a gang with workers that have joined the cluster."""
 
 import math
 import time
@@ -32,7 +32,7 @@ class GrowthPolicy:
     _joined: dict[str, float] = field(default_factory=dict, init=False)
     _grown: float = field(default=-math.inf, init=False)
 
-    def pays(self, joinable: Sequence[str], size: int, prospects: Callable[[], Prospects]) -> bool:
+    def is_worthwhile(self, joinable: Sequence[str], size: int, prospects: Callable[[], Prospects]) -> bool:
         """Return whether to form a gang of `size` ranks again with the workers `joinable`, in addition to its own.
 
         No earlier than after some seconds in which no other worker joins; if the time that these workers are expected

@@ -1,4 +1,4 @@
-"""Removal of workers that hang before a fit has begun; Dask itself would mark them dead only after minutes."""
+"""Removal of workers that hang before a fit has started; Dask would mark them dead only after minutes."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -41,7 +41,7 @@ def usable_workers(
         When a worker cannot be used; the message names the worker and the remedy.
     """
     check_client(client)
-    dismiss_hung(client, settings.silence_s, listener)
+    remove_hanging_workers(client, settings.silence_s, listener)
     expected = False
 
     def patience() -> float:
@@ -55,7 +55,9 @@ def usable_workers(
             with removing_hung(client, settings.silence_s, listener):
                 return choose_workers(client, settings.n_ranks, settings.workers, code, patience, listener)
         except ClusterError:
-            if dismiss_hung(client, settings.silence_s, listener):  # one worker less each time: the loop terminates
+            if remove_hanging_workers(
+                client, settings.silence_s, listener
+            ):  # one worker less each time: the loop terminates
                 continue
             if time.monotonic() - begun > _OTHERS_S or not _quiet(live_workers(client), settings.silence_s):
                 raise
@@ -108,12 +110,12 @@ def equip(client: Client, silence_s: float, listener: Listener = silent) -> None
     ClusterError
         When a worker is alive but does not accept them.
     """
-    if install(client) or dismiss_hung(client, silence_s, listener):
+    if install(client) or remove_hanging_workers(client, silence_s, listener):
         return
     raise ClusterError("a worker does not accept daskkern's handlers; see the workers' logs, and restart the busy one")
 
 
-def dismiss_hung(client: Client, silence_s: float, listener: Listener = silent) -> tuple[str, ...]:
+def remove_hanging_workers(client: Client, silence_s: float, listener: Listener = silent) -> tuple[str, ...]:
     """Have the scheduler remove the workers without a heartbeat for `silence_s`, and return them.
 
     Dask would assign them tasks of the set-up, which would never run. Their nannies start others. A worker that a

@@ -47,7 +47,7 @@ class HeartbeatMonitor:
         return set() if own is not None and now - own[1] > self.patience_s / 3 else quiet
 
     def mark_silent(self, addresses: Iterable[str]) -> None:
-        """Count these workers as silent until the scheduler hears of them again."""
+        """Count these workers as silent until the scheduler receives their next heartbeat."""
         for address in addresses:
             if address in self._heard:
                 self._heard[address] = (self._heard[address][0], -math.inf)

@@ -24,14 +24,14 @@ _ANSWER_S = 5.0
 
 @dataclass(frozen=True)
 class FitProgress:
-    """What the workers know of a fit: its latest generation, and that of the latest commit; -1 for none."""
+    """The progress of a fit that its workers report: its latest generation, and that of the latest commit, or -1."""
 
     generation: int
     committed: int
 
 
 @dataclass(frozen=True)
-class Regained:
+class RegainedWorkers:
     """What a suspended fit has: the addresses of the workers that were granted to it and live, the number that was
     granted, and the number that the cluster lacks."""
 
@@ -138,7 +138,7 @@ class Members:
         return Prospects(float(left_s), float(cost_s))
 
     def hand_over(self, generation: int, addresses: Sequence[str]) -> None:
-        """Leave it to the next supervisor to go on with these workers after `generation`, which has committed."""
+        """Hand these workers to the next supervisor after `generation`, which has committed."""
         ask_fits(self.client, "hand_over", fit=self.fit, generation=generation, addresses=list(addresses))
 
     def handed_over(self, generation: int) -> tuple[str, ...] | None:
@@ -160,10 +160,10 @@ class Members:
         return tuple(map(str, answer["members"])) if answer["current"] else None
 
     def suspended(self) -> bool:
-        """Return whether the fit was preempted, and has no workers yet to go on with."""
+        """Return whether the fit was preempted and has no workers yet."""
         return bool(ask_fits(self.client, "suspended", fit=self.fit))
 
-    def workers_again(self, *, settle: bool) -> "Regained | None":
+    def workers_again(self, *, settle: bool) -> "RegainedWorkers | None":
         """Ask for the workers of a suspended fit; None if another supervisor has taken over.
 
         With `settle` the fit no longer waits for more workers than there are.
@@ -172,7 +172,7 @@ class Members:
         answer = ask_fits(self.client, "workers_again", fit=self.fit, task=task, settle=settle)
         if not answer["current"]:
             return None
-        return Regained(tuple(map(str, answer["members"])), int(answer["held"]), int(answer["missing"]))
+        return RegainedWorkers(tuple(map(str, answer["members"])), int(answer["held"]), int(answer["missing"]))
 
     def progress(self) -> FitProgress:
         """Query the workers for the state of the fit. One that does not answer counts as silent from now on."""

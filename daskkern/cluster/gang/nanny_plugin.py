@@ -1,4 +1,4 @@
-"""The nanny plugin of daskkern: a worker whose nanny closes first leaves the fits that it works for.
+"""The nanny plugin of daskkern: it makes a worker leave its fits before its nanny closes it.
 
 A nanny gives its worker a few seconds to close: 8 at SIGTERM, 4 when its cluster shrinks. A commit may take longer.
 """

@@ -41,4 +41,4 @@ class RankContext:
 
 @dataclass(frozen=True)
 class Regroup:
-    """The result of a rank that ended because it was asked to regroup."""
+    """The result of a rank that ended on a request to regroup."""

@@ -1,5 +1,4 @@
-"""When the ranks of a generation commit and end, for other workers than theirs or for a fit of a higher priority, and
-how a preempted fit waits for workers."""
+"""When the ranks of a generation commit and end: for a change of workers, or for a fit of higher priority."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from daskkern.cluster.gang.growth import GrowthPolicy
-from daskkern.cluster.gang.members import Members, Regained
+from daskkern.cluster.gang.members import Members, RegainedWorkers
 from daskkern.errors import ClusterError
 
 _GROWTH_S = 1.0
@@ -60,7 +59,7 @@ class Regrouping:
     _since: dict[str, float] = field(default_factory=dict, init=False)
 
     def due(self) -> bool:
-        """Return whether the ranks are to be told to commit now; True once at most."""
+        """Return whether the ranks must commit now; True once at most."""
         if self._requested:
             return False
         if self.order.drain_s > 0:
@@ -89,7 +88,9 @@ class Regrouping:
         if not self.order.elastic or self.clock() < self._next_growth:
             return False
         self._next_growth = self.clock() + _GROWTH_S
-        return self.growth.pays(self.members.joinable(self.addresses), len(self.addresses), self.members.prospects)
+        return self.growth.is_worthwhile(
+            self.members.joinable(self.addresses), len(self.addresses), self.members.prospects
+        )
 
 
 class TakenOverError(ClusterError):
@@ -99,7 +100,7 @@ class TakenOverError(ClusterError):
 class SuspendedMembers(Protocol):
     """The part of :class:`daskkern.cluster.gang.members.Members` that matters here."""
 
-    def workers_again(self, *, settle: bool) -> Regained | None: ...
+    def workers_again(self, *, settle: bool) -> RegainedWorkers | None: ...
 
 
 class SuspensionOrder(Protocol):

@@ -1,4 +1,4 @@
-"""The last lines that daskkern logs on a worker, each with the fit and the role that it belongs to."""
+"""The latest log lines of daskkern on a worker, each with its fit and role."""
 
 import logging
 import threading

@@ -121,7 +121,7 @@ async def forget_abandoned(worker: Any, registry: MailboxRegistry, quiet_s: floa
     These are the fits without a running rank, of which no supervisor has asked for `quiet_s`, and which the scheduler
     does not know as active.
     """
-    fits = registry.unattended(quiet_s)
+    fits = registry.abandoned(quiet_s)
     if not fits:
         return
     try:
@@ -201,7 +201,7 @@ def registry_of(worker: Worker) -> MailboxRegistry:
 
 
 def await_task(worker: Worker, seconds: float) -> None:
-    """Let `worker` stay for the task that calls this when it is shut down gracefully, for at most `seconds`."""
+    """Delay the graceful shutdown of `worker` until the calling task has ended, for at most `seconds`."""
     plugin = worker.plugins.get(PLUGIN_NAME)
     if isinstance(plugin, CollectivesPlugin):
         plugin.departure.expect(str(worker.get_current_task()), seconds)

@@ -1,1 +1,1 @@
-"""What daskkern adds to a scheduler: admission, and the registry of fits."""
+"""Extensions of the scheduler: admission of fits, and their registry."""

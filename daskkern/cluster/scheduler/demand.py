@@ -1,4 +1,4 @@
-"""The workers that fits lack, as adaptive clusters see them.
+"""The demand of waiting fits for workers, as reported to adaptive clusters.
 
 Dask's adaptive clusters, the operator for Kubernetes included, ask the scheduler for its ``adaptive_target``, which
 follows from tasks. A fit that waits for its workers has no task yet, and one that runs is a few endless ones: what fits

@@ -1,4 +1,4 @@
-"""The drivers of detached fits: tasks that the scheduler holds for submitters that have left, until they end."""
+"""The drivers of detached fits: tasks that the scheduler keeps alive after their submitters have left."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -68,7 +68,7 @@ class DetachedDrivers:
         if _HOLDER in self._scheduler.clients:
             self._scheduler.client_releases_keys([task], _HOLDER)
 
-    def forgive(self) -> None:
+    def reset_loss_counts(self) -> None:
         """Reset Dask's count of workers lost under a driver, of which it allows three: most drivers wait, or hold
         a fit that continues. `_LOSSES` without a batch between them are too many."""
         for key, fit in self.fits.items():

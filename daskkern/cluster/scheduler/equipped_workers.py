@@ -1,4 +1,4 @@
-"""The workers of a cluster on which fits can run: those that have loaded daskkern's plugin and said so."""
+"""The workers that can run fits: those that have loaded daskkern's plugin and reported it."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -31,11 +31,11 @@ class EquippedWorkers:
         self._known.discard(address)
 
     def alive(self) -> list[Any]:
-        """Return those that live: a worker that is paused for memory keeps its ranks."""
+        """Return the live workers: one that is paused for memory keeps its ranks."""
         return [worker for worker in self._all() if worker.status.name in ("running", "paused")]
 
     def listed(self) -> list[Any]:
-        """Return those that live, and those that are about to leave."""
+        """Return the live workers, including those that are about to leave."""
         return [*self.alive(), *(worker for worker in self._all() if worker.status.name == LEAVING)]
 
     def places(self) -> list[Place]:

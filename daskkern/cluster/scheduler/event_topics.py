@@ -1,4 +1,4 @@
-"""The event topics of fits on the scheduler, which Dask itself keeps for ever, with their last thousand events."""
+"""Removal of the event topics of fits from the scheduler; Dask itself would keep each one's last 1000 events."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

@@ -129,14 +129,14 @@ class FitsPlugin(SchedulerPlugin):
         self._placement.refresh()
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """Count the loss of a worker for the fit that holds it, not for Dask. See :meth:`DetachedDrivers.forgive`."""
+        """Count the loss of a worker for its fit, not for Dask: see :meth:`DetachedDrivers.reset_loss_counts`."""
         del scheduler, kwargs
         name = self._names.pop(worker, "")
         self._workers.discard(worker)
         for fit, held in self._registry.admission.held.items():
             if name in held:
                 self._registry.records[fit].history.losses[name] += 1
-        self._drivers.forgive()
+        self._drivers.reset_loss_counts()
         self._demand.left(worker)
         self._placement.refresh()
 
@@ -163,7 +163,7 @@ class FitsPlugin(SchedulerPlugin):
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Exclude the workers of fits, also of preempted ones, when a cluster scales down adaptively."""
         del scheduler
-        spared = self._registry.admission.spared
+        spared = self._registry.admission.reserved
         return [worker for worker in workers if str(worker.name) not in spared]
 
     # -- handlers for clients and supervisors
@@ -254,12 +254,12 @@ class FitsPlugin(SchedulerPlugin):
         if fit not in admission.held:  # the driver of a detached fit, which has yet to ask for its workers
             return list(known.values())
         own = [known[name] for name in admission.held[fit] if name in known]
-        return own or [known[name] for name in known.keys() - admission.barred(fit, self._workers.places())]
+        return own or [known[name] for name in known.keys() - admission.unavailable(fit, self._workers.places())]
 
     async def _sweep(self) -> None:
         """Free what silent clients hold, and give up workers that hang while they drive a fit."""
         now = time.time()
-        held_up = self._silent.was_held_up(now, _ABSENT_S)  # what clients sent meanwhile may not be read yet
+        held_up = self._silent.was_blocked(now, _ABSENT_S)  # what clients sent meanwhile may not be read yet
         for fit, record in [] if held_up else list(self._registry.records.items()):
             client = self._scheduler.clients.get(record.client)
             silent = client is None or now - client.last_seen > _ABSENT_S

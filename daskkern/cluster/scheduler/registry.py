@@ -84,7 +84,7 @@ class FitRegistry:
         return self._answer(requested, verdict)
 
     def _answer(self, request: WorkerRequest, verdict: Verdict) -> dict[str, Any]:
-        """Return a verdict as plain values, with what is asked of other fits for a request."""
+        """Return a verdict as plain values, with the hand-overs that it requests of other fits."""
         preempted = [fit for fit, hand_over in self.preemption.requested.items() if hand_over.to == request.fit]
         return {
             "members": verdict.members,

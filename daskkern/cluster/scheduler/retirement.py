@@ -56,7 +56,7 @@ class Retirement:
         ]
 
     def _stay(self, addresses: Collection[str]) -> None:
-        """Let workers go on that could not be retired, because nobody can take what they hold."""
+        """Resume workers that could not be retired, because no other worker can take their data."""
         for address in addresses:
             worker = self._scheduler.workers.get(address)
             if worker is not None and worker.status.name == LEAVING:

@@ -39,7 +39,7 @@ class SilentWorkers:
         now = time.time()
         others = [other for other in self._scheduler.workers.values() if other is not worker]
         cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
-        if cut_off or self.was_held_up(now, silence_s) or now - worker.last_seen < silence_s:
+        if cut_off or self.was_blocked(now, silence_s) or now - worker.last_seen < silence_s:
             return False
         drop = self._drops.get(address)
         if drop is None:  # else a second kill would hit the worker that the nanny starts after the first
@@ -55,7 +55,7 @@ class SilentWorkers:
             self.hold_ups.append((now, now - self.ticked))
         self.ticked = now
 
-    def was_held_up(self, now: float, silence_s: float) -> bool:
+    def was_blocked(self, now: float, silence_s: float) -> bool:
         """Return whether this loop was blocked for long in the last `silence_s`, which explains the silence of
         workers and clients."""
         long_s = max(_HELD_UP_S, silence_s / 5)

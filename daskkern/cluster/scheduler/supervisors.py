@@ -88,7 +88,7 @@ class Supervisors:
 
     def _barred(self, fit: str) -> list[str]:
         known = self._addresses()
-        return [known[name] for name in self._registry.admission.barred(fit, self._places())]
+        return [known[name] for name in self._registry.admission.unavailable(fit, self._places())]
 
     def _preempted_for(self, fit: str) -> str:
         """Return the fit that `fit` is to hand workers over to, "" for none."""
@@ -113,7 +113,7 @@ class Supervisors:
         return {"current": True, "members": [known[name] for name in kept if name in known]}
 
     def _suspended(self, fit: str) -> bool:
-        """Return whether `fit` was preempted, and has no workers yet to go on with."""
+        """Return whether `fit` was preempted and has no workers yet."""
         return fit in self._registry.admission.suspended
 
     def _workers_again(self, fit: str, task: str, settle: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Placement of the tasks of a fit: on the workers that it holds, whichever call of Dask submits them.
+"""Placement of the tasks of a fit on the workers that it holds, whichever Dask call submits them.
 
 Dask runs a task on any worker, one without daskkern, or one that another fit uses, included. The tasks of a fit carry
 its identifier in an annotation, by which the scheduler restricts them to the workers of the fit. Dask's own
@@ -99,7 +99,7 @@ class TaskPlacement:
         task.loose_restrictions = False
 
     def _reconsider(self, tasks: Iterable[Any]) -> None:
-        """Let Dask decide again about those that wait for a worker; its queue does not look at restrictions."""
+        """Let Dask reconsider the tasks that wait for a worker; its queue ignores restrictions."""
         again = {"no-worker": "processing", "queued": "released"}
         recommended = {task.key: again[task.state] for task in tasks if task.state in again}
         if recommended:

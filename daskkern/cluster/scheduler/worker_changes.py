@@ -1,4 +1,4 @@
-"""The scheduler's answer to fits, which ask for the live workers several times a second: only what has changed travels.
+"""Changes of the list of live workers since a given version, for fits that poll it several times a second.
 
 Dask's ``identity`` has all metrics of every worker, 700 kB for a thousand of them.
 """
@@ -14,7 +14,7 @@ _QUIET = 1.5
 
 
 def worker_changes(workers: Iterable[Any], known: int) -> dict[str, Any]:
-    """Return what a poll of the live `workers` of a scheduler has to say to one that knows version `known`.
+    """Return the changes of the live `workers` of a scheduler since version `known`.
 
     Returns
     -------

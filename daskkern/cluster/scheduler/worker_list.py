@@ -1,4 +1,4 @@
-"""The live workers of a cluster, as a client of it knows them: only what has changed travels."""
+"""A client's copy of the list of live workers, kept up to date by changes alone."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

@@ -1,4 +1,4 @@
-"""The cells of a block of a cube as rows: features (m, d) and targets, of this process or of a worker."""
+"""The cells of one block of a cube as rows: features (m, d) and targets, read here or by a worker."""
 
 import zlib
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from daskkern.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class CubeBlocks:
-    """The blocks of a Dataset. Chunks are read when a block is, in the thread that asks.
+    """The blocks of a Dataset. Chunks are read with their block, in the calling thread.
 
     Attributes
     ----------

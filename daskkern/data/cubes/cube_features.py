@@ -56,7 +56,7 @@ class CubeFeature:
         """Return the feature of a DataArray of its variable, without its dims `at`: values of the same shape."""
         if not self.circle:
             return np.asarray(variable.values)
-        angle = 2 * np.pi * turns_of(variable, self.circle)
+        angle = 2 * np.pi * fractions_of_circle(variable, self.circle)
         return np.sin(angle) if self.wave == "sin" else np.cos(angle)
 
 
@@ -103,7 +103,7 @@ def named_features(names: Sequence[str], ds: Any) -> tuple[CubeFeature, ...]:
     return tuple(_named(name, ds, places) for name in names)
 
 
-def turns_of(variable: Any, circle: str) -> FloatArray:
+def fractions_of_circle(variable: Any, circle: str) -> FloatArray:
     """Return longitudes in degrees, or times since the begin of their year or day, as turns of a circle, float64."""
     if circle == "degrees":
         return np.asarray(variable.values, np.float64) / _DEGREES
@@ -121,7 +121,7 @@ def is_time(variable: Any) -> bool:
 
 
 def _check_different(features: Sequence[CubeFeature]) -> None:
-    """Raise DataError for two features of one name, by which a model could not tell them apart."""
+    """Raise DataError for two features of one name, by which a model could not distinguish them."""
     (name, count), *_ = Counter(feature.name for feature in features).most_common(1)
     if count > 1:
         raise DataError(
@@ -163,7 +163,7 @@ def _of_coordinate(ds: Any, name: str, dims: Sequence[str]) -> list[CubeFeature]
 
 
 def _varies_within_days(times: Any) -> bool:
-    return len(np.unique(turns_of(times, "hour"))) > 1
+    return len(np.unique(fractions_of_circle(times, "hour"))) > 1
 
 
 def _is_longitude(name: str, values: Any) -> bool:

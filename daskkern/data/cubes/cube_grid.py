@@ -1,4 +1,4 @@
-"""Blocks of the cells of a cube: whole chunks, several where they are small, in the order of the dims."""
+"""The grid of blocks that covers the cells of a cube: whole chunks, several at a time where they are small."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,14 +63,14 @@ def grid_of(ds: Any, dims: Sequence[str], names: Sequence[str], n_features: int)
             raise DataError(f"got the sample dim {dim!r}, which the Dataset does not have; its dims are {_dims(ds)}")
         if ds.sizes[dim] == 0:
             raise DataError(f"the dim {dim!r} of the Dataset has no cells; at least one is needed")
-    cuts = cuts_of(ds, dims, names, n_features)
+    cuts = chunk_edges_of(ds, dims, names, n_features)
     for axis in reversed(range(len(dims))):
         cells = int(np.prod([max(np.diff(cut)) for cut in cuts]))
         cuts[axis] = _joined(cuts[axis], -(-LEAST_CELLS // cells))
     return CubeGrid(tuple(dims), tuple(cuts))
 
 
-def cuts_of(ds: Any, dims: Sequence[str], names: Sequence[str], n_features: int) -> list[tuple[int, ...]]:
+def chunk_edges_of(ds: Any, dims: Sequence[str], names: Sequence[str], n_features: int) -> list[tuple[int, ...]]:
     """Return where the chunks of variables `names` of a Dataset begin along each dim, and its length at the end.
 
     Those of the first with that dim count; without one, blocks of about 8 MB of features.

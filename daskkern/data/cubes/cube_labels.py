@@ -1,4 +1,4 @@
-"""Labels along the dims of a Dataset as texts, which are parts of the names of features, and where each label is."""
+"""The labels along the dims of a Dataset as texts, used in feature names, and their positions."""
 
 import datetime
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which variables of a Dataset are features, targets and weights of its cells, checked."""
+"""The choice and checks of the variables of a Dataset that are features, targets and weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.data.cubes.cube_features import CubeFeature, named_features
-from daskkern.data.cubes.cube_grid import cuts_of
+from daskkern.data.cubes.cube_grid import chunk_edges_of
 from daskkern.data.cubes.packages import as_dataset, xarray_package
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.exact_integers import first_rounded
@@ -136,7 +136,7 @@ def _inputs(ds: Any, features: Sequence[CubeFeature], dims: Sequence[str]) -> li
     )
     if not all(ds.sizes[dim] for dim in dims):  # Dask cannot apply a function to none
         return [_values(ds[used].compute(), feature) for feature in features]
-    cuts = cuts_of(ds, dims, [*used, *others], len(features))
+    cuts = chunk_edges_of(ds, dims, [*used, *others], len(features))
     lengths = {dim: tuple(np.diff(cut).tolist()) for dim, cut in zip(dims, cuts, strict=True)}
     subset = ds[used]
     chunked = subset.chunk({dim: at for dim, at in (_further_chunks(ds, used) | lengths).items() if dim in subset.dims})

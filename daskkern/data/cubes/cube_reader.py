@@ -1,4 +1,4 @@
-"""Rows of the cells of a cube: a survey of which cells count, and the reader of blocks without the others."""
+"""Rows of the valid cells of a cube: a survey that finds them, and a reader that skips the others."""
 
 import os
 import zlib
@@ -182,7 +182,7 @@ def reader_of(blocks: CubeBlocks, found: Sequence[BlockSurvey], classes: tuple[C
     )
 
 
-def each_here(function: Callable[[int], T], n: int) -> Iterator[T]:
+def map_in_threads(function: Callable[[int], T], n: int) -> Iterator[T]:
     """Call a function with the numbers from 0 to n - 1 in a few threads, and yield the results in order."""
     threads = max(1, min(_THREADS, os.cpu_count() or 1, n))
     with ThreadPoolExecutor(threads, thread_name_prefix="daskkern-survey") as pool:

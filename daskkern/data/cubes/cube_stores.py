@@ -1,4 +1,4 @@
-"""Zarr stores that xarray wrote: recognised, and opened without reading, their chunks decoded when they are needed."""
+"""Zarr stores written by xarray: recognised, and opened lazily."""
 
 import os
 from pathlib import Path

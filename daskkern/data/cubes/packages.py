@@ -1,4 +1,4 @@
-"""xarray, an optional package: recognised without importing it, and imported where it is needed."""
+"""The optional package xarray: its objects are recognised without importing it."""
 
 import types
 from typing import Any

@@ -1,1 +1,1 @@
-"""Rows of tables and arrays that a fit reads where they lie, without a store."""
+"""Rows of tables and arrays that a fit reads in place, without a store."""

@@ -1,4 +1,4 @@
-"""A ``pyarrow.dataset.Dataset`` as a table: any files, file systems and partitions that Arrow knows."""
+"""A ``pyarrow.dataset.Dataset`` as a table, with Arrow's file formats, file systems and partitions."""
 
 import hashlib
 import os

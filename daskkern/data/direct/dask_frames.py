@@ -1,4 +1,4 @@
-"""A dask dataframe as a table, a partition after the other: of pandas, or of cuDF on GPUs.
+"""A Dask dataframe as a table, read one partition at a time: of pandas, or of cuDF on GPUs.
 
 A partition is computed where a rank needs it, with the columns that are read. One on a GPU becomes an Arrow table
 there, whose numbers are then copied to the host, once an epoch: rows are in host memory until a batch is used.

@@ -1,4 +1,4 @@
-"""Tables in files, with what is read of them: the Python form of the options of ``daskkern fit LAKE --target``."""
+"""Tables in files and the columns to read: the Python form of ``daskkern fit LAKE --target``."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from daskkern.errors import DataError
 
 @dataclass(frozen=True)
 class TableFiles:
-    """A table in files, which a fit reads where it lies, and what is read of it.
+    """A table in files, which a fit reads in place, and what is read of it.
 
     ``KernelRegressor().fit(TableFiles("lake/", where="day < 90"), target="y")``. Nothing is read, copied or checked on
     disk before the fit. Also accepted as ``validation=`` of such a fit, whose columns and encoding it then gets.

@@ -1,4 +1,4 @@
-"""Row groups of tables as groups of rows: decoded, encoded as an ingestion would, and not written anywhere."""
+"""Row groups of tables as groups of rows, decoded and encoded as in an ingestion but not written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -63,7 +63,7 @@ class ZarrPair(GroupReader):
         if Fields.weight in fields and self.weight is not None:
             weight = read_array(self.weight, start, stop).astype(np.float64)
             if not (np.isfinite(weight).all() and (weight >= 0).all()):
-                raise DataError("the weights must be finite and not negative")
+                raise DataError("the weights hold NaN, infinite or negative numbers; give finite ones of 0 or more")
         return RowBlock(X, y, weight)
 
     def _targets(self, y: HostArray) -> HostArray:

@@ -1,4 +1,4 @@
-"""The footers of Parquet files: their columns, and of each row group its size and its missing values."""
+"""The footers of Parquet files: columns, and the size and missing values of each row group."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The files that a name, a folder or a pattern stands for, local or behind a URL: listed once, in natural order."""
+"""The files that a name, folder or pattern matches, local or remote: listed once, in natural order."""
 
 import glob
 import os

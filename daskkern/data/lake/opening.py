@@ -1,4 +1,4 @@
-"""Opening a lake: its files are listed once, their footers read side by side, and their schemas made one."""
+"""Opening a lake: files are listed once, footers read concurrently, and schemas unified."""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -240,7 +240,7 @@ def _check_columns(
 def _nulls(
     footers: Sequence[Footer], names: Sequence[str], fixed: pa.Schema, values: Sequence[PartitionValues]
 ) -> dict[str, int | None]:
-    """Return the missing values of each column in all files, as far as the footers say."""
+    """Return the missing values of each column in all files, as far as the footers record them."""
     totals: dict[str, int | None] = dict.fromkeys(names, 0)
     for one in footers:
         for group in one.groups:

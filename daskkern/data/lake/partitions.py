@@ -1,4 +1,4 @@
-"""Columns that are stored in the names of folders, as Hive, Spark and dask write them: ``day=1/part-0.parquet``."""
+"""Columns that are encoded in folder names, as by Hive, Spark and Dask: ``day=1/part-0.parquet``."""
 
 import re
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""Reading ahead: the next batch is read and decoded in a thread while the last one is used."""
+"""Prefetching: the next batch is read and decoded by a thread while the current one is used."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

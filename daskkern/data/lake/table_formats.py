@@ -1,4 +1,4 @@
-"""Delta Lake and Iceberg tables: the files of their current version, as the packages of these formats list them.
+"""Delta Lake and Iceberg tables: the files of their current version, listed by the packages of these formats.
 
 Their folders also hold files of earlier versions, so the files in a folder are never read without these packages.
 """

@@ -1,4 +1,4 @@
-"""Filters of rows as text, such as ``"day >= 3 and region in ('north', 'south')"``, as expressions of pyarrow.
+"""Row filters as text, such as ``"day >= 3 and region in ('north', 'south')"``, parsed to pyarrow expressions.
 
 The grammar, from the weakest to the strongest operator::
 

@@ -1,4 +1,4 @@
-"""The words, marks and values of a filter of rows, see :mod:`daskkern.data.lake.where`."""
+"""The tokenizer of row filters, see :mod:`daskkern.data.lake.where`."""
 
 import re
 from dataclasses import dataclass

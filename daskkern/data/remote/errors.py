@@ -1,4 +1,4 @@
-"""Errors of object stores and web servers, each as one sentence that says what to do.
+"""Errors of object stores and web servers, each as one sentence with a remedy.
 
 obstore has few error types; the status and the code of the server are in the message.
 """

@@ -1,4 +1,4 @@
-"""Single files behind URLs: listed once, and read by ranges of bytes, with retries and one-line error messages.
+"""Single files behind URLs: listed once, read by byte ranges, with retries and one-line errors.
 
 ``s3``, ``gs``, ``az`` and ``http(s)`` are read through obstore, as stores are (:mod:`daskkern.data.remote.stores`),
 every other scheme through fsspec. Credentials come from the environment.
@@ -168,7 +168,7 @@ def _local(place: str) -> FoundFile:
 
 
 def _stamp(entry: dict[str, Any]) -> str:
-    """Return what a listing says of the version of a file, as far as the file system tells."""
+    """Return the version stamp of a file from its listing, as far as the file system has one."""
     known = ("e_tag", "ETag", "etag", "last_modified", "LastModified", "mtime", "created")
     return str(next((entry[name] for name in known if entry.get(name)), ""))
 

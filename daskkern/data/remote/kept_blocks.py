@@ -1,4 +1,4 @@
-"""Blocks of files behind URLs, kept on the local disk between the passes over them."""
+"""A local disk cache for blocks of remote files, kept between passes over them."""
 
 import os
 import shutil

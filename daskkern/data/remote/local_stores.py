@@ -1,4 +1,4 @@
-"""Local Zarr stores at relative paths, which a worker in another folder would take for other ones of the same name."""
+"""Absolute paths for local Zarr stores, because a worker resolves relative ones in its own folder."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Small single objects next to the arrays of a remote group: records of its writer, and of its progress."""
+"""Small objects next to the arrays of a remote group: records of its writer and its progress."""
 
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync

@@ -1,4 +1,4 @@
-"""Files behind URLs that stand where a path stands for a local one, read from their beginning."""
+"""Remote files that are read from the beginning, in place of a local path."""
 
 import gzip
 import io

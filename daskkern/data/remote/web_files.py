@@ -1,4 +1,4 @@
-"""Files of web servers, by their whole addresses: a query, such as the signature of a presigned URL, belongs to one."""
+"""Files of web servers by their full URL, including queries such as the signature of a presigned URL."""
 
 import os
 from functools import lru_cache

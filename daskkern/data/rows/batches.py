@@ -1,4 +1,4 @@
-"""Batches of rows, read ahead by threads: two windows at a time, and each by any number of them."""
+"""Batches of rows with prefetching: two windows at a time, each read by any number of threads."""
 
 import threading
 from collections import deque

@@ -1,4 +1,4 @@
-"""Chunks of rows that differ in size, such as row groups of files, and blocks with rows left out."""
+"""Boundaries of chunks of unequal size, such as row groups of files, and blocks with rows left out."""
 
 from collections.abc import Sequence
 from functools import cached_property

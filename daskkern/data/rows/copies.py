@@ -1,4 +1,4 @@
-"""Rows that a fit need not read: exact copies, as a join or a file that is read twice makes them, and weightless ones.
+"""Rows that a fit need not read: exact duplicates, and rows of weight zero.
 
 A row that is held out does not test a model that was trained on a copy of it. Copies are distinguished from rows that
 are equal by chance, or that were measured again:

@@ -1,4 +1,4 @@
-"""Rows that are drawn from others: the base of all ways to draw, and independent draws.
+"""Sampled rows: the base class of all sampling schemes, and independent sampling.
 
 Draws come in the order of the rows, so that reading a range of them reads a range of chunks: a pass over the draws is
 one over the disk, at most.

@@ -1,4 +1,4 @@
-"""Integers as targets: float64, which holds quantities, tells them apart up to 2^53, and so may floats as labels."""
+"""The limit 2^53 up to which float64 represents integers exactly, and checks of integer targets against it."""
 
 import numpy as np
 

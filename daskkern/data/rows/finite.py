@@ -1,4 +1,4 @@
-"""Checks of numbers: that tables, dense or sparse, hold neither NaN nor infinity, and labels nothing but 0 and 1."""
+"""Checks of dense and sparse tables for NaN and infinity, and of labels for values other than 0 and 1."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rows in groups that are decoded whole - row groups of files, chunks of arrays - each once per pass of batches."""
+"""Rows in groups that are decoded whole, such as row groups of files: each once per pass of batches."""
 
 import threading
 from abc import ABC, abstractmethod

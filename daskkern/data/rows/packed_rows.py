@@ -1,4 +1,4 @@
-"""Blocks of rows as bytes: their fields one after the other, in the smallest type that holds their values."""
+"""Blocks of rows serialised to bytes, each field in the smallest type that holds its values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _ALIGNMENT = 8  # of the arrays in a message
 
 @dataclass(frozen=True)
 class PackedRows:
-    """The arrays of a block of rows, which sender and receiver know without being told.
+    """The arrays of a block of rows, which need no description, as sender and receiver both know them.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Systematic sampling of rows in proportion to a mass: one pass over the disk, the same draws on every machine.
+"""Systematic sampling of rows in proportion to a mass, in one pass over the disk and reproducible anywhere.
 
 With masses ``v_i`` of sum T and one random number u, draw j of n is the row whose interval of the cumulative masses
 contains ``(j + u) T / n``. Row i is drawn ``n v_i / T`` times in expectation, and the actual number differs by less

@@ -1,4 +1,4 @@
-"""A few rows of many, by number: the same ones for the same seed, wherever and whenever they are drawn."""
+"""Random samples of row numbers that depend on the seed alone."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def sampled_rows(rows: Rows, seed: int) -> HostArray:
 
 
 def counted(X: HostArray, weight: HostArray | None) -> HostArray:
-    """Return rows (m, d) without those of weight 0, which tell nothing of the rows that a model is for.
+    """Return rows (m, d) without those of weight 0, which carry no information on the rows that a model is for.
 
     None stands for weights of 1; where all are 0, all rows are returned.
     """

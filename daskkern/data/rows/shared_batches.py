@@ -1,4 +1,4 @@
-"""Batches of rows that are read once: each window by one rank, which sends its batches to the others.
+"""Batches that are read once: one rank reads each window and sends its batches to the others.
 
 The ranks read windows in turn. A rank reads its next window while the ones before are in use, so that W ranks read at
 the rate of W; and it sends batches a little ahead of the one in use. A thread of each rank sends and receives.

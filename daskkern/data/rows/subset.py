@@ -1,4 +1,4 @@
-"""Rows without a subset: those that remain where rows are held out for validation, or are copies of others."""
+"""Rows without a subset, such as rows held out for validation or duplicates of others."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Attributes of a store, read as untrusted input: plain JSON, each entry checked, every error in one sentence."""
+"""Attributes of a store, read as untrusted input: plain JSON, with a check and a clear error for each entry."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class Attributes:
         self._where = where
 
     def refuse(self, name: str, found: str) -> NoReturn:
-        """Raise a StoreError about an attribute; `found` says what is wrong with it."""
+        """Raise a StoreError about an attribute; `found` is the problem."""
         raise StoreError(
             f"the store {self._where} is damaged: attribute {name!r} is invalid ({found}); ingest the data again"
         )

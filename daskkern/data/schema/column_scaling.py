@@ -1,4 +1,4 @@
-"""Scalings of the columns of a table: the maps, the statistics that they come from, and what float32 keeps of them."""
+"""Scalings of table columns: the maps, the statistics behind them, and their precision in float32."""
 
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Scalings that make a model independent of the units of each feature, learned from moments and a sample of rows.
+"""Scalings that make a model independent of the units of its features, learned from moments and a sample.
 
 A feature is divided by the spread of its informative values. For most features that is the standard deviation.
 Four kinds of feature need another number, which scales with the unit of the feature like the first:

@@ -1,4 +1,4 @@
-"""Provenance of a store: a record of how it was made, for people to read."""
+"""The provenance of a store: a readable record of how it was made."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

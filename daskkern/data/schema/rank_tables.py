@@ -1,5 +1,4 @@
-"""Maps of features to the ranks of their values, learned from a sample of rows and kept as tables of a few hundred
-numbers.
+"""Rank transforms of features, learned from a sample and stored as tables of a few hundred numbers.
 
 The rank of a value is its position among the sorted values that a sample holds, so a model does not change when a
 feature is replaced by an increasing function of it, as for trees. Where values repeat, the usual rank (scikit-learn's

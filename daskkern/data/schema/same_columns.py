@@ -1,4 +1,4 @@
-"""Whether two tables have the same columns: names in the same order, and the same numbers for the same categories."""
+"""Comparison of the columns of two tables: names in order, and codes of categories."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tasks that the workers of a cluster run on files of one folder, and that have all ended when the caller continues.
+"""Tasks of workers on the files of one folder, all of which have ended when the caller continues.
 
 Dask does not stop a running task: after cancellation the scheduler forgets it, and it continues to write. So a file
 in the folder, or an object below the URL, marks the work as cancelled, tasks check for it between blocks, and the

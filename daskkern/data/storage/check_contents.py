@@ -1,4 +1,4 @@
-"""Comparison of the rows of a store with its attributes."""
+"""Comparison of the rows of a store with its recorded attributes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ class ChunkedArrays:
     chunk_rows : int
         Rows of a chunk, also where there are no arrays and rows stored elsewhere are only counted.
     at_once : int
-        Chunks that the buffers hold, and that are written side by side; for arrays of :meth:`go_on_at` alone.
+        Chunks that the buffers hold, and that are written side by side; for arrays of :meth:`continue_at` alone.
     """
 
     def __init__(self, group: zarr.Group, buffers: Mapping[str, HostArray], chunk_rows: int, at_once: int = 1) -> None:
@@ -71,7 +71,7 @@ class ChunkedArrays:
             codes = self.read(name, start)
             self._arrays[name][start : start + len(codes)] = recode[codes]
 
-    def sum_again(self, name: str) -> None:
+    def recompute_checksums(self, name: str) -> None:
         """Recompute the checksums of an array from the stored chunks."""
         self.sums[name] = Checksum()
         for start in self.starts():
@@ -111,13 +111,13 @@ class ChunkedArrays:
                 self._arrays[name] = array
 
     def make(self, n_rows: int) -> None:
-        """Create the arrays for rows that other processes will write; see :meth:`go_on_at`."""
+        """Create the arrays for rows that other processes will write; see :meth:`continue_at`."""
         rows = min(n_rows, self._chunk_rows)
         for name, buffer in self.buffers.items():
             self._arrays[name] = self._create(name, buffer[:rows])
             self._arrays[name].resize((n_rows, *buffer.shape[1:]))
 
-    def go_on_at(self, start: int) -> None:
+    def continue_at(self, start: int) -> None:
         """Write from row `start` on, where a chunk begins, into arrays that another process created."""
         self.n_rows = start
         self.reopen()

@@ -1,4 +1,4 @@
-"""A description of a store for people and programs: sizes, targets, columns, layout, and provenance."""
+"""A description of a store: sizes, targets, columns, layout and provenance, as text and as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Uncompressed chunks in files of this machine, of which rows are read straight to their place.
+"""Reading rows of uncompressed local chunks directly into their destination.
 
 Zarr takes every range of bytes through its event loop into a buffer of its own: of rows of 512 bytes that are in the
 page cache, an H200's host read 0.8 GB/s in this way, and 7.6 GB/s from the files themselves.

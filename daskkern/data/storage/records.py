@@ -1,4 +1,4 @@
-"""Checksums that a store records of its own bytes, so that a check can name the chunk or the key that was changed.
+"""Recorded checksums of a store, by which a check names the chunk or key that has changed.
 
 The group ``chunk_checksums`` of a store has an array of the same name for each array of the store, with the CRC-32
 of every chunk, and in its attributes the CRC-32 of each attribute of the store and of each array's metadata. The

@@ -1,4 +1,4 @@
-"""Statistics of the rows that a writer receives: moments, and whether any weight is positive; refuses bad values."""
+"""Running statistics of written rows, with rejection of bad values: moments, and whether any weight is positive."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Writing one store by several processes: one creates and joins, the others write parts that begin at a chunk."""
+"""Writing one store from several processes: one creates and joins it, the others write parts aligned to chunks."""
 
 from typing import Self
 
@@ -70,7 +70,7 @@ class SharedWriter(StoreWriter):
         at_once = max(1, min(_AT_ONCE, _AT_ONCE_BYTES // chunk)) if is_url(self.path) else 1
         self._buffers = self._incoming.buffers(rows * at_once)
         self._arrays = ChunkedArrays(group, self._buffers, rows, at_once)
-        self._arrays.go_on_at(start)
+        self._arrays.continue_at(start)
 
     def leave_part(self) -> State:
         """Write the rest of a part and return what :meth:`join_part` needs."""
@@ -87,4 +87,4 @@ class SharedWriter(StoreWriter):
 
     def sum_classes(self) -> None:
         """Recompute the checksums of the class codes, when all parts have joined."""
-        self._arrays.sum_again("y")
+        self._arrays.recompute_checksums("y")

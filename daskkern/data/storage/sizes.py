@@ -1,4 +1,4 @@
-"""Sizes that files declare, checked against the bytes that are stored before any array is made.
+"""Checks of the array sizes that files declare against the bytes they store, before anything is allocated.
 
 A file is untrusted: a few hundred bytes of metadata may declare an array of terabytes, and Zarr fills what is missing.
 """
@@ -57,11 +57,6 @@ def check_size(array: ZarrArray, stored: int, what: str) -> None:
             f"{what} declares {declared / 1e6:,.1f} MB of values of shape {array.shape}, but only "
             f"{stored / 1e6:,.3f} MB are stored; it is damaged or made to exhaust memory: copy or make it again"
         )
-
-
-def missing_chunk(array: ZarrArray) -> int | None:
-    """Return the number of the first row chunk that is not stored; zarr would read it as fill values."""
-    return _state(array)[0]
 
 
 def stored_bytes(array: ZarrArray) -> int:

@@ -1,4 +1,4 @@
-"""Cells of a store with categories that the training data do not have: codes beyond all known ones."""
+"""Cells of a store whose categories do not occur in the training data, and their codes."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Zarr arrays of which every chunk is stored: a missing one means damage. And what is said where writing fails."""
+"""Zarr arrays with every chunk stored, so that a missing one means damage; and messages for failed writes."""
 
 import errno
 import os

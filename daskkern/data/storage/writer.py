@@ -237,7 +237,7 @@ class StoreWriter:
         if recode is not None:
             self._settle()
             self._arrays.recode("y", recode)
-            self._arrays.sum_again("y")
+            self._arrays.recompute_checksums("y")
 
     def scaling(self) -> Scaling:
         """Return the scaling to be recorded, computed from the rows appended so far."""

@@ -1,4 +1,4 @@
-"""Overwrite protection: without ``overwrite``, only files that daskkern wrote, or Dask for it, are replaced."""
+"""Overwrite protection: without ``overwrite``, only files written by daskkern, or by Dask for it, are replaced."""
 
 import os
 from enum import Enum

@@ -1,4 +1,4 @@
-"""The record of the finished parts of a work, from which another process continues it after a kill."""
+"""The record of finished parts of a job, from which another process continues after a kill."""
 
 import io
 import json

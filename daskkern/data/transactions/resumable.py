@@ -116,7 +116,7 @@ def resumable_group(path: str | Path, *, kind: str, key: str, overwrite: bool = 
             shutil.rmtree(partial.folder, ignore_errors=True)  # already renamed on success
 
 
-def give_up(path: str | Path) -> None:
+def remove_leftovers(path: str | Path) -> None:
     """Remove what dead processes left next to `path`."""
     target = local_folder(path)
     for folder, _ in _left_behind(target):

@@ -1,4 +1,4 @@
-"""What becomes of a block of rows: predictions as columns or arrays, or scores with targets."""
+"""The work on one block of rows: predictions as columns or arrays, or scores against targets."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ import pyarrow as pa
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.data.schema.encoding import ColumnEncoding
-from daskkern.evaluation.tables.columns import PredictedArrays, Wanted, batch_of, predicted_arrays
+from daskkern.evaluation.tables.columns import PredictedArrays, RequestedColumns, batch_of, predicted_arrays
 from daskkern.evaluation.tables.rows import InputBlock
 from daskkern.models import KernelModel
 
@@ -31,7 +31,7 @@ class BlockResult:
 class PredictBlock:
     """Predicts blocks, as one batch of columns, or `as_arrays`."""
 
-    wanted: Wanted
+    wanted: RequestedColumns
     as_arrays: bool = False
 
     def __call__(self, model: KernelModel, block: InputBlock) -> BlockResult:

@@ -1,4 +1,4 @@
-"""The columns of predictions: labels or values, probabilities, scores, standard deviations, intervals and sets."""
+"""The output columns of predictions: labels or values, probabilities, scores, deviations, intervals and sets."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from daskkern.models import KernelModel
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedColumns:
     """What predictions hold in addition to labels or values, and probabilities where the model has them.
 
     Attributes
@@ -36,7 +36,7 @@ class Wanted:
             raise ModelError("the model's classes are of several kinds, which cannot be written as one column")
         if self.std:
             model.deviations(np.ones((1, 1)))
-        arrays_of(model, _no_scores(model), None, Wanted(confidence=self.confidence))
+        arrays_of(model, _no_scores(model), None, RequestedColumns(confidence=self.confidence))
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class PredictedArrays:
     inside: HostArray | None = None
 
 
-def arrays_of(model: KernelModel, scores: HostArray, variances: HostArray | None, wanted: Wanted) -> PredictedArrays:
+def arrays_of(
+    model: KernelModel, scores: HostArray, variances: HostArray | None, wanted: RequestedColumns
+) -> PredictedArrays:
     """Return predictions for scores (m, c) and posterior variances (m, 1)."""
     confidence, bounded = wanted.confidence, model.task == "regression"
     return PredictedArrays(
@@ -67,12 +69,14 @@ def arrays_of(model: KernelModel, scores: HostArray, variances: HostArray | None
     )
 
 
-def predicted_arrays(model: KernelModel, X: Any, wanted: Wanted) -> PredictedArrays:
+def predicted_arrays(model: KernelModel, X: Any, wanted: RequestedColumns) -> PredictedArrays:
     """Return the predictions of checked rows `X`."""
     return arrays_of(model, model.scores(X), model.variances(X) if wanted.std else None, wanted)
 
 
-def batch_of(model: KernelModel, found: PredictedArrays, kept: pa.RecordBatch | None, wanted: Wanted) -> pa.RecordBatch:
+def batch_of(
+    model: KernelModel, found: PredictedArrays, kept: pa.RecordBatch | None, wanted: RequestedColumns
+) -> pa.RecordBatch:
     """Return the columns `kept` and the predictions of the same rows as one batch; labels by name."""
     names = output_names(model)
     columns: dict[str, pa.Array] = {}

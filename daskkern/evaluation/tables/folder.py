@@ -1,4 +1,4 @@
-"""Predictions as a folder of files, of which each appears once, whole, under a name that the rows decide.
+"""Predictions as a folder of files, written atomically and named by their rows.
 
 Part k holds the rows from ``k * rows_per_file`` on, in one file, or in one for each value of the columns that the
 folder is partitioned by (``day=2026-01-01/part-00000.parquet``, as Hive and its readers name them). When the files of a

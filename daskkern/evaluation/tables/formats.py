@@ -1,4 +1,4 @@
-"""The files that predictions are written to, by the ending of their name."""
+"""The output formats of predictions, chosen by file name extension."""
 
 import gzip
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ ENDING: dict[TableFormat, str] = {"parquet": ".parquet", "csv": ".csv", "csv.gz"
 
 
 def format_of(out: str) -> TableFormat | None:
-    """Return the format that the name of `out`, a path or URL, asks for; None for a name without an ending.
+    """Return the format of the file name extension of `out`, a path or URL; None for a name without an ending.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Rows to predict or to score, block by block, from stores and tables, encoded as the model says, but not scaled.
+"""Blocks of rows to predict or to score, from stores and tables, encoded by the model but not yet scaled.
 
 Blocks end where a multiple of 4096 rows, or of the rows of an output file, is reached: whoever reads them, and from
 whatever file, a row is in the same block, so that its predictions have the same bits.

@@ -1,4 +1,4 @@
-"""Blocks of rows through a model in order, in this process or as tasks on the workers of a cluster.
+"""Blocks of rows passed through a model in order, in this process or as tasks on a cluster.
 
 Rows that workers can read are read by them; other rows, such as those of a CSV file, are read here and sent. A bounded
 number of tasks is under way, so that memory does not depend on the number of rows. Tasks of a lost worker run again on

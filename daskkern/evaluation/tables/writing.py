@@ -1,4 +1,4 @@
-"""Predictions of any number of rows, written where they are wanted: a file, a folder of files, or a Zarr group."""
+"""Writing the predictions of any number of rows: to a file, a folder of files, or a Zarr group."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DaskkernError, DataError, SpecError, StoreError
 from daskkern.evaluation.raw_tables import TablePlace
 from daskkern.evaluation.tables.blocks import BlockResult, PredictBlock, columns_of_categories, model_digest
-from daskkern.evaluation.tables.columns import Wanted
+from daskkern.evaluation.tables.columns import RequestedColumns
 from daskkern.evaluation.tables.folder import KIND, MANIFEST, FolderLayout, PartWriter, check_partition
 from daskkern.evaluation.tables.formats import TableFormat, batch_writer, format_of
 from daskkern.evaluation.tables.rows import BLOCK_ROWS, Cuts, InputBlock, InputRows
@@ -67,7 +67,7 @@ class PredictionJob:
     model: KernelModel
     rows: InputRows
     out: str
-    wanted: Wanted
+    wanted: RequestedColumns
     division: Division
     key: str | None = None
     overwrite: bool = False

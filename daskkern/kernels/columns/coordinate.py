@@ -75,8 +75,7 @@ class Coordinate(TwoProducts):
     def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
-        if head is not None:
-            head[...] = self.block(left, right)[:, : head.shape[1]]
+        self._write_head(head, left, right)
         values, xp = _columns(left, right), namespace_of(A)
         if not is_sparse(values):
             return multiply_blocks(values, A, right.blocks, xp)

@@ -1,4 +1,4 @@
-"""Count sketches: every feature is added, with a sign, to one of `width` numbers.
+"""Count sketches: each feature is added, with a random sign, to one of `width` numbers.
 
 Kept are the numbers of the features of each sum, not a matrix (d, width).
 

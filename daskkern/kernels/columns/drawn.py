@@ -1,4 +1,4 @@
-"""Random features that are drawn again for each use: a model stores column numbers only, however many there are."""
+"""Random features that are regenerated for each use, so that a model stores only their column numbers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -145,8 +145,7 @@ class Drawn(TwoProducts):
     def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
-        if head is not None:
-            head[...] = self.block(left, right)[:, : head.shape[1]]
+        self._write_head(head, left, right)
         total = namespace_of(A).zeros((left.shape[0], A.shape[1]))
         for run, points in self._runs(right, A):
             total += self._neuron.matvec(left, points, A[run])

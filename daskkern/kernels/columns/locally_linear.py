@@ -192,8 +192,7 @@ class LocalFeatures(TwoProducts):
     def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
-        if head is not None:
-            head[...] = self.block(left, right)[:, : head.shape[1]]
+        self._write_head(head, left, right)
         total = namespace_of(A).zeros((left.shape[0], A.shape[1]))
         for at, columns, values, gamma in self._met(left, right):
             total[at] += gamma * (values @ A[columns])

@@ -85,8 +85,7 @@ class Mapped(Kernel):
     def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         M, A = _map(right), self._factor("A", A, right.size, right)
-        if head is not None:
-            head[...] = self.block(left, right)[:, : head.shape[1]]
+        self._write_head(head, left, right)
         return self.kernel.matvec(left, right.parts[0], multiply(M, A, namespace_of(M)))
 
     def gradient_matvec(self, X: Array, Z: Array, A: Array, weights: Array | None = None) -> Array:

@@ -125,8 +125,7 @@ class Partitioned(TwoProducts):
     def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
-        if head is not None:
-            head[...] = self.block(left, right)[:, : head.shape[1]]
+        self._write_head(head, left, right)
         xp = namespace_of(A)
         total = xp.zeros((left.shape[0], A.shape[1]))
 

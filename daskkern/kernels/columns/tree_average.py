@@ -1,4 +1,4 @@
-"""The mean of kernels that several trees partition: the columns of an average of models in leaves."""
+"""The mean of the partitioned kernels of several trees, whose columns give the mean of their models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -171,8 +171,7 @@ class TreeAverage(TwoProducts):
     def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
-        if head is not None:
-            head[...] = self.block(left, right)[:, : head.shape[1]]
+        self._write_head(head, left, right)
         xp = namespace_of(A)
         total = xp.zeros((left.shape[0], A.shape[1]))
         for kernel, at, points in _members(right):

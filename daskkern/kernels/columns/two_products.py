@@ -1,4 +1,4 @@
-"""Columns whose double product is two products, one after the other, with the scores of all rows in between."""
+"""Columns whose double product takes two separate products, because the scores of all rows are needed in between."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

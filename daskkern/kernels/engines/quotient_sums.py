@@ -1,4 +1,4 @@
-"""Sums over the features of quotients of two rows, for the chi-squared kernels: compiled, with a plain twin.
+"""Sums over features of quotients of two rows, for the chi-squared kernels: compiled, with a NumPy reference.
 
     chi_squared:  sum_j (x_j - z_j)^2 / (x_j + z_j) ,       harmonic:  sum_j 2 x_j z_j / (x_j + z_j)
 

@@ -1,4 +1,4 @@
-"""Products in tiles that stay in cache, for any function that fills a tile: the plain engine of NumPy and CuPy.
+"""Products in cache-sized tiles, for any function that fills a tile: the reference engine, in NumPy and CuPy.
 
 Each function takes `fill(rows, k, out)`, which writes the kernel's values for a slice of rows and the k-th block of
 columns. The compiled engine fills tiles here too where it has no fused product of its own.

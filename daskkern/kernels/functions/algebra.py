@@ -1,4 +1,4 @@
-"""Sums, products and positive multiples of kernels, which are kernels again.
+"""Sums, products and positive multiples of kernels.
 
 Members that use rows in the same coordinates form one formula: one pass, compiled. Otherwise each fills a tile, also
 where some members need shifted rows and others must not shift them.
@@ -103,7 +103,7 @@ class Composite(Kernel):
     ) -> Points:
         Z = as_rows(Z, agreed_dtype(precision, dtype))
         whole = self.coordinates is not None and (placement.shift is None or self.is_shift_invariant)
-        if whole or placement.widens(Z.dtype, precision):
+        if whole or placement.becomes_float64(Z.dtype, precision):
             return super().points(Z, placement, blocks, precision=precision, dtype=Z.dtype)
         parts = tuple(
             member.points(Z, _own_placement(member, placement), blocks, dtype=Z.dtype, precision=precision)

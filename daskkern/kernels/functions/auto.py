@@ -1,4 +1,4 @@
-"""The kernel that the rows of a fit choose, among those whose length scales follow from the median distance."""
+"""The automatic kernel: chosen on the rows of a fit, with length scales relative to the median distance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Kernels whose values are computed by NumPy or CuPy, not from a formula: their base class, and functions of a user."""
+"""Kernels computed by NumPy or CuPy functions instead of a formula: their base class, and user functions."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence

@@ -1,4 +1,4 @@
-"""The chi-squared kernels of histograms: features of 0 or more."""
+"""The chi-squared kernels of histograms, whose features are non-negative."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class _OfHistograms(ValuesKernel):
 
 
 def _marked(rows: Array) -> Array:
-    """Return rows with NaN in place of negative features, without a look at them."""
+    """Return rows with NaN in place of negative features, without waiting for the device."""
     xp = module_of(rows)
     return _with_data(rows, lambda numbers: xp.where(numbers >= 0, numbers, xp.nan).astype(numbers.dtype, copy=False))
 

@@ -1,4 +1,4 @@
-"""Length scales and metrics: their validation, and length scales from the data for ``"median"``."""
+"""Length scales and metrics: their validation, and the median distance for ``"median"``."""
 
 import numpy as np
 import numpy.typing as npt

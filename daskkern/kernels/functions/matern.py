@@ -1,4 +1,4 @@
-"""The Matern kernels that have a closed form."""
+"""The Matern kernels with closed forms."""
 
 from dataclasses import dataclass
 from math import sqrt

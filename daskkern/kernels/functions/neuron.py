@@ -1,4 +1,4 @@
-"""Functions of one projection of a row: the columns of random-feature models."""
+"""Activation functions of one projection of a row: the columns of random-feature models."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The base class of kernels with a length scale: numbers, one per feature, matrices, and the median distance."""
+"""The base class of kernels with a length scale: a number, one per feature, a matrix, or the median distance."""
 
 from abc import abstractmethod
 from collections.abc import Hashable

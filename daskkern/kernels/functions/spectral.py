@@ -1,4 +1,4 @@
-"""Spectral densities of radial kernels: random frequencies of a length scale of 1.
+"""Spectral densities of radial kernels, from which random frequencies are drawn.
 
 A Gaussian for the Gaussian kernel, multivariate t with 2 nu degrees of freedom for Matern nu (1 for the Laplacian in
 the Euclidean distance), and a Gaussian of random scale (2 u)^(1/2), u exponential, for the Cauchy kernel (Rahimi and

@@ -1,4 +1,4 @@
-"""A fitted model as one ONNX file: inputs, scaling, scores and what they mean."""
+"""Export of a fitted model to one ONNX file: inputs, scaling, scores and outputs."""
 
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, get_args

@@ -1,4 +1,4 @@
-"""Formulas of kernels as nodes: one for each instruction, as NumPy and the compiled engines have them."""
+"""Kernel formulas as ONNX nodes, one for each instruction."""
 
 from collections.abc import Mapping
 from math import pi

@@ -1,4 +1,4 @@
-"""The inputs of an ONNX graph - a matrix of features, or a table's columns - and their way to scaled rows."""
+"""The inputs of an ONNX graph - a matrix of features, or table columns - and their conversion to scaled rows."""
 
 from collections.abc import Sequence
 from typing import Any

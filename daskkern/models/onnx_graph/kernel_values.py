@@ -1,4 +1,4 @@
-"""Kernel values of rows and a piece of the points as nodes, from the formula that a kernel declares."""
+"""Kernel values of rows and a block of the points as ONNX nodes."""
 
 from dataclasses import replace
 from typing import Any

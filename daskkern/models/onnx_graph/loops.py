@@ -1,4 +1,4 @@
-"""The sum over the points of a model as a loop over pieces of them, so that memory does not grow with their number."""
+"""The sum over the points of a model as an ONNX loop over blocks of points, in bounded memory."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""The scores of a model as nodes: ``f(x) = sum_j k(x, z_j) a_j`` for kernels, trees of leaves and explicit features."""
+"""The scores of a model as ONNX nodes: ``f(x) = sum_j k(x, z_j) a_j``, for every kind of columns."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def _sum(
     placement: Placement,
 ) -> str:
     own = points[:, : kernel.n_features] if isinstance(kernel, TreeAverage) else points
-    wide = placement.widens(points.dtype, None)
+    wide = placement.becomes_float64(points.dtype, None)
     dtype = np.dtype(np.float64) if wide else points.dtype
     of_differences = any(member.program.difference for member in _members(inner))
     loop = PointLoop(graph, rows, len(points), piece_size(own.shape[1]) if of_differences else PIECE, dtype)

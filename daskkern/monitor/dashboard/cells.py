@@ -1,4 +1,4 @@
-"""Parts of the tables of the page: cells with the names of their columns, states, bars and colors."""
+"""Building blocks of the tables on the page: labelled cells, states, bars and colors."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ def swatch(place: int) -> str:
 
 
 def submitter(metadata: Mapping[str, Any]) -> str:
-    """Return who submitted a fit, and the user whose quota counts where that is another."""
+    """Return the submitter of a fit, and the user whose quota applies if that is another."""
     owner, user = str(metadata["owner"]), str(metadata["user"])
     other = f" <small>for {escape(user)}</small>" if user and user != owner.partition("@")[0] else ""
     return escape(owner) + other

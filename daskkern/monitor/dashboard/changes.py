@@ -1,4 +1,4 @@
-"""Changes of bokeh's models that reach the browser."""
+"""Updates of Bokeh models that are certain to reach the browser."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The fits that are drawn over each other: a table of what differs between them, and what cannot be compared.
+"""The table of differences between the compared fits, and what makes them incomparable.
 
 Everything that comes from a client is escaped.
 """

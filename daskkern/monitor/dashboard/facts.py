@@ -1,4 +1,4 @@
-"""The status of one fit in large numbers, and what it waits for. Everything that comes from a client is escaped."""
+"""The status of one fit in large numbers, and what it waits for. All text from clients is escaped."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _NEXT = {
 
 
 def has_begun(status: _Status, glance: Mapping[str, Any]) -> bool:
-    """Return whether anything was heard of a fit since it was submitted."""
+    """Return whether a fit has reported anything since it was submitted."""
     return bool(status["started"] or glance["version"])
 
 
@@ -58,7 +58,7 @@ def _running_tiles(status: _Status, now: float, rate: float) -> tuple[tuple[str,
 
 
 def _waiting_tiles(status: _Status, now: float) -> tuple[tuple[str, str], ...]:
-    """Return the numbers of a fit of which nothing was heard yet."""
+    """Return the tiles of a fit that has reported nothing yet."""
     if not is_active(status):
         return ("State", badge(status)), _time_so_far(status, now)
     metadata = status["card"]

@@ -1,4 +1,4 @@
-"""The plots of the page, and the sources of their data. Colors that depend on the theme are set in the browser."""
+"""The plots of the page and their data sources. Colors that depend on the theme are set in the browser."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -173,7 +173,7 @@ class CurvePlot:
 
 
 def shortened(name: str) -> str:
-    """Return a name of a fit for a legend: its begin and its end, which tell fits of a series apart."""
+    """Return a name of a fit for a legend: its begin and its end, which distinguish the fits of a series."""
     if len(name) <= _LONGEST_NAME:
         return name
     end = _LONGEST_NAME // 3

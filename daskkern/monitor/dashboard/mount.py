@@ -1,4 +1,4 @@
-"""Mounting of the page on a running scheduler: its route, and its tab next to those of Dask's own pages."""
+"""Mounting the page on a running scheduler: its route, and its tab among those of Dask."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

@@ -1,4 +1,4 @@
-"""The fits whose curves are drawn over each other: their places, which are their colors, and their data."""
+"""The fits whose curves are overlaid for comparison: their colors and their data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The button that stops a fit at its second click, for viewers that may."""
+"""The button that stops a fit on the second click, for authorised viewers."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _SURE, _STOPPING = "Click again to stop", "Stopping \N{HORIZONTAL ELLIPSIS}"
 
 
 class StopButton:
-    """The button, and a note that says why it cannot be used.
+    """The button, and a note with the reason where it cannot be used.
 
     Parameters
     ----------

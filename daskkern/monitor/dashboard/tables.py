@@ -1,4 +1,4 @@
-"""The text of the page: the list of fits, and the ranks, the notices and notes on the plots of the chosen one.
+"""The text of the page: the list of fits, and the ranks, messages and plot notes of the selected fit.
 
 Everything that comes from a client is escaped.
 """

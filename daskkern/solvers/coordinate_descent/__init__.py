@@ -1,4 +1,4 @@
-"""Coordinate descent for an L1 penalty: :mod:`.solver` passes over rows, :mod:`.quadratic` moves coordinates."""
+"""Coordinate descent for an L1 penalty: :mod:`.solver` passes over rows, :mod:`.quadratic` updates coordinates."""
 
 from daskkern.solvers.coordinate_descent.solver import CoordinateDescent
 

@@ -1,4 +1,4 @@
-"""What a pass over the rows adds up for coordinate descent: loss, gradient, and curvature of some columns."""
+"""Sums over the rows for coordinate descent: loss, gradient, and curvature of some columns."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Coordinate descent on a quadratic function with an L1 penalty, given by a matrix that is in memory.
+"""Coordinate descent on a quadratic function with an L1 penalty, whose matrix is in memory.
 
     minimise  v^T A v / 2 + b^T v + l1 |v|_1 :      v_j <- soft(v_j - r_j / A_jj, l1 / A_jj) ,   r = A v + b
 

@@ -1,1 +1,1 @@
-"""What a fit takes on one rank, as arithmetic: its sizes, the bytes of primitives, and each method's own share."""
+"""The memory and time of one rank: the sizes of its fit, the primitives, and the share of each method."""

@@ -1,4 +1,4 @@
-"""What the bytes and the seconds of a rank follow from: the sizes of its fit, and what its method adds."""
+"""The sizes of a fit from which the memory and time of a rank are computed, and the base class of method costs."""
 
 import math
 from abc import ABC, abstractmethod

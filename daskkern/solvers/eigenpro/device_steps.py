@@ -1,4 +1,4 @@
-"""The arrays of a step of EigenPro over landmarks on a GPU: as few launches as the formulas allow."""
+"""The array operations of an EigenPro step over landmarks on a GPU, in as few launches as possible."""
 
 from dataclasses import dataclass
 

@@ -78,8 +78,10 @@ class LeadingDirections:
         scale = np.divide(1.0, state.damping * root, out=np.zeros(q), where=kept)
         gram = multiply_transposed_blocks(damped, damped, blocks, xp) if q else xp.zeros((0, 0))
         whole: FloatArray = to_host(comm.allreduce(gram)) * scale[:, None] * scale
+        # The largest eigenvalue that P does not have: of the first direction left out, else the one after all q.
         mu = p * float(values[q] if kept.all() else values[np.flatnonzero(~kept)[0]])
         inner = scipy.linalg.inv(whole + mu * np.eye(q), check_finite=False) if q else whole
+        # Conjugate gradient needs a symmetric P; the inverse is symmetric up to rounding only.
         return cls(damped, xp.asarray(scale[:, None]), blocks, xp.asarray(0.5 * (inner + inner.T)))
 
     def solve(self, v: Array, comm: Communicator) -> Array:
@@ -131,11 +133,14 @@ class IterativeProjector:
         z = self.directions.solve(r, comm)
         d = z
         norm, square = comm.allreduce(xp.stack([(b * b).sum(axis=0), (r * z).sum(axis=0)]))
-        residual, iterations = float((norm > 0).any()), 0
+        residual, iterations = float((norm > 0).any()), 0  # t = 0 has the residual 1; for h = 0 it is the solution
         while residual > self.tol and iterations < self.most:
             evaluate = iterations % _EVALUATE == _EVALUATE - 1
+            # K_ZZ d and K_ZZ t from one pass over the kernel values, which are what takes the time.
             product = self._times(xp.concatenate([d, t], axis=1) if evaluate else d, h.dtype, comm)
             r = b - product[:, c:] if evaluate else r
+            # In exact arithmetic d^T r is r^T z. Where r was evaluated, z belongs to the r before, so that only d^T r
+            # gives the minimum along d.
             curvature, slope = comm.allreduce(xp.stack([(d * product[:, :c]).sum(axis=0), (d * r).sum(axis=0)]))
             length = ratio(slope, curvature)
             if not bool((length != 0).any()):

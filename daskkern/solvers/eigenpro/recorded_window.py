@@ -1,4 +1,4 @@
-"""Steps of EigenPro over landmarks on one GPU as CUDA graphs: one call of the host for a step instead of forty.
+"""EigenPro steps over landmarks on one GPU as CUDA graphs: one host call per step instead of forty.
 
 What a step does is decided by the place of its batch in the window, so that each place has a graph. Batches of fewer
 rows than the largest are filled up with rows of weight 0: those of an earlier batch, at first its own first row.
@@ -190,7 +190,7 @@ class RecordedWindow:
         numbers: StepNumbers,
         scale: Array,
     ) -> None:
-        """Step from what lies at the places, and leave there what it makes."""
+        """Take a step from the arrays at the places, and write its results there."""
         nobody = np.zeros(0, np.int64)  # the numbers of rows have no part in a step
         batch = Batch(X, y, places.weight, nobody, phi, ends)
         before, temporary = WindowIterate(places.working, places.pending, places.at_S), self._temporary[at]

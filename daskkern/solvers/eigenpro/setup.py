@@ -87,7 +87,7 @@ def _factor(inputs: RankInputs) -> BlockCyclicFactor | JoinedFactor:
     eps = float(np.finfo(inputs.dtype).eps)
     scale = float(basis.kernel.diagonal(Z).mean())
     if not scale > 0:
-        raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
+        raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; check the data")
     for attempt in range(_JITTERS):
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
         panels = [basis.panel(Z, layout.blocks[k]) for k in layout.own]

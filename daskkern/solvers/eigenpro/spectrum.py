@@ -1,4 +1,4 @@
-"""How large the spectrum of EigenPro's preconditioner is, how often gradients are projected, and what was found."""
+"""The size of EigenPro's preconditioner spectrum, the interval between projections, and the spectrum found."""
 
 import numpy as np
 

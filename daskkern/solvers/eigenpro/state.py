@@ -1,4 +1,4 @@
-"""What EigenPro over kernel columns has on a rank, and the state of its run."""
+"""The set-up of EigenPro over kernel columns on a rank, and the state of its run."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""The bytes and seconds of methods with all columns on each rank, a share of the rows, and triangular factors."""
+"""The bytes and seconds of methods with all columns on each rank, distributed rows, and triangular factors."""
 
 from dataclasses import dataclass
 from typing import ClassVar

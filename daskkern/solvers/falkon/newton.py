@@ -1,4 +1,4 @@
-"""Newton's method on landmarks, for losses other than the squared one: Falkon solves its systems.
+"""Newton's method on landmarks for losses other than the squared one, with Falkon for the linear systems.
 
 An epoch is a Newton step: passes for the products of its system, whose weights are the curvature of the loss at the
 scores, and one for the gradient and the loss at the model after the step (in the first epoch one at the model 0, too).
@@ -229,7 +229,7 @@ def restore(problem: Problem[FalkonSetup], saved: Snapshot) -> NewtonRun:
     if "u" not in whole or whole["u"].shape != (setup.part.layout.p, problem.n_outputs):
         raise DataError("a saved state does not fit this Falkon: its coefficients have another shape")
     if "before" in whole and "loss_before" not in numbers:
-        raise DataError("a saved state is that of an older Falkon, without the loss of its model; begin the fit again")
+        raise DataError("a saved state is that of an older Falkon, without the loss of its model; start the fit again")
     return NewtonRun(
         xp.asarray(whole["u"]),
         (xp.asarray(whole["before"]), numbers["loss_before"]) if "before" in whole else None,

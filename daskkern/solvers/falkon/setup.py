@@ -84,7 +84,7 @@ def _lower(basis: KernelBasis, Z: Array, comm: Communicator, dtype: str, xp: Mod
     layout = column_blocks(p, comm.rank, comm.size)
     scale = float(basis.kernel.diagonal(Z).mean())
     if not scale > 0:
-        raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
+        raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; check the data")
     for attempt in range(_JITTERS):
         jitter = float(np.finfo(dtype).eps) * p * scale * 10.0**attempt
         panels = [basis.panel(Z, layout.blocks[k]) for k in layout.own]

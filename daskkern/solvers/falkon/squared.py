@@ -256,7 +256,7 @@ def restore(problem: Problem[FalkonSetup], saved: Snapshot) -> SquaredRun:
     if "u" not in whole or whole["u"].shape != shape:
         raise DataError("a saved state does not fit this Falkon: its coefficients have another shape")
     if "residual" not in numbers or "steps" not in numbers:
-        raise DataError("a saved state is that of an older Falkon, without a true residual; begin the fit again")
+        raise DataError("a saved state is that of an older Falkon, without a true residual; start the fit again")
     before = None
     if "before" in whole:
         before = (xp.asarray(whole["before"]), numbers["objective"], numbers["loss_before"])

@@ -1,4 +1,4 @@
-"""AMM: several hyperplanes a class, the largest of which gives its score; they are added and pruned during the fit.
+"""AMM: multi-hyperplane machines; hyperplanes are added and pruned during the fit, and the largest gives the score.
 
     g_k(x) = max_j w_kj . x ,   loss = max(0, 1 + max_(k != y) g_k(x) - w_yz . x) ,   z = argmax_j w_yj . x
 

@@ -1,4 +1,4 @@
-"""The iterate of first-order methods as ``scale * v``, and the mean of iterates, at the cost of what a step changes.
+"""Scaled representation ``scale * v`` of iterates, and their mean, at the cost of the changed coefficients.
 
 The ridge penalty shrinks all coefficients by one factor: that is one number here, not a pass over them. The weighted
 mean of the iterates needs no pass, either. With ``v_t = v_T - sum_(j >= t) d_j``, d_j what step j adds to v,

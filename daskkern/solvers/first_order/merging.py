@@ -1,4 +1,4 @@
-"""Merging two terms of a model with a Gaussian kernel: where on the line between their points, and at what cost.
+"""Merging two terms of a Gaussian-kernel model: the position of the merged point, and the error.
 
 The logarithm of the kernel is a squared distance, so that the kernel values of ``z = h x + (1 - h) y`` follow from
 those of x and y, without the features:

@@ -1,4 +1,4 @@
-"""MISO, also known as Finito: dual coordinate ascent without a dual.
+"""MISO (minimisation by incremental surrogate optimisation), also known as Finito.
 
 For every row a mean u_i of minus the slopes of its loss is stored, and the model follows from them,
 ``w = sum_i w_i u_i x_i / (alpha n)``. A step moves the mean of one row towards minus its slope,
@@ -50,6 +50,6 @@ class MISO(SDCA):
     def sweeps(self, epoch: int, loss: Loss) -> int:
         return super().sweeps(epoch, loss) if isinstance(loss, Dual) else 1
 
-    def risen(self, loss: Loss, z: FloatArray, u: FloatArray, y: FloatArray, Q: FloatArray) -> FloatArray:
+    def updated_dual(self, loss: Loss, z: FloatArray, u: FloatArray, y: FloatArray, Q: FloatArray) -> FloatArray:
         moved: FloatArray = u - (u + loss.gradient(z, y)) / (1 + smoothness_of(loss) * Q)
         return moved

@@ -1,4 +1,4 @@
-"""NORMA: online kernel learning. Every row adds one term, and all older terms shrink.
+"""NORMA: online kernel learning. Each row adds one term and shrinks all older ones.
 
     f <- (1 - eta_t alpha) f - eta_t g_t k(x_t, .)
 

@@ -1,4 +1,4 @@
-"""Steps on the rows of a batch, one after the other, without products of the columns in between.
+"""Sequential steps on the rows of a batch, without products of the columns in between.
 
 A step on row i changes the scores of the rows by their inner products with row i. With the scores z (m, c) and the
 inner products G (m, m) of a batch, all steps on it are taken on small arrays, the same on all ranks: the iterates are

@@ -1,4 +1,4 @@
-"""Helpers of methods that store numbers for every row and treat the rows of a batch one after the other.
+"""Helpers of methods that store numbers for every row and process the rows of a batch sequentially.
 
 One allreduce a batch gives the inner products of its rows, their scores and the numbers stored for them. The steps for
 its rows are then plain recursions on (m, c) arrays, the same on all ranks, without communication. So the iterates

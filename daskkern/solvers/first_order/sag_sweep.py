@@ -1,4 +1,4 @@
-"""The rows of a batch of SAG or SAGA, one after the other, as a recursion on (m, c) arrays of the host."""
+"""The sequential rows of a SAG or SAGA batch, as a recursion on (m, c) host arrays."""
 
 from dataclasses import dataclass
 

@@ -149,7 +149,7 @@ class SDCA(Solver[SDCARun]):
         rise = np.zeros_like(z)
         for i in permutation(batch.size, setup.seed, _STREAM, state.v.step):
             row = slice(i, i + 1)
-            rise[row] = self.risen(loss, z[row], u[row], y[row], Q[row]) - u[row]
+            rise[row] = self.updated_dual(loss, z[row], u[row], y[row], Q[row]) - u[row]
             z += numbers.gram[i][:, None] * (rise[row] * scale[row])
         where, delta = changes(problem, batch, like(rise * scale, problem))
         local, here = setup.rows.find(batch.positions)
@@ -162,7 +162,7 @@ class SDCA(Solver[SDCARun]):
             run = replace(run, measuring=measuring, total=0.0, gap=-1.0, epoch=state.epoch + (not measuring))
         return run, before
 
-    def risen(self, loss: Loss, z: FloatArray, u: FloatArray, y: FloatArray, Q: FloatArray) -> FloatArray:
+    def updated_dual(self, loss: Loss, z: FloatArray, u: FloatArray, y: FloatArray, Q: FloatArray) -> FloatArray:
         """Return the dual variables (1, c) of a row after its step, from its scores z and the previous ones u."""
         assert isinstance(loss, Dual)
         new: FloatArray = loss.dual_step(z, u, y, Q)

@@ -164,7 +164,7 @@ class PCG(Solver[PCGRun]):
 
     def restore(self, problem: Problem[PCGSetup], saved: Snapshot) -> PCGRun:
         if "norm" not in saved.whole or "residual" not in saved.numbers:
-            raise DataError("a saved state is that of an older PCG, without a true residual; begin the fit again")
+            raise DataError("a saved state is that of an older PCG, without a true residual; start the fit again")
         ids, xp, numbers = problem.part.columns.ids, namespace_of(problem.extra.y), saved.numbers
         x, r, d = (xp.asarray(saved.rows(name, ids)) for name in ("x", "r", "d"))
         run = PCGRun(x, r, d, xp.asarray(saved.whole["norm"]), steps=int(numbers["steps"]))

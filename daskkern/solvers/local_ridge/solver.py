@@ -1,4 +1,4 @@
-"""Exact ridge regression in every leaf of a partition, the leaves of a rank one after the other.
+"""Exact ridge regression in every leaf of a partition, the leaves of a rank one after another.
 
 The kernel of the basis is 0 between leaves, so that its matrix has a block for each, and the exact solution takes
 O(n s^2) operations for n rows in leaves of s, where the whole matrix would take O(n^3). Ranks have whole leaves and
@@ -163,5 +163,5 @@ class LocalRidge(Solver[LocalRun]):
 
 
 def _drawn(s: int, most: int, seed: int, first: int) -> IntArray:
-    """Return the numbers of `most` of s rows, ascending; `first` is the number of a row, which tells leaves apart."""
+    """Return the numbers of `most` of s rows, ascending; `first` is a row number, which differs between leaves."""
     return np.sort(generator(seed, _CENTRES, first).permutation(s)[:most]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Exact support vector machines: working sets, kernel rows in memory, steps as machine code."""
+"""Exact support vector machines: working sets, cached kernel rows, and compiled steps."""
 
 from daskkern.solvers.support_vectors.solver import SVM
 

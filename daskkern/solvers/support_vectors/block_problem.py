@@ -1,4 +1,4 @@
-"""The problem of one working set: box constraints, its kernel values in memory, and steps of one or two variables.
+"""The subproblem of one working set: box constraints, cached kernel values, and steps of one or two variables.
 
     min  1/2 b^T K b + g_0^T b ,    low <= b <= high ,    and, where groups are coupled, sum of b constant in each
 

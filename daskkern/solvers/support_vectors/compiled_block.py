@@ -1,4 +1,4 @@
-"""The steps of :mod:`.block_problem` as machine code: three passes over the working set a step, in vectors.
+"""The compiled steps of :mod:`.block_problem`: three vectorised passes over the working set per step.
 
 Elements, operations and their order are those of the plain twin, so that both give the same bits.
 """

@@ -1,4 +1,4 @@
-"""The bytes and seconds of an exact support vector machine: kernel rows that are kept, and passes over values."""
+"""The bytes and seconds of an exact support vector machine: cached kernel rows, and passes over values."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""The exact solution of a dual problem by working sets: kernel rows in memory, shrinking, and exact scores at the end.
+"""Decomposition of a dual problem into working sets, with cached kernel rows, shrinking, and exact final scores.
 
 A round takes the variables that violate the conditions of the optimum most, beside the newer half of the last ones,
 has their kernel rows computed or finds them in memory, solves their problem (:mod:`.block_problem`), and adds the
@@ -117,7 +117,7 @@ class _Decomposition:
         return _Here.of(p, p.groups[at], g, b < p.high[at], b > p.low[at])
 
     def _shrunk(self, here: "_Here") -> "_Here":
-        """Leave out variables that stay at an edge of their box: they would not enter a working set."""
+        """Leave out variables that remain at a bound: they would not enter a working set."""
         if self._problem.coupled:
             groups = self._problem.groups[self._active]
             stays = ~here.down & (-here.g < here.falling[groups])

@@ -1,4 +1,4 @@
-"""Rows of a kernel matrix kept in memory: the least recently used ones make room for others.
+"""A least-recently-used cache of the rows of a kernel matrix.
 
 The columns are all rows of the data, or those that can still change; memory that is left by columns holds more rows.
 """

@@ -113,7 +113,7 @@ def of_nu(rows: KernelRows, y: FloatArray, weight: FloatArray, nu: float, limits
     found = solve_boxes(problem, rows, limits.tol, limits.max_rounds)
     offset, rho = float(found.levels.mean()), float(found.levels[1] - found.levels[0]) / 2
     if not abs(rho) > 0:
-        raise DataError(f"the classes cannot be told apart with nu={nu}: the margin is 0; give a larger nu")
+        raise DataError(f"the classes cannot be separated with nu={nu}: the margin is 0; give a larger nu")
     errors = np.maximum(rho - y * (found.f + offset), 0)
     gap = (float(found.b @ found.f) - nu * total * rho + float(weight @ errors)) / n
     # The signs as LIBSVM has them: a margin below 0 stays one.

@@ -1,4 +1,4 @@
-"""Sums of rows of a table with factors, in float64 whatever the table's dtype: compiled, with a plain twin.
+"""Weighted sums of the rows of a table in float64: compiled, with a NumPy reference.
 
 Both add the rows in their order, a product and a sum for each, so that they give the same bits.
 """

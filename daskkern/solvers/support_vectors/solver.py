@@ -1,4 +1,4 @@
-"""Support vector machines to the duality gap, by working sets of kernel rows that are kept in memory.
+"""Support vector machines solved to a duality gap by working sets, with cached kernel rows.
 
 What is minimised is what every solver minimises, for losses whose dual is a quadratic function in boxes (hinge,
 epsilon-insensitive, absolute, quantile): ``(1/n) sum_i w_i loss(f_i, y_i) + (alpha/2) |f|^2``, with scikit-learn's

@@ -1,4 +1,4 @@
-"""The base of the variance-reduced solvers, SVRG and SARAH: a pass for the full gradient, then passes of steps with it.
+"""The base class of SVRG and SARAH: passes for the full gradient alternate with passes of steps.
 
 Distributed by columns: one allreduce of (m, c) numbers a batch in the gradient's pass, of (m, 2 c) in the others.
 """

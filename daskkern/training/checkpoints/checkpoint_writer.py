@@ -1,4 +1,4 @@
-"""The writer of a checkpoint: one commit at a time, in the background, without ever ending the fit."""
+"""The background writer of a checkpoint: one commit at a time; its errors never end the fit."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Claims of checkpoints: which driver, and which gang of it, may write; what an earlier one writes does not count.
+"""Claims on checkpoints: which driver and which gang may write; writes of superseded ones do not count.
 
 Every driver of a fit - a process that runs it, or a detached fit's task - claims the checkpoint with a number of its
 own, one more than any before. A claim is a group ``driver-NNNNNN`` that only one process can create: local files are
@@ -80,7 +80,7 @@ class StoredCommit:
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim of a driver: where, its number, and a random name that tells it from all others."""
+    """The claim of a driver: where, its number, and a random name that distinguishes it from all others."""
 
     location: str = field(repr=False)
     number: int

@@ -77,7 +77,7 @@ class Commit:
     position: Position = field(default_factory=Position)
 
     def arrays(self) -> dict[str, HostArray]:
-        """Return the arrays by the names that :func:`snapshot_of` knows."""
+        """Return the arrays by the names of :func:`snapshot_of`."""
         named: dict[str, HostArray] = {}
         for name, shard in self.snapshot.shards.items():
             named |= {f"ids/{name}": shard.ids, f"shard/{name}": np.asarray(shard.values)}

@@ -1,4 +1,4 @@
-"""The guard of a fit's model: a driver that was superseded, or slept meanwhile, does not replace a later model."""
+"""Protection of a fit's model from being replaced by a superseded or suspended driver."""
 
 import json
 import zlib

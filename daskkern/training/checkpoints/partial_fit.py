@@ -48,7 +48,9 @@ class PartialFitState:
     settings: FitSettings
 
 
-def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classes: bool, sampling: str) -> str:
+def reason_against_continuing(
+    solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classes: bool, sampling: str
+) -> str:
     """Return why a fit with these settings cannot continue with other rows; "" when it can."""
     if basis.of_one_fit:
         return f"the columns of the basis {basis.name!r} belong to the rows of one fit; take Landmarks, or features"
@@ -97,7 +99,7 @@ def can_go_on(settings: FitSettings) -> bool:
 
 
 def _why_not(settings: FitSettings) -> str:
-    return why_not(
+    return reason_against_continuing(
         settings.solver,
         settings.basis,
         early=settings.early_stopping is not None,

@@ -29,7 +29,7 @@ from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import BATCH_ELEMENTS, FitSettings
-from daskkern.training.setup.scaling import may_bend
+from daskkern.training.setup.scaling import may_scale_nonlinearly
 
 _CHANGEABLE = ("max_epochs", "max_seconds", "groups")  # a resumed run may be longer, and on other ranks
 
@@ -127,7 +127,7 @@ def fingerprint(job: FitJob) -> str:
         "data": _data(source),
         "validation": None if validation is None else _data(validation),
     }
-    if may_bend(settings, source):  # older versions, without bends, learned another scaling
+    if may_scale_nonlinearly(settings, source):  # older versions, without bends, learned another scaling
         record["features"] = "bent where rows allow it"
     return json.dumps(record, sort_keys=True, default=str)
 

@@ -1,4 +1,4 @@
-"""What a checkpoint says about the command that began its fit, so that the fit can be continued without it.
+"""The command that started a fit, as recorded in its checkpoint, so that the fit can be continued without it.
 
 It is a group of a checkpoint, ``resumption``, whose attributes are written in one piece. They come from a file that
 anybody may have written: a reader takes only plain values of the expected types, and of these only what a fit's command

@@ -1,4 +1,4 @@
-"""The loss of an epoch so far, which a GPU may still be computing: reading it waits for all that the GPU was given.
+"""The loss of the current epoch, which a GPU may still be computing: reading it synchronises with the GPU.
 
 Where ranks are in groups that divide the batches, each group knows the losses of its own rows. They are added when the
 loss is read, by all ranks together.

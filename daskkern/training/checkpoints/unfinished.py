@@ -1,4 +1,4 @@
-"""The checkpoints in a folder or bucket, and which of their fits have ended."""
+"""The checkpoints in a folder or bucket, and whether their fits have ended."""
 
 import os
 from dataclasses import dataclass, field
@@ -51,11 +51,11 @@ def find_fits(place: str) -> tuple[FoundFit, ...]:
         When the place cannot be listed.
     """
     place = absolute(place).rstrip("/")
-    found = (look_at(f"{place}/{name}") for name in _names(place) if _is_checkpoint(f"{place}/{name}"))
+    found = (inspect_checkpoint(f"{place}/{name}") for name in _names(place) if _is_checkpoint(f"{place}/{name}"))
     return tuple(found)
 
 
-def look_at(location: str) -> FoundFit:
+def inspect_checkpoint(location: str) -> FoundFit:
     """Return the fit of the checkpoint at `location`, damaged or not."""
     out = location.removesuffix(SUFFIX) if location.endswith(SUFFIX) else ""
     try:

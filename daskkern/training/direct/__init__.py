@@ -1,1 +1,1 @@
-"""Sources of rows that a fit reads where they lie: Datasets of xarray, tables in files, Zarr arrays."""
+"""Sources of rows that a fit reads in place: xarray Datasets, tables in files, Zarr arrays."""

@@ -1,4 +1,4 @@
-"""Datasets of xarray as rows that are read where they lie: in memory, and in a Zarr store."""
+"""xarray Datasets as rows that are read in place: in memory, and in a Zarr store."""
 
 import os
 from typing import ClassVar

@@ -10,7 +10,15 @@ from distributed import Client, futures_of
 
 from daskkern.backend.task_names import task_name
 from daskkern.data.cubes.cube_opening import CubeChoice, cube_blocks
-from daskkern.data.cubes.cube_reader import BlockSurvey, CubeReader, Each, class_labels, each_here, reader_of, surveyed
+from daskkern.data.cubes.cube_reader import (
+    BlockSurvey,
+    CubeReader,
+    Each,
+    class_labels,
+    map_in_threads,
+    reader_of,
+    surveyed,
+)
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.remote.stores import name_of_place, public
 from daskkern.data.rows.exact_integers import check_label_floats
@@ -64,7 +72,7 @@ def cube_source(
     blocks = cube_blocks(X, choice, y, weight)
     fix_places(blocks.ds)
     held = bool(futures_of(blocks.ds))
-    found = surveyed(blocks, each_here if client is None or not _travels(blocks.ds, held) else _on(client))
+    found = surveyed(blocks, map_in_threads if client is None or not _travels(blocks.ds, held) else _on(client))
     labels = class_labels(found) if len(blocks.targets) == 1 else None
     if task is None:
         task = "classification" if _like_classes(labels, blocks.ds[blocks.targets[0]].dtype.kind) else "regression"
@@ -151,10 +159,12 @@ def _checked(labels: tuple[ClassLabel, ...] | None, targets: tuple[str, ...], ki
             f"the target {targets[0]!r} holds fractions, or more than 1,000 different values, so it does not look like "
             "classes; use KernelRegressor"
             if len(targets) == 1
-            else f"got {len(targets)} targets; classes are one variable"
+            else f"got {len(targets)} targets; the classes are one variable"
         )
     if len(labels) < 2:
-        raise DataError(f"every cell of {targets[0]!r} has the same value {labels[0]!r}; classes are two at least")
+        raise DataError(
+            f"every cell of {targets[0]!r} has the same value {labels[0]!r}; classification needs two classes"
+        )
     if kind == "f":
         check_label_floats(np.array(labels, np.float64))
     return labels

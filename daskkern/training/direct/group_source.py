@@ -1,4 +1,4 @@
-"""Rows in groups as a source: files and arrays that a fit reads where they lie, without a store."""
+"""A source of rows in groups: files and arrays that a fit reads in place, without a store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.column_statistics import Moments
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
-from daskkern.training.feeding.sent_rows import Kept
+from daskkern.training.feeding.sent_rows import Releasable
 
 LazyBlocks = Callable[[str], "tuple[LazyBlock, ...]"]
 """Returns groups as tasks, with features in a dtype."""
@@ -69,7 +69,7 @@ class GroupSource(RowSource):
 
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
-    ) -> tuple[RowSource, tuple[Kept, ...]]:
+    ) -> tuple[RowSource, tuple[Releasable, ...]]:
         reader, sizes = self.reader, self.reader.sizes
         if self.lazy is not None:
             dtype = self._sent_as(dtype)

@@ -1,4 +1,4 @@
-"""What ingesting first would save a fit that reads rows where they lie: measured on some groups of these rows."""
+"""The time that ingestion would save a fit that reads rows in place, measured on some groups of its rows."""
 
 import tempfile
 import time

@@ -1,4 +1,4 @@
-"""The contract of a kind of rows that are read where they lie, and what a user gives of them."""
+"""The interface of the kinds of rows that are read in place, and the user's description of such rows."""
 
 import os
 from abc import ABC, abstractmethod
@@ -58,7 +58,7 @@ class GivenRows:
 
 
 class DirectKind(ABC):
-    """A kind of rows that are read where they lie.
+    """A kind of rows that are read in place.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class DirectKind(ABC):
 
     @abstractmethod
     def takes(self, given: GivenRows) -> bool:
-        """Return whether the rows are of this kind, and of none that is asked before it."""
+        """Return whether the rows are of this kind, and of no kind that is tried before it."""
 
     @abstractmethod
     def source(self, given: GivenRows) -> tuple[RowSource, tuple[str, ...]]:

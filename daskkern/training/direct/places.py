@@ -1,4 +1,4 @@
-"""Places and objects that rows are read from directly: the table of kinds."""
+"""The table of kinds of rows that are read in place, and the choice among them by place or object."""
 
 from typing import Any
 

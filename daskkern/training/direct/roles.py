@@ -1,4 +1,4 @@
-"""The names of parts of rows that are read where they lie: columns of a table, or parts of a Dataset."""
+"""The roles of table columns or Dataset parts that are read in place: features, targets, weights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RowRoles:
-    """What a user names of rows that are read where they lie: columns of a table, or parts of a Dataset.
+    """What a user names of rows that are read in place: columns of a table, or parts of a Dataset.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Tables and Zarr arrays as rows that are read where they lie."""
+"""Tables and Zarr arrays as rows that are read in place."""
 
 import os
 from typing import ClassVar

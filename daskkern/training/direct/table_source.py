@@ -1,4 +1,4 @@
-"""Tables in files, and Zarr arrays, as sources of rows that are read where they lie."""
+"""Tables in files, and Zarr arrays, as sources of rows that are read in place."""
 
 import os
 import zlib
@@ -74,7 +74,7 @@ def zarr_source(
 
 
 def _identity(reader: ZarrPair) -> dict[str, Any]:
-    """Return what tells arrays apart: where they are, their shapes and types, and checksums of some of their rows.
+    """Return an identity of arrays: places, shapes, types, and checksums of some rows.
 
     Those where the first, the middle and the last group begin: other values are usually new values everywhere.
     """

@@ -1,1 +1,1 @@
-"""From stored rows to the batches of a rank: sources, encoded targets, kernel blocks."""
+"""From stored rows to the batches of a rank: sources, encoded targets, cached kernel blocks."""

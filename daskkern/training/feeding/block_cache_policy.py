@@ -1,4 +1,4 @@
-"""The choice where kernel blocks are cached between epochs: in memory, on the local disk, or nowhere."""
+"""The choice of where kernel blocks are cached between epochs: in memory, on the local disk, or nowhere."""
 
 import os
 import shutil
@@ -136,7 +136,7 @@ def _requested_disk(plan: MemoryPlan, room: int) -> MemoryPlan:
     return plan.on_disk()
 
 
-def unkept(plan: MemoryPlan) -> MemoryPlan:
+def without_blocks(plan: MemoryPlan) -> MemoryPlan:
     """Return the plan of a fit without kernel blocks to cache."""
     return replace(plan, kept=0, kept_wanted=0)
 

@@ -1,4 +1,4 @@
-"""Rows in blocks: dask arrays, whose blocks are computed when they are read, and arrays of a cluster."""
+"""Rows in blocks of Dask arrays, computed on reading, and of arrays held by a cluster."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -22,7 +22,7 @@ from daskkern.data.rows.rows import Rows
 from daskkern.errors import DataError
 from daskkern.training.feeding.remote_values import RemoteValue, remote_values
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
-from daskkern.training.feeding.sent_rows import Kept, SentRows
+from daskkern.training.feeding.sent_rows import Releasable, SentRows
 
 _CACHED_BLOCKS = 8
 
@@ -79,7 +79,7 @@ class BlockSource(RowSource):
         info: SourceInfo,
         workers: Sequence[str] | None,
         itemsize: int,
-    ) -> tuple["BlockSource", tuple[Kept, ...]]:
+    ) -> tuple["BlockSource", tuple[Releasable, ...]]:
         """Send blocks of this process to `workers`, or all; return them as a source, and what keeps them there."""
         sent = SentRows(client, {task_name("rows"): block for block in blocks}, workers)
         return cls(remote_values(sent.keys), tuple(sizes), has_weight, info, itemsize=itemsize), (sent,)
@@ -99,7 +99,7 @@ class BlockSource(RowSource):
 
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
-    ) -> tuple[RowSource, tuple[Kept, ...]]:
+    ) -> tuple[RowSource, tuple[Releasable, ...]]:
         del dtype
         futures = client.compute([block.delayed() for block in self.blocks])
         await_ends(client, futures, "the rows of the dask arrays")

@@ -1,4 +1,4 @@
-"""How fast a local disk writes and reads back, measured on a file of a few tens of megabytes."""
+"""Write and read rates of a local disk, measured with a file of a few tens of megabytes."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ _STREAM = 72
 
 @dataclass(frozen=True)
 class DiskRates:
-    """Rates of the scratch folder, in bytes a second; `cached` tells that reads came from memory, not from the disk."""
+    """Rates of the scratch folder, in bytes a second; `cached` is whether reads came from memory, not disk."""
 
     folder: str
     free: int
@@ -25,7 +25,7 @@ class DiskRates:
 
 
 def measure_disk(folder: str) -> DiskRates | None:
-    """Return the rates of `folder`, or None where no file can be made or where it lies in memory."""
+    """Return the rates of `folder`, or None where no file can be made or the folder is in memory."""
     if not os.path.isdir(folder) or is_in_memory(folder):
         return None
     data = memoryview(generator(0, _STREAM).bytes(_DISK_STEP))
@@ -50,7 +50,7 @@ def measure_disk(folder: str) -> DiskRates | None:
 
 
 def _forget(descriptor: int) -> bool:
-    """Ask the system to drop its copy of a written file, and return whether it can be asked."""
+    """Ask the system to drop its cached copy of a written file, and return whether that is supported."""
     if not hasattr(os, "posix_fadvise"):
         return False
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

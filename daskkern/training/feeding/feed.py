@@ -1,4 +1,4 @@
-"""The batches of a rank: rows read ahead, encoded, each with its kernel block, cached or recomputed."""
+"""The batches of a rank: prefetched and encoded rows, with their cached or recomputed kernel blocks."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which rows of every batch a rank computes with, where the ranks are in groups that divide the batches."""
+"""The rows of each batch that a rank uses where groups of ranks divide the batches."""
 
 from dataclasses import dataclass, replace
 

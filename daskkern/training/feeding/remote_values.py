@@ -1,4 +1,4 @@
-"""Finished results on a cluster, by their keys, which may be lost with their workers and computed again."""
+"""Results held by a cluster, which may be lost with their workers and recomputed."""
 
 import time
 from collections.abc import Iterable

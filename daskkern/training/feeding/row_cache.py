@@ -1,4 +1,4 @@
-"""Caches of all rows after the first whole pass, for batches that are reshuffled in every epoch.
+"""A cache of all rows after the first whole pass, for batches that are reshuffled in every epoch.
 
 In host memory the cache takes the place of the source; on a GPU, batches are gathered where the rows lie.
 """

@@ -1,4 +1,4 @@
-"""The batches of a rank where rows are distributed: its own rows of each, read ahead in the order of the store."""
+"""The batches of a rank with distributed rows: its own rows of each, prefetched in the order of the store."""
 
 from collections import deque
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The interface of sources of rows: values that are sent to workers and opened there."""
+"""The interface of sources of rows: descriptions that are sent to workers and opened there."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.schema import ClassLabel, Scaling
-from daskkern.training.feeding.sent_rows import Kept
+from daskkern.training.feeding.sent_rows import Releasable
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class RowSource(ABC):
 
     @property
     def note(self) -> str:
-        """What is said of the rows when a fit begins, in a few words; "" for nothing."""
+        """A note on the rows that is printed when a fit begins; "" for none."""
         return ""
 
     @property
@@ -87,7 +87,7 @@ class RowSource(ABC):
     @abstractmethod
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
-    ) -> "tuple[RowSource, tuple[Kept, ...]]":
+    ) -> "tuple[RowSource, tuple[Releasable, ...]]":
         """Return a source that workers can open, and what keeps it there, to be released afterwards.
 
         Data of this process is scattered block by block, to `workers`, or by default to all; Dask schedules the blocks

@@ -1,4 +1,4 @@
-"""Sampling of rows for batches. It changes the path of the optimisation, never the objective.
+"""Sampling of rows for batches, which affects the path of the optimisation but never the objective.
 
 ``class_weight`` and sample weights define the objective, ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. With uniform
 sampling each row occurs once an epoch, with its weight w_i in the gradient. Otherwise a row is drawn ``n v_i / sum(v)``

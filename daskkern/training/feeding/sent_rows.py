@@ -1,4 +1,4 @@
-"""Blocks of rows, and other values, of this process on a cluster: sent again when all workers with them are lost."""
+"""Blocks of local rows on a cluster, which are sent again when all workers that hold them are lost."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ _CLOSE_S = 10.0
 _LOST = ("cancelled", "lost")
 
 
-class Kept(Protocol):
+class Releasable(Protocol):
     """What keeps data on a cluster until it is released, such as a Future."""
 
     def release(self) -> None: ...

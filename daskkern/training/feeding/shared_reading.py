@@ -1,4 +1,4 @@
-"""Whether every rank reads every window of rows, or one rank reads it for all: as the fit says, or as measured."""
+"""The choice between reading every window on each rank and reading it once for all, as set or as measured."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ class SharedReading:
     def batches(
         self, rows: Rows, plan: BatchPlan, epoch: int, fields: Fields, start: int, wanted_X: Callable[[int], bool]
     ) -> Iterator[RowBatch]:
-        """Yield the batches of a pass from number `start` on, with X where this rank wants it. A collective.
+        """Yield the batches of a pass from number `start` on, with X where this rank needs it. A collective.
 
         They are the same, bit for bit, whichever rank reads them.
         """

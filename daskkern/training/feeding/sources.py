@@ -1,4 +1,4 @@
-"""Sources of rows: values that are sent to workers and opened there."""
+"""Sources of rows: stores, arrays and Dask arrays, sent to workers as descriptions and opened there."""
 
 import os
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import SpecError, StoreError
 from daskkern.training.feeding.cluster_blocks import BlockSource, Triple
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
-from daskkern.training.feeding.sent_rows import Kept
+from daskkern.training.feeding.sent_rows import Releasable
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class StoreSource(RowSource):
 
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
-    ) -> tuple[RowSource, tuple[Kept, ...]]:
+    ) -> tuple[RowSource, tuple[Releasable, ...]]:
         del client, workers, dtype
         store = getattr(getattr(self.location, "store", None), "__class__", None)
         if store is not None and store.__name__ == "MemoryStore":
@@ -141,7 +141,7 @@ class ArraySource(RowSource):
 
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
-    ) -> tuple[RowSource, tuple[Kept, ...]]:
+    ) -> tuple[RowSource, tuple[Releasable, ...]]:
         del dtype
         step = self._block_rows()
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
@@ -212,7 +212,7 @@ class MergedSource(RowSource):
 
     def for_cluster(
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
-    ) -> tuple[RowSource, tuple[Kept, ...]]:
+    ) -> tuple[RowSource, tuple[Releasable, ...]]:
         if self.arrays is not None:
             return replace(self.arrays, info=self.info).for_cluster(client, workers, dtype)
         self.source.for_cluster(client, workers, dtype)  # refuses what workers cannot reach

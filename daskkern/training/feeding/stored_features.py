@@ -1,4 +1,4 @@
-"""The eigenfeatures of stored Nystrom-SGD: computed once by Dask tasks, stored in a scratch store, read as rows."""
+"""The eigenfeatures of stored Nystrom-SGD: computed once by Dask tasks, and read as rows of a scratch store."""
 
 import shutil
 import tempfile

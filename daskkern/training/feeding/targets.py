@@ -1,4 +1,4 @@
-"""Encoding of targets and scaling of weights to mean 1, learnt in one streaming pass over y."""
+"""Encoding of targets, and normalisation of weights to mean 1, from one streaming pass over y."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

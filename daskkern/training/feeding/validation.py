@@ -5,7 +5,7 @@ from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import Array, FloatArray, HostArray, IntArray
+from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.timed import TimedCommunicator
@@ -17,7 +17,6 @@ from daskkern.losses import best_of, decode
 from daskkern.solvers import AnyProblem
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.targets import Targets
-from daskkern.training.run.best_epoch import BestEpoch
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
 
@@ -138,21 +137,3 @@ def check_comparable(validation: RowSource, source: RowSource) -> None:
         )
     if theirs.scaling != ours.scaling:
         raise DataError("the validation rows are scaled differently from the training rows; ingest both together")
-
-
-class Patience(BestEpoch):
-    """The early stopping rule: keeps the epoch with the best validation score, and decides when to stop.
-
-    With `on_loss` the best epoch is that of least mean loss, whose score is minus the loss; else that of highest score.
-    """
-
-    def __init__(self, patience: int, tol: float, on_loss: bool) -> None:
-        super().__init__()
-        self._patience, self._tol, self._on_loss = patience, tol, on_loss
-
-    def exhausted(self, watched: ValidationResult, epoch: int, coef: Array, points: HostArray | None = None) -> bool:
-        """Record an epoch, and return whether there were `patience` epochs without an improvement."""
-        undefined = watched.score != watched.score  # R2 of equal targets
-        score = -watched.loss if self._on_loss or undefined else watched.score
-        self.meet(score, epoch, (coef, points), self._tol)
-        return epoch - self.best_epoch >= self._patience

@@ -167,7 +167,7 @@ def _moves(order: Order, client: Client) -> bool:
 
 
 def _stop_request(order: Order, client: Client) -> str:
-    """Return how the fit is asked to end; "" where it is not, or the scheduler does not answer."""
+    """Return how the fit was requested to end; "" where it was not, or the scheduler does not answer."""
     with suppress(ClusterError):
         return str(ask_fits(client, "asked_to_stop", fit=order.metadata.fit, asker=client.id))
     return ""

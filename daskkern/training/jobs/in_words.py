@@ -1,4 +1,4 @@
-"""What a fit is, in the words of people who look at many of them."""
+"""One-line descriptions of fits, for the list on the dashboard."""
 
 from dataclasses import asdict
 

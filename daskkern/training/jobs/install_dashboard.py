@@ -1,4 +1,4 @@
-"""Installs the page "Kernel fits" and the Prometheus metrics on a running scheduler, next to the registry of fits.
+"""Installation of the page "Kernel fits" and of Prometheus metrics on a running scheduler.
 
 The scheduler needs only daskkern. Without a dashboard, bokeh or prometheus_client it shows what it can, and its log
 reports what is missing.

@@ -1,4 +1,4 @@
-"""What the workers of a cluster have logged about a fit, read by a client."""
+"""The log lines of a fit on the workers of a cluster, read by a client."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

@@ -1,4 +1,4 @@
-"""How fast this process computes and reads: measured in a fraction of a second, through what a fit itself calls."""
+"""Measurement of compute and read rates in a fraction of a second, through the code that a fit itself calls."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The plans of all ranks on the workers of a cluster, with the measurements that are worth their time."""
+"""The plans of all ranks on the workers of a cluster, with measurements where they are worth their time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

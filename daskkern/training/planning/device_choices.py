@@ -1,4 +1,4 @@
-"""What the ranks of a fit on GPUs choose by their devices: how float32 rows are multiplied, and how large batches are.
+"""Choices that depend on the GPU of a rank: the precision of float32 products, and the batch size.
 
 All ranks choose the same.
 """

@@ -1,4 +1,4 @@
-"""Divides the columns or rows of a fit over workers: in groups of ranks, by memory and speed where workers differ."""
+"""The division of a fit's columns or rows over workers: by groups of ranks, memory and speed."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from daskkern.training.planning.grids import LEAST_RANKS, GridChoice, StepRates,
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import plan_for, plan_of
 from daskkern.training.planning.rank_plans import RankPlans, in_common, room_of
-from daskkern.training.planning.resources import WorkerResources, is_mixed, roomiest
+from daskkern.training.planning.resources import WorkerResources, is_mixed, with_most_memory
 from daskkern.training.planning.sizes_of_fits import PreparedSummary, sizes_of
 from daskkern.training.run.settings import FitSettings
 
@@ -64,7 +64,7 @@ class Divider:
         self._step_rates = rates
         self._summary, self._source, self._settings, self._resources = summary, source, settings, resources
         self._speeds = speeds or (1.0,) * len(resources)
-        self._home = roomiest(resources)
+        self._home = with_most_memory(resources)
         self._known: dict[tuple[int, bool], FitSizes] = {}
 
     def plans(self) -> RankPlans:

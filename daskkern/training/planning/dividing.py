@@ -1,4 +1,4 @@
-"""The division of work into parts for ranks of different ability: each within its limit, the last one done early."""
+"""Division of work among unequal ranks: each within its limit, with the least time for the slowest."""
 
 import itertools
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a fit costs those who share a cluster: its workers, for as long as it holds them."""
+"""The cost of a fit on a shared cluster: its workers, times the time that it holds them."""
 
 import math
 from dataclasses import dataclass

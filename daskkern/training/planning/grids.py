@@ -1,4 +1,4 @@
-"""How many groups of ranks a fit uses: a model of one step for each number of groups that divides the ranks.
+"""The number of groups of ranks, from a model of the time of one step.
 
 With W ranks in G groups of K = W / G, a rank computes the values of p / K columns at m / G rows, as many as without
 groups. What changes is the rest of a step:

@@ -1,4 +1,4 @@
-"""The precision in which the kernel values of a fit will be computed, before it runs."""
+"""The precision of a fit's kernel values, known before it runs."""
 
 from daskkern.kernels import arithmetic_note, length_scale_note
 from daskkern.training.feeding.row_source import RowSource
@@ -17,7 +17,7 @@ def expected_arithmetic(source: RowSource, settings: FitSettings) -> tuple[bool,
         return False, ()
     sample = some_rows(source.open(settings.dtype), settings)
     kernel = settings.kernel.resolve(sample)
-    wide = kernel.placement_for(sample).widens(settings.dtype, settings.rounding)
+    wide = kernel.placement_for(sample).becomes_float64(settings.dtype, settings.rounding)
     arithmetic, scale = arithmetic_note(kernel, sample, settings.rounding), length_scale_note(kernel, sample)
     said = (scale and f"length scale: {scale}", arithmetic and f"kernel arithmetic: {arithmetic}")
     return wide, tuple(line for line in said if line)

@@ -1,7 +1,11 @@
-"""The bytes of a rank that has a block of the columns, item by item: all that a fit holds.
+"""The memory items of a rank that holds a block of the columns.
 
 What a fit holds is what lives as long as the rank, and on top the largest of its phases: the spectrum, the set-up of
 the columns, the steps. The method adds its own; see :meth:`daskkern.solvers.Solver.costs`.
+
+Factors such as ``10 * own * c`` count arrays of one size that exist at the same time. They are upper bounds, found by
+measuring: ``tests/training/planning/test_memory_measured.py`` compares the plan with the peak of real fits, so that a
+factor that is too small fails there. Whoever adds an array to a step or a set-up raises the factor of its size.
 """
 
 from daskkern.cluster.collectives.shared_memory import MEMORY_BYTES
@@ -56,6 +60,7 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
         device["precomputed column data"] = points_bytes(z.p, z.d, z.within) + z.own * z.p * z.itemsize
     host["rows read ahead"] = _read_ahead(z)
     if device is not host:
+        # Two, each for a batch: one is filled while the GPU copies the other. See daskkern.backend.uploads.
         host["pinned buffers"] = 2 * z.m * (z.d + z.c + 1) * z.itemsize
     if z.moving:
         host["support points"] = z.moving + KEPT_MODELS * z.own * z.d * z.itemsize
@@ -69,6 +74,7 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     device["models of earlier epochs"] = KEPT_MODELS * z.own * z.c * z.itemsize
     device["coefficients"] += own.coefficients
     device.update(steps)
+    # Landmarks exist before the penalty is chosen, and centres that are rows or numbers do not.
     points = 0 if z.all_rows or numbered else z.p * z.d * z.itemsize
     kept = sum(size for _, size in own.host)
     before = max(own.before_host, z.choosing + points * (z.choosing > 0), z.penalty + (points + kept) * (z.penalty > 0))

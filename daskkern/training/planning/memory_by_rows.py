@@ -1,4 +1,4 @@
-"""The bytes of a rank that has all columns and a share of the rows, item by item; see :mod:`.memory_by_columns`."""
+"""The memory items of a rank that has all columns and a share of the rows; see :mod:`.memory_by_columns`."""
 
 from daskkern.solvers.costs.primitives import PIECES, left_bytes, padded, points_bytes, read_bytes, workspace_bytes
 from daskkern.solvers.costs.sizes import FitSizes, Items
@@ -32,6 +32,7 @@ def row_items(z: FitSizes) -> tuple[Items, Items]:
         z.threads * (_STRIPE + workspace_bytes(1, z.d, z.within)) if z.device == "cpu" else m * z.p * z.within
     )
     device.update(own.steps)
+    # The set-up is over when steps begin: only what it needs beyond a batch and its tiles counts.
     passing = device["one batch"] + device["tiles"] + (host["rows read ahead"] if device is host else 0)
     device["set-up peak above training peak"] = max(0, own.before_device - passing)
     if z.penalty:  # chosen before there is anything but the landmarks

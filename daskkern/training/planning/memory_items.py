@@ -1,4 +1,4 @@
-"""The bytes of a rank, item by item, whichever way its fit is distributed: by columns or by rows."""
+"""The memory items of a rank, for a fit distributed by columns or by rows."""
 
 from daskkern.solvers.costs.sizes import FitSizes, Items
 from daskkern.training.planning.memory_by_columns import rank_items

@@ -1,4 +1,4 @@
-"""The memory plan of a rank: its bytes before the run, what is kept between epochs, and the refusal with remedies."""
+"""The memory plan of a rank: its bytes, what is cached between epochs, and the error with remedies."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""From settings and sizes to the memory plan of a rank: of a fit that is prepared, and of one that has not begun."""
+"""From settings and sizes to the memory plan of a rank, for prepared fits and before preparation."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.solvers.sampling import draws_rows
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
-from daskkern.training.feeding.block_cache_policy import unkept
+from daskkern.training.feeding.block_cache_policy import without_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.planning.memory_by_columns import budget_of_shard
@@ -202,7 +202,7 @@ def summarise(prepared: Prepared, settings: FitSettings, machines: Iterable[str]
         chunk_rows=plan.chunk_rows,
         validation=0 if prepared.validation is None else prepared.validation.size,
         stored=is_stored(prepared, settings, machines),
-        wide=prepared.basis.placement.widens(settings.dtype, settings.rounding),
+        wide=prepared.basis.placement.becomes_float64(settings.dtype, settings.rounding),
         reshuffle=isinstance(plan, BatchPlan) and plan.reshuffle,
     )
 
@@ -247,4 +247,4 @@ def plan_of(
         same_batches=not draws_rows(settings.sampling),
         epochs=1 if stored else settings.passes,
     )
-    return unkept(plan) if stored else plan
+    return without_blocks(plan) if stored else plan

@@ -1,4 +1,4 @@
-"""The memory plans of all ranks, where their workers differ: columns by memory and speed, decisions in common.
+"""The memory plans of all ranks on unequal workers: columns by memory and speed, other decisions in common.
 
 What the ranks of a fit must do alike - projections by a factor, blocks and rows that are kept - is decided once, for a
 division of the columns in which every rank has room for it. Ranks of about the same ability have equal shares, and

@@ -1,4 +1,4 @@
-"""What the worker of a rank may plan with, and whether workers are about the same."""
+"""The resources that a rank may use on its worker, and whether workers are about equal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -39,6 +39,6 @@ def is_mixed(resources: Sequence[WorkerResources]) -> bool:
     return max(budgets) > _SAME * min(budgets) or max(devices) > _SAME * min(devices)
 
 
-def roomiest(resources: Sequence[WorkerResources]) -> int:
+def with_most_memory(resources: Sequence[WorkerResources]) -> int:
     """Return the number of the worker with the most memory, of several the first."""
     return max(range(len(resources)), key=lambda rank: (resources[rank].budget, -rank))

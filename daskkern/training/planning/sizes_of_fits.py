@@ -1,4 +1,4 @@
-"""The sizes that the memory of a rank follows from: from settings, rows and what the set-up has found."""
+"""The sizes for the memory plan of a rank, from settings, rows and the results of the set-up."""
 
 from dataclasses import dataclass
 

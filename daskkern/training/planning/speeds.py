@@ -1,4 +1,4 @@
-"""How fast the products and factors of a fit are on this process's device, measured in a fraction of a second."""
+"""Measured rates of products and factorisations on the device of this process."""
 
 import math
 import threading

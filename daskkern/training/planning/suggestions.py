@@ -1,4 +1,4 @@
-"""Remedies for a fit that exceeds its memory budget, each with its figure from a new calculation of the plan."""
+"""Remedies for a fit that exceeds its memory budget, each with the figure of a recomputed plan."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The time of a fit as arithmetic: counts of what it does, times the rates of a calibration."""
+"""The estimated time of a fit: operation counts times calibrated rates."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""What the workers of a cluster may plan with: whether they reach the data, and their memory, cores and disk."""
+"""The resources of a cluster's workers: access to the data, memory, cores and disk."""
 
 from collections.abc import Sequence
 from dataclasses import replace

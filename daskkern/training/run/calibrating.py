@@ -1,4 +1,4 @@
-"""Calibration of a fitted model, on rows that it has not learned from, or on leave-one-out scores of those it has.
+"""Calibration of a fitted model on held-out rows, or on leave-one-out scores of the training rows.
 
 Rows of validation come first, then rows that were set aside (:mod:`daskkern.training.run.set_aside`). Where there are
 neither, up to 2,000 training rows stand for new ones, with approximate leave-one-out scores.

@@ -1,10 +1,11 @@
-"""The settings of early stopping."""
+"""Early stopping: its settings, and the rule that ends a fit after epochs without an improvement."""
 
 from dataclasses import dataclass
 
 from daskkern.backend.python_numbers import set_python_numbers
 from daskkern.errors import SpecError
 from daskkern.losses import Loss, Probabilistic
+from daskkern.training.run.best_epoch import BestEpoch, Model
 
 MONITORS = ("auto", "loss", "score")
 
@@ -47,3 +48,20 @@ class EarlyStopping:
                 f"early stopping got fraction {self.fraction}, patience {self.patience} and tol {self.tol}; expected a "
                 "fraction between 0 and 1, a patience of at least 1 and a tol of at least 0"
             )
+
+
+class Patience(BestEpoch):
+    """The early stopping rule: keeps the epoch with the best validation score, and decides when to stop.
+
+    With `on_loss` the best epoch is that of least mean loss, whose score is minus the loss; else that of highest score.
+    """
+
+    def __init__(self, patience: int, tol: float, on_loss: bool) -> None:
+        super().__init__()
+        self._patience, self._tol, self._on_loss = patience, tol, on_loss
+
+    def exhausted(self, loss: float, score: float, epoch: int, model: Model) -> bool:
+        """Record an epoch, and return whether there were `patience` epochs without an improvement."""
+        undefined = score != score  # R2 of equal targets
+        self.meet(-loss if self._on_loss or undefined else score, epoch, model, self._tol)
+        return epoch - self.best_epoch >= self._patience

@@ -17,9 +17,10 @@ from daskkern.training.checkpoints.commits import Commit, Position, holders_in_g
 from daskkern.training.checkpoints.running_loss import LossReads, check_loss, is_known, of_group, with_known_loss
 from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
-from daskkern.training.feeding.validation import Patience, Validation, ValidationResult
+from daskkern.training.feeding.validation import Validation, ValidationResult
 from daskkern.training.run.best_epoch import BestEpoch, LeastLoss, Model, dense, with_points
 from daskkern.training.run.control_signals import ControlSignals, TimeLimit, agree
+from daskkern.training.run.early_stopping import Patience
 from daskkern.training.run.rank_state import RankReporter
 from daskkern.training.run.settings import FitSettings
 
@@ -164,7 +165,7 @@ class Epochs:
         if self._solver.done(self.problem, state):
             reason = "converged"
         if isinstance(self._best, Patience):
-            if self._best.exhausted(watched, position.epoch, coef, points):
+            if self._best.exhausted(watched.loss, watched.score, position.epoch, (coef, points)):
                 reason = "early_stopping"
         elif isinstance(self._best, LeastLoss) and position.seen:
             loss = float(self.comm.whole.broadcast(np.array([epoch.loss]))[0])  # all ranks keep the same epoch

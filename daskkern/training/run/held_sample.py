@@ -1,4 +1,4 @@
-"""A sample of training rows, kept in memory to measure the final model on."""
+"""A sample of training rows in memory, on which the final model is measured."""
 
 from dataclasses import dataclass, replace
 

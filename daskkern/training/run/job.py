@@ -12,7 +12,7 @@ from daskkern.solvers import check_fit
 from daskkern.solvers.declarations import check_declarations
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.sent_rows import Kept
+from daskkern.training.feeding.sent_rows import Releasable
 from daskkern.training.feeding.sources import merged
 from daskkern.training.feeding.targets import check_loss, check_multilabel
 from daskkern.training.feeding.validation import check_comparable
@@ -95,7 +95,7 @@ class FitJob:
         watched = None if self.validation is None else with_scaling(self.validation, scaling)
         return replace(self, source=with_scaling(self.source, scaling), validation=watched)
 
-    def for_cluster(self, client: Client, workers: Sequence[str]) -> "tuple[FitJob, tuple[Kept, ...]]":
+    def for_cluster(self, client: Client, workers: Sequence[str]) -> "tuple[FitJob, tuple[Releasable, ...]]":
         """Return the job on sources that `workers` can open, and what to release after it."""
         source, keep = self.source.for_cluster(client, workers, self.settings.dtype)
         if self.validation is None:

@@ -1,4 +1,4 @@
-"""The pass over all rows for the metric of a kernel, on the workers of a cluster: each rank sums its share of the rows.
+"""The pass over all rows for a kernel's metric: each rank of a cluster sums its share of the rows.
 
 It runs between the two halves of the set-up, as a gang of its own on the workers of the fit. Sums are small, and a pass
 takes a small part of a fit: after the loss of a worker it starts again on the others.

@@ -36,7 +36,7 @@ from daskkern.training.planning.cluster_planner import ClusterPlanner
 from daskkern.training.planning.device_choices import with_batches_of_devices
 from daskkern.training.planning.planner import summarise
 from daskkern.training.planning.rank_plans import RankPlans
-from daskkern.training.planning.resources import WorkerResources, is_mixed, roomiest
+from daskkern.training.planning.resources import WorkerResources, is_mixed, with_most_memory
 from daskkern.training.planning.worker_resources import check_reach, check_resources, resources_of
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.metric_pass import MetricTask, metric_on_cluster
@@ -144,7 +144,7 @@ def _fit_sent(
     settings = with_batches_of_devices(settings, job.source, resources)
     begun = with_settings(begun, settings)
     job = replace(job, settings=settings, policy=begun.policy)
-    home = lease.addresses[roomiest(resources)] if is_mixed(resources) else None
+    home = lease.addresses[with_most_memory(resources)] if is_mixed(resources) else None
     with _set_up(client, job, listener, gang, lease, home) as (lease, ticket, prepared):
         scaled = job.scaled(prepared.scaling)
         machines = {each.machine for each in resources}

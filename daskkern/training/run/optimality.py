@@ -1,4 +1,4 @@
-"""Optimality of a fit: by how much the training objective can still decrease, measured on held rows.
+"""The optimality of a fit: the possible decrease of the training objective, measured on sampled rows.
 
 Among functions near the model f, f plus kernels at m of its own centres, the objective on the held rows is minimised in
 float64 (:mod:`daskkern.solvers.local_decrease`); inner products with f follow from its values, ``<f, k(., z)> = f(z)``.

@@ -1,4 +1,4 @@
-"""The note of a fit whose final model is not at the minimum of its objective."""
+"""The note on a fit whose final model does not minimise its objective."""
 
 from daskkern.arrays import FloatArray
 from daskkern.data.rows.csr import FeatureRows

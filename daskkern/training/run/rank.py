@@ -1,4 +1,4 @@
-"""What one rank of a fit does: open the rows, take its columns, and step through the epochs."""
+"""The main function of a rank: opens the rows, sets up its columns, and runs the epochs."""
 
 import time
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Checks of the settings by which work is distributed: to batches, virtual ranks, and groups of ranks."""
+"""Validation of the settings that distribute work: batches, virtual ranks, and groups of ranks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The payload of a rank, which is the same for all ranks of a fit, and that for other workers after a loss."""
+"""The payload of a rank, the same for all ranks of a fit, and its replacement after a loss of workers."""
 
 from dataclasses import dataclass, replace
 

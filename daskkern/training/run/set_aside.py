@@ -1,4 +1,4 @@
-"""How many rows a fit sets aside and does not train on: for early stopping, and to calibrate the model."""
+"""The number of rows that a fit holds out, for early stopping and for calibration."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""Rows that a kernel and a penalty are chosen on: a random sample, of weighted rows in two strata.
+"""The sample on which a kernel and a penalty are chosen: random, and in two strata for weighted rows.
 
 Rows of more than 16 times the mean weight, such as the few of a rare class whose weights are balanced, decide the
 objective, and a random sample has none of them. They are a stratum of their own, of which up to half of the sample

@@ -1,4 +1,4 @@
-"""The columns, the solver and the dtype of a fit where the user names none."""
+"""The default columns, solver, dtype and metric of a fit."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -57,7 +57,8 @@ def _exact_solver(settings: FitSettings, n_rows: int | None) -> FitSettings:
     where the number of epochs is what regularises.
     """
     few = n_rows is not None and n_rows <= MOST_EXACT
-    if not few or settings.basis.name != AllRows.name or not isinstance(settings.loss, Squared) or settings.alpha == 0:
+    whole = settings.basis.all_rows and settings.basis.leaf_size is None
+    if not few or not whole or not isinstance(settings.loss, Squared) or settings.alpha == 0:
         return settings
     usual = FitSettings(settings.kernel, settings.loss, settings.basis, settings.solver)
     if any(getattr(settings, name) != getattr(usual, name) for name in (*_EPOCHS, *_RANKS)):

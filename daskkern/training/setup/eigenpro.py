@@ -1,4 +1,4 @@
-"""Before the first step of EigenPro: the spectrum of a subsample, batch and window."""
+"""Set-up of EigenPro: the spectrum of a subsample, the batch size and the window."""
 
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Clock, Prepared
-from daskkern.training.setup.row_sizes import RowSizes, bent_by_many
+from daskkern.training.setup.row_sizes import RowSizes, clipped_weights
 from daskkern.training.setup.shared import (
     TARGETS,
     batch_plan,
@@ -49,7 +49,7 @@ def prepare_eigenpro(
     in_S = np.zeros(0, np.int64) if chosen.indices is None else chosen.indices[head]
     weight_S = None if chosen.indices is None else flat(targets.weight(take(rows, in_S, TARGETS)))
     whole_S = weight_S
-    weight_S = bent_by_many(weight_S)
+    weight_S = clipped_weights(weight_S)
     block_H, weight_H = held_out_rows(rows, settings, targets, sampling, in_S)
     sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
     if sampling is None and chosen.indices is not None:

@@ -1,4 +1,4 @@
-"""Before the first step over explicit columns: the columns, what step sizes follow from, and their covariance."""
+"""Set-up over explicit features: the columns, the statistics for step sizes, and their covariance."""
 
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.feature_blocks import blocks_of
 from daskkern.training.setup.prepared import Clock, Prepared
-from daskkern.training.setup.row_sizes import RowSizes, bent_by_many
+from daskkern.training.setup.row_sizes import RowSizes, clipped_weights
 from daskkern.training.setup.shared import (
     SUBSAMPLE,
     TARGETS,
@@ -153,7 +153,7 @@ def prepare_covariance(
     state = covariance_state(
         points.shape[0],
         blocks_of(kernel, points, features_at(rows, in_S), settings.device),
-        bent_by_many(weight_S),
+        clipped_weights(weight_S),
         blocks_of(kernel, points, present(held_out)[ordinary], settings.device),
         None if weight_H is None else weight_H[ordinary],
         spectrum_settings(wanted, settings.device),

@@ -1,4 +1,4 @@
-"""The columns of sampled rows, some at a time, for what the set-up of explicit features takes of them."""
+"""Explicit features of sampled rows, computed block by block for the set-up."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""The kernel of a fit, where its rows choose it: that of the least leave-one-out error of ridge regression on a sample.
+"""The automatic choice of a kernel: least leave-one-out error of ridge regression on a sample.
 
-Each candidate has the penalty that is best for it (:func:`daskkern.training.setup.penalty.least_error`), as far as a
+Each candidate has the penalty that is best for it (:func:`daskkern.training.setup.penalty.best_penalty`), as far as a
 fit gets there: t epochs over n rows leave what belongs to eigenvalues of K below about k(x, x)/t as they found it, as a
 penalty of k(x, x)/t would (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007).
 Smooth kernels have many such eigenvalues. A tenth, for the usual ten epochs, is therefore added to the diagonal; it
@@ -26,7 +26,7 @@ from daskkern.landmarks.k_means import KMeans
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
-from daskkern.training.setup.penalty import encoded, least_error, sample_rows
+from daskkern.training.setup.penalty import best_penalty, encoded, sample_rows
 from daskkern.training.setup.prepared import Clock
 from daskkern.training.setup.shared import TARGETS
 
@@ -121,8 +121,8 @@ def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int, left: flo
     assert block.X is not None
     assert block.y is not None
     X, y = block.X.astype(np.float64), encoded(choice.targets, block.y)
-    errors = [least_error(_gram(kernel, X, left), y, weight, _FLOOR) for kernel in candidates]
-    known = [error for error in errors if error is not None]
+    found = [best_penalty(_gram(kernel, X, left), y, weight, _FLOOR) for kernel in candidates]
+    known = [best.error for best in found if best is not None]
     if len(known) < len(candidates):
         return None, f"errors on {s:,} row{'s' * (s != 1)} do not decide it"
     counted = s if weight is None else int((weight > 0).sum())

@@ -1,4 +1,4 @@
-"""The metric of a fit's kernel, where it is learned: from sampled rows, before landmarks and preconditioner.
+"""The learned metric of a fit's kernel, computed on sampled rows before landmarks and preconditioner.
 
 The sample, its folds and its landmarks follow from the seed, and the set-up runs once for all ranks: the metric is the
 same for any number of them. Landmarks of the fit are drawn later, and know nothing of those of the sample.
@@ -13,7 +13,7 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, cpu_count, decomposition_threads, library_threads
-from daskkern.backend.namespace import give_back_memory, is_sparse, namespace_for, namespace_with, to_device
+from daskkern.backend.namespace import free_unused_memory, is_sparse, namespace_for, namespace_with, to_device
 from daskkern.basis import uses_kernel
 from daskkern.cluster.collectives.virtual import run_virtual
 from daskkern.data.rows.rows import Fields
@@ -134,7 +134,7 @@ def metric_of_share(
     try:
         mean = mean_outer_product(pending.function, product, rows, draft.targets.weight, comm, xp, should_stop)
     finally:
-        give_back_memory(xp)
+        free_unused_memory(xp)
     if mean is None:
         return None
     with library_threads(decomposition_threads(len(mean))):
@@ -204,7 +204,7 @@ def _learned(
         placed = TrainingSample(X, xp.asarray(sample.y), None if weight is None else xp.asarray(weight), sample.labels)
         return learn_kernel(candidates(settings.kernel, requested, learning, X), placed, learning, settings.seed)
     finally:
-        give_back_memory(xp)
+        free_unused_memory(xp)
 
 
 def candidates(kernel: Kernel, requested: Kernel, learning: FeatureLearning, X: Array) -> list[Candidate]:

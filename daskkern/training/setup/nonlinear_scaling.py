@@ -1,4 +1,4 @@
-"""Whether nonlinear (arcsinh) scaling of the features is as accurate as affine scaling.
+"""The choice between nonlinear (arcsinh) and affine scaling of features, by their accuracy on a sample.
 
 Leave-one-out errors of ridge regression on sampled rows decide, with the Laplacian kernel (the L1 one where there are
 categories) and the median distance whatever the kernel of the fit: a scaling must be the same for every kernel that is
@@ -18,7 +18,7 @@ from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
 from daskkern.losses import Squared, encode
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.setup.penalty import least_error
+from daskkern.training.setup.penalty import best_penalty
 
 _SAMPLE = 400  # two eigendecompositions of as many rows: about 0.1 s
 _WORSE = 1.05  # errors of two scalings differ by a twentieth by chance
@@ -58,7 +58,8 @@ def _error(X: HostArray, y: FloatArray, categories: Sequence[int]) -> float | No
     except DataError:  # all rows are equal
         return None
     gram = kernel.block(X, kernel.points(X, kernel.placement_for(X))).astype(np.float64)
-    return least_error(gram, y, None, _FLOOR) if np.isfinite(gram).all() else None
+    best = best_penalty(gram, y, None, _FLOOR) if np.isfinite(gram).all() else None
+    return None if best is None else best.error
 
 
 def _encoded(source: RowSource, y: HostArray) -> FloatArray:

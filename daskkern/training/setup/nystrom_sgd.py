@@ -1,4 +1,4 @@
-"""Before the first step of Nystrom-SGD: its preconditioner, from a pass over all rows."""
+"""Set-up of Nystrom-SGD: its preconditioner, from a pass over all rows."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.backend.namespace import give_back_memory, gpu_turn, namespace_with, to_device, to_host
+from daskkern.backend.namespace import exclusive_gpu, free_unused_memory, namespace_with, to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.basis import KernelBasis
 from daskkern.data.rows.rows import Rows
@@ -105,16 +105,16 @@ class _GramShare:
         xp = namespace_with(
             self.device, _GRAM_TIMES * (_GRAM_ROWS * self.Z.shape[0] + self.Z.size + T.size + T.shape[1] ** 2) * 8
         )
-        with gpu_turn(xp):
+        with exclusive_gpu(xp):
             Z, T = to_device(self.Z, xp), xp.asarray(T)
             points = self.kernel.points(Z, self.kernel.placement_for(self.Z).on(xp))
             total = xp.zeros((T.shape[1], T.shape[1]))
         for start in range(self.part.start, self.part.stop, _GRAM_ROWS):
             block = rows.read(start, min(start + _GRAM_ROWS, self.part.stop))
             weight = self.targets.weight(block)
-            with gpu_turn(xp):
+            with exclusive_gpu(xp):
                 phi = self.kernel.block(to_device(present(block), xp), points) @ T
                 total += phi.T @ (phi if weight is None else phi * xp.asarray(weight))
         made: HostArray = to_host(total)
-        give_back_memory(xp)
+        free_unused_memory(xp)
         return made

@@ -1,4 +1,4 @@
-"""The penalty that fits the data, where none is given: by leave-one-out errors of ridge regression on sampled rows.
+"""The automatic choice of the penalty, by leave-one-out errors of ridge regression on sampled rows.
 
 With K the kernel of s sampled rows, W their weights and ``B = W^(1/2) K W^(1/2) = U diag(l) U^T``, the minimiser of
 ``(1/s) sum_i w_i (f(x_i) - y_i)^2 / 2 + (alpha/2) |f|^2`` has the leave-one-out residuals
@@ -11,8 +11,8 @@ spectrum and targets (Caponnetto and De Vito, Found. Comput. Math. 2007: 1/2 in 
 best penalty of quarters of the sample, which are few rows: the mean of that and 1 is taken, the order of a Gaussian
 process, whose noise ``n alpha`` is the same for any number of rows (Rasmussen and Williams, Gaussian Processes for
 Machine Learning, 2006, section 6.2). On magic, Adult, covtype and Fashion-MNIST b is about 1. A loss whose second
-derivative is at most L weighs errors near its minimum L times as much as the squared loss, and so is its penalty
-L times as large.
+derivative is at most L weighs errors near its minimum L times as much as the squared loss, so its penalty is L times
+as large.
 """
 
 import math
@@ -175,21 +175,28 @@ def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings
         )
     floor = max(float(np.finfo(settings.dtype).eps), _LEAST)
     y = encoded(targets, block.y)
-    found = _searched(gram, y, weight, floor)
-    if found is None:
+    best = best_penalty(gram, y, weight, floor)
+    if best is None:
         return Penalty(floor, f"errors on {s:,} row{'s' * (s != 1)} do not decide it")
-    top, exponents, errors = found
-    alpha, least = top * 10.0 ** lowest(exponents, errors), top * floor
-    b = 0.0 if s == n else order_of(gram, y, weight, alpha, least)
-    alpha = max(alpha * (s / n) ** b, least) * smoothness_of(settings.loss)
+    b = 0.0 if s == n else order_of(gram, y, weight, best)
+    alpha = max(best.alpha * (s / n) ** b, best.least_tried) * smoothness_of(settings.loss)
     total = y.shape[1] * float(s if weight is None else weight.sum())
-    error = math.sqrt(float(errors.min()) / total) if total > 0 else 0.0
+    error = math.sqrt(best.error / total) if total > 0 else 0.0
     alpha = max(alpha, settings.loss.least_alpha(error, float(gram.diagonal().mean()), n))
     return Penalty(alpha, f"leave-one-out on {s:,} rows")
 
 
-def best_alpha(gram: Array, y: FloatArray, weight: FloatArray | None, floor: float) -> tuple[float, float] | None:
-    """Return the penalty of the least weighted leave-one-out squared error, and the least that was tried.
+@dataclass(frozen=True)
+class BestPenalty:
+    """The penalty of the least leave-one-out error, the least that was tried, and the weighted sum of squares."""
+
+    alpha: float
+    least_tried: float
+    error: float
+
+
+def best_penalty(gram: Array, y: FloatArray, weight: FloatArray | None, floor: float) -> BestPenalty | None:
+    """Return the penalty of the least weighted sum of squared leave-one-out errors.
 
     Parameters
     ----------
@@ -202,25 +209,25 @@ def best_alpha(gram: Array, y: FloatArray, weight: FloatArray | None, floor: flo
 
     Returns
     -------
-    tuple of float, or None
+    BestPenalty or None
         None where errors say nothing: under ten rows that count, targets or a kernel of zeros only.
     """
     found = _searched(gram, y, weight, floor)
     if found is None:
         return None
     top, exponents, errors = found
-    return top * 10.0 ** lowest(exponents, errors), top * floor
+    return BestPenalty(top * 10.0 ** lowest(exponents, errors), top * floor, float(errors.min()))
 
 
-def order_of(gram: Array, y: FloatArray, weight: FloatArray | None, alpha: float, least: float) -> float:
+def order_of(gram: Array, y: FloatArray, weight: FloatArray | None, best: BestPenalty) -> float:
     """Return b of ``alpha ~ s^-b``, by which the best penalty of s rows falls with s; between 1/2 and 9/8.
 
     Parameters
     ----------
     gram, y, weight
-        As in :func:`best_alpha`.
-    alpha, least : float
-        The best penalty of all rows, and the least that was tried.
+        As in :func:`best_penalty`.
+    best : BestPenalty
+        Of all rows.
 
     Returns
     -------
@@ -234,22 +241,15 @@ def order_of(gram: Array, y: FloatArray, weight: FloatArray | None, alpha: float
     for k in range(_PARTS):
         part = slice(k, None, _PARTS)
         own = None if weight is None else weight[part]
-        found.append(_searched(gram[part, part], y[part], own, least / alpha, alpha))
+        found.append(_searched(gram[part, part], y[part], own, best.least_tried / best.alpha, best.alpha))
     known = [part for part in found if part is not None]
     if len(known) < _PARTS:
         return _SLOWEST
     errors: FloatArray = np.sum([part[2] for part in known], axis=0)
-    best = int(np.argmin(errors))
-    if alpha <= least or best in (0, len(errors) - 1):
+    if best.alpha <= best.least_tried or int(np.argmin(errors)) in (0, len(errors) - 1):
         return _SLOWEST
     measured = np.clip(lowest(known[0][1], errors) / np.log10(_PARTS), _SLOWEST, _FASTEST)
     return float(measured + _EXPECTED) / 2
-
-
-def least_error(gram: Array, y: FloatArray, weight: FloatArray | None, floor: float) -> float | None:
-    """Return the least weighted sum of squared leave-one-out errors over all penalties; see :func:`best_alpha`."""
-    found = _searched(gram, y, weight, floor)
-    return None if found is None else float(found[2].min())
 
 
 def _searched(

@@ -1,11 +1,11 @@
-"""Before the first step: targets, columns, and what the solver's own set-up makes. Runs once, where Dask runs."""
+"""Preparation of a fit: targets, columns and the solver's set-up, computed once, where Dask runs."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from daskkern.arrays import IntArray
-from daskkern.backend.namespace import give_back_memory, namespace_with
+from daskkern.backend.namespace import free_unused_memory, namespace_with
 from daskkern.backend.random import generator
 from daskkern.basis import ColumnSet
 from daskkern.data.rows.batch_plan import BatchPlan
@@ -57,7 +57,7 @@ def begin(source: RowSource, settings: FitSettings, held_out: bool) -> Draft:
         settings = replace(settings, basis=scaled_points(settings.basis, source, scaling))
         return _drafted(with_scaling(source, scaling), settings, held_out, scaling)
     finally:
-        give_back_memory(namespace_with(settings.device, 0))
+        free_unused_memory(namespace_with(settings.device, 0))
 
 
 def _drafted(source: RowSource, settings: FitSettings, held_out: bool, scaling: Scaling) -> Draft:
@@ -92,7 +92,7 @@ def finish(source: RowSource, draft: Draft, found: FoundMetric | None = None) ->
         prepared = _with_reads(prepared, rows, clock)
         return with_penalty(prepared, source, choice, settings, clock)
     finally:
-        give_back_memory(namespace_with(settings.device, 0))
+        free_unused_memory(namespace_with(settings.device, 0))
 
 
 def _set_up(

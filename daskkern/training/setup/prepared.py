@@ -1,4 +1,4 @@
-"""What all ranks need to know before they start."""
+"""The result of the preparation, which is sent to all ranks."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How projections solve ``K_ZZ t = h``: by a factor, as far as memory reaches, or by iteration."""
+"""The solver of ``K_ZZ t = h`` in projections: a factor where memory allows, else iteration."""
 
 from dataclasses import replace
 from typing import Any

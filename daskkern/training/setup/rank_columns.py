@@ -1,4 +1,4 @@
-"""A rank's own columns, and what its solver makes its set-up from."""
+"""The columns of a rank, and the inputs of its solver's set-up."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Preparation for solvers that pass over the rows in order: all but the landmarks is made by the ranks."""
+"""Preparation for solvers with distributed rows, whose ranks compute all but the landmarks."""
 
 import numpy as np
 

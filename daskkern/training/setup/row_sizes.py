@@ -1,4 +1,4 @@
-"""How large rows are, and by how much those of a batch go beyond the rows that steps are measured on.
+"""The norms of rows, and how far those of a batch exceed the rows on which steps were measured.
 
 Steps follow from beta, the largest ``w k_P(x, x)`` of a few thousand rows, and from l_P, the largest eigenvalue of
 their covariance. Rare rows that are much longer or weigh much more are left out there: measured, they would make every
@@ -123,7 +123,7 @@ class Extremes:
         return float(found.sum())
 
 
-def bent_by_many(weight: HostArray | None) -> HostArray | None:
+def clipped_weights(weight: HostArray | None) -> HostArray | None:
     """Return the weights (s,) with which rows shape a preconditioner: those of a few heavy rows are cut off.
 
     Any weights make one that is valid; these keep its directions from being those of single rows.

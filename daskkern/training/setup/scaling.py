@@ -1,4 +1,4 @@
-"""The scaling that a fit learns from its rows, where nobody scaled them before."""
+"""The scaling that a fit learns from rows without a recorded one."""
 
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -112,7 +112,7 @@ def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
         plain = with_codes_unscaled(plain, categories)
         if wanted == "ranks":
             return ranked_scaling(plain, sample)
-        if not may_bend(settings, source):
+        if not may_scale_nonlinearly(settings, source):
             return plain
         bent = with_codes_unscaled(learned_scaling(kind, statistics, sample, centre=not rows.is_sparse), categories)
         if wanted == "arcsinh":
@@ -122,7 +122,7 @@ def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
     return Scaling.of(kind, statistics)
 
 
-def may_bend(settings: FitSettings, source: RowSource) -> bool:
+def may_scale_nonlinearly(settings: FitSettings, source: RowSource) -> bool:
     """Return whether a fit may bend features: not without targets, which decide whether that helps, and not those of a
     linear or locally linear model, which would be linear in them no longer."""
     if source.info.task is None:

@@ -1,4 +1,4 @@
-"""What the set-ups of all solvers share: rows by number, rows that steps are measured on, and the plan of batches."""
+"""Helpers of all set-ups: rows by number, sampled rows for step sizes, and the plan of batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

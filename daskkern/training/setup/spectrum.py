@@ -1,4 +1,4 @@
-"""What the set-up found of the kernel's spectrum, as an event."""
+"""The event that reports the spectrum found by the set-up."""
 
 from daskkern.events import SpectrumFound
 from daskkern.solvers.preparation import SPECTRAL

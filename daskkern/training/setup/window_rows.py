@@ -1,4 +1,4 @@
-"""How much more alike the rows of a window of batches are than rows drawn from the whole store.
+"""The correlation of the rows within a window of batches, compared with random rows of the store.
 
 Steps and the critical batch follow from the largest eigenvalue l_P of random rows' covariance. Where rows are in the
 order of a file, a day or a drift, and a window holds few stretches of them, the rows of a batch have more of one

@@ -108,13 +108,13 @@ def test_ranks_that_wait_in_a_circle_are_given_up() -> None:
     mailbox = Mailbox(Membership("fit", 0, 0, ("tcp://a:1", "tcp://b:2"), "task"))
     asked: list[tuple[int, ...]] = []
 
-    def still_at_work(missing: Sequence[int]) -> bool:
+    def is_progressing(missing: Sequence[int]) -> bool:
         asked.append(tuple(missing))
         assert mailbox.waits_for == (1,)
         return len(asked) < 3
 
     with pytest.raises(CommunicatorClosedError, match=r"in 0\.01 s nothing came from rank 1 at tcp://b:2"):
-        mailbox.take(7, "allreduce", [1], 0.01, still_at_work=still_at_work)
+        mailbox.take(7, "allreduce", [1], 0.01, is_progressing=is_progressing)
     assert asked == [(1,)] * 3
 
 
@@ -125,7 +125,7 @@ def test_what_comes_during_the_last_question_is_taken() -> None:
         mailbox.put(7, 1, Parcel("allreduce", np.arange(3.0)))
         return False
 
-    (found,) = mailbox.take(7, "allreduce", [1], 0.01, still_at_work=comes)
+    (found,) = mailbox.take(7, "allreduce", [1], 0.01, is_progressing=comes)
     assert found.tolist() == [0.0, 1.0, 2.0]
     assert mailbox.waits_for == ()
 

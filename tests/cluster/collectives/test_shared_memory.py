@@ -122,7 +122,7 @@ def test_large_arrays_go_by_messages() -> None:
         assert float(np.asarray(comm.allreduce(np.ones(1)))[0]) == 2.0
         return dict(comm.ways)
 
-    assert together(2, ways) == [{"mutual": 1, SHARED: 1}] * 2
+    assert together(2, ways) == [{"direct": 1, SHARED: 1}] * 2
 
 
 def test_groups_and_places_sum_for_themselves() -> None:

@@ -20,7 +20,7 @@ from daskkern.cluster.connect import preflight as choosing
 from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.cluster.gang import hanging_workers as hung
 from daskkern.cluster.gang.gang import GangSettings, PerRank, run_gang
-from daskkern.cluster.gang.hanging_workers import dismiss_hung, equip
+from daskkern.cluster.gang.hanging_workers import equip, remove_hanging_workers
 from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, CollectivesPlugin, install
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Event, StageFinished
@@ -141,7 +141,7 @@ def test_a_worker_that_hangs_is_dead_once_it_was_removed() -> None:
         victim = psutil.Process(next(iter(worker_pids(client).values())))
         victim.suspend()
         time.sleep(2.5)  # until the scheduler misses it
-        assert len(dismiss_hung(client, 2.0)) == 1
+        assert len(remove_hanging_workers(client, 2.0)) == 1
         assert not victim.is_running() or hung.status() == psutil.STATUS_ZOMBIE
         client.wait_for_workers(2, timeout=30)
 

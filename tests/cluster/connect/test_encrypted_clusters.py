@@ -182,8 +182,8 @@ def test_a_peer_without_a_certificate_of_the_authority_is_refused(address: str, 
         (("ca.pem", "none.pem", "key.pem"), r"the TLS certificate \S+none.pem cannot be read"),
         (("ca.pem", "cert.pem", "none.pem"), r"the TLS key \S+none.pem cannot be read"),
         (("key.pem", "cert.pem", "key.pem"), r"the TLS CA file \S+ holds no certificate"),
-        (("ca.pem", "cert.pem", "other_key.pem"), r"do not go together .*the PEM files of one client"),
-        (("ca.pem", "ca.pem", "ca.pem"), r"do not go together"),
+        (("ca.pem", "cert.pem", "other_key.pem"), r"do not match .*the PEM files of one client"),
+        (("ca.pem", "ca.pem", "ca.pem"), r"do not match"),
     ],
 )
 def test_files_that_are_none_are_named(keys: Path, names: tuple[str, str, str], sentence: str) -> None:

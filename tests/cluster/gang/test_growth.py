@@ -24,7 +24,7 @@ class Gang:
         for _ in range(int(seconds)):
             self.now += 1.0
             self.free += [name for at, name in (joins or {}).items() if at == self.now]
-            if self.policy.pays(self.free, self.size, self.prospects):
+            if self.policy.is_worthwhile(self.free, self.size, self.prospects):
                 self.size += len(self.free)
                 self.free = []
                 self.policy.grown()

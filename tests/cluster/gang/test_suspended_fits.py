@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from daskkern.cluster.gang.growth import GrowthPolicy
-from daskkern.cluster.gang.members import Regained
+from daskkern.cluster.gang.members import RegainedWorkers
 from daskkern.cluster.gang.regrouping import Regrouping, TakenOverError, await_workers
 from daskkern.errors import ClusterError
 
-WAITS = Regained((), 0, 0)
+WAITS = RegainedWorkers((), 0, 0)
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Order:
 class Scheduler:
     """Gives one answer after the other, the last for ever, and moves the clock on."""
 
-    answers: Sequence[Regained | None]
+    answers: Sequence[RegainedWorkers | None]
     now: float = 0.0
     settled: list[float] = field(default_factory=list)
     asked: int = 0
 
-    def workers_again(self, *, settle: bool) -> Regained | None:
+    def workers_again(self, *, settle: bool) -> RegainedWorkers | None:
         if settle:
             self.settled.append(self.now)
         self.asked += 1
@@ -50,28 +50,28 @@ class Scheduler:
 
 
 def test_it_waits_for_other_fits_as_long_as_they_take() -> None:
-    scheduler = Scheduler([*[WAITS] * 100_000, Regained(("a", "b"), 2, 0)])
+    scheduler = Scheduler([*[WAITS] * 100_000, RegainedWorkers(("a", "b"), 2, 0)])
     assert scheduler.wait() == ("a", "b")
     assert scheduler.now == pytest.approx(25_000.0)
     assert scheduler.settled == []
 
 
 def test_it_settles_for_the_workers_that_there_are_after_a_while() -> None:
-    scheduler = Scheduler([*[Regained((), 0, 1)] * 45, Regained(("a",), 1, 0)])
+    scheduler = Scheduler([*[RegainedWorkers((), 0, 1)] * 45, RegainedWorkers(("a",), 1, 0)])
     assert scheduler.wait() == ("a",)
     assert scheduler.settled[0] == pytest.approx(10.0)
 
 
 def test_it_waits_for_workers_that_are_restarted_and_goes_on_without_them_in_the_end() -> None:
-    scheduler = Scheduler([Regained(("a",), 2, 0), Regained(("a", "b"), 2, 0)])
+    scheduler = Scheduler([RegainedWorkers(("a",), 2, 0), RegainedWorkers(("a", "b"), 2, 0)])
     assert scheduler.wait() == ("a", "b")
-    scheduler = Scheduler([Regained(("a",), 2, 0)])
+    scheduler = Scheduler([RegainedWorkers(("a",), 2, 0)])
     assert scheduler.wait() == ("a",)
     assert scheduler.now == pytest.approx(10.0)
 
 
 def test_it_gives_up_without_any_worker() -> None:
-    for nothing in (Regained((), 0, 1), Regained((), 2, 0)):
+    for nothing in (RegainedWorkers((), 0, 1), RegainedWorkers((), 2, 0)):
         scheduler = Scheduler([nothing])
         with pytest.raises(ClusterError, match="no worker was left for the preempted fit 'low', and none"):
             scheduler.wait()

@@ -92,8 +92,8 @@ def test_a_gang_takes_other_workers_and_leaves_its_own() -> None:
     admission = Admission()
     admission.ask(WorkerRequest("f", 0.0, n_ranks=2), places())
     admission.ask(WorkerRequest("g", 1.0, n_ranks=1), places())
-    assert admission.barred("f", places()) == {"c"}
-    assert admission.barred("g", places()) == {"a", "b"}
+    assert admission.unavailable("f", places()) == {"c"}
+    assert admission.unavailable("g", places()) == {"a", "b"}
     assert not admission.take("f", ("b", "c"), places())
     assert not admission.take("f", ("b", "x"), places())
     assert admission.held["f"] == ("a", "b")
@@ -101,13 +101,13 @@ def test_a_gang_takes_other_workers_and_leaves_its_own() -> None:
     assert not admission.take("f", ("b", "d"), places())  # d has just joined, and another waits for it
     admission.release("waits")
     assert admission.take("f", ("b", "d"), places())
-    assert admission.barred("g", places()) == {"b", "d"}
+    assert admission.unavailable("g", places()) == {"b", "d"}
     assert admission.busy == {"b", "c", "d"}
 
 
 def test_a_fit_without_a_place_may_use_nothing() -> None:
     admission = Admission()
-    assert admission.barred("unknown", places("ab")) == {"a", "b"}
+    assert admission.unavailable("unknown", places("ab")) == {"a", "b"}
     assert not admission.take("unknown", ("a",), places("ab"))
 
 

@@ -248,9 +248,9 @@ def test_workers_that_may_have_commits_of_preempted_fits_are_spared() -> None:
     cluster.ask("high", priority=1, n_ranks=1, allowed=("a",))
     cluster.commit("low")
     assert cluster.admission.busy == {"a"}
-    assert cluster.admission.spared == {"a", "b"}
+    assert cluster.admission.reserved == {"a", "b"}
     cluster.admission.release("low")
-    assert cluster.admission.spared == {"a"}
+    assert cluster.admission.reserved == {"a"}
 
 
 wishes = st.tuples(

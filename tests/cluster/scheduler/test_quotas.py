@@ -61,10 +61,10 @@ def test_a_running_fit_does_not_grow_beyond_the_quota() -> None:
     ask = Asker()
     assert ask("f", "ben", 1).members == ("a",)
     assert ask("g", "ben", 1).members == ("b",)
-    assert ask.admission.barred("g", PLACES) == set("adef")
+    assert ask.admission.unavailable("g", PLACES) == set("adef")
     assert not ask.admission.take("g", ["b", "c", "d"], PLACES)
     assert ask.admission.take("g", ["b", "c"], PLACES)
-    assert ask.admission.barred("g", PLACES) == set("adef")
+    assert ask.admission.unavailable("g", PLACES) == set("adef")
     assert ask.admission.take("g", ["b"], PLACES)
 
 

@@ -12,7 +12,7 @@ from daskkern.data.cubes.cube_features import named_features
 from daskkern.data.cubes.cube_grid import grid_of
 from daskkern.data.cubes.cube_opening import CubeChoice, cube_blocks
 from daskkern.data.cubes.cube_predictions import predicted_cube
-from daskkern.data.cubes.cube_reader import class_labels, each_here, reader_of, surveyed
+from daskkern.data.cubes.cube_reader import class_labels, map_in_threads, reader_of, surveyed
 from daskkern.data.cubes.cube_stores import is_cube_store, open_cube
 from daskkern.data.rows.grouped_rows import GroupedRows, RowTargets
 from daskkern.data.rows.rows import Fields
@@ -39,7 +39,7 @@ def naive(ds: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 def rows_of(ds: Any, choice: CubeChoice = CHOICE, y: Any = None) -> tuple[GroupedRows, list[str]]:
     blocks = cube_blocks(ds, choice, y)
-    found = surveyed(blocks, each_here)
+    found = surveyed(blocks, map_in_threads)
     reader = reader_of(blocks, found, None)
     rows = GroupedRows(reader, len(blocks.features), RowTargets("regression", 1), dtype="float64")
     return rows, [feature.name for feature in blocks.features]
@@ -143,7 +143,7 @@ def test_texts_are_empty_where_cells_miss_values(weather: xr.Dataset) -> None:
 def test_classes_are_found_in_the_survey(weather: xr.Dataset) -> None:
     kinds = (weather.t2m > 10).where(weather.t2m.notnull())
     blocks = cube_blocks(weather.assign(kind=kinds), CubeChoice(("kind",), drop=("t2m",)))
-    found = surveyed(blocks, each_here)
+    found = surveyed(blocks, map_in_threads)
     assert class_labels(found) == (0, 1)
     reader = reader_of(blocks, found, (0, 1))
     y = GroupedRows(reader, 4, RowTargets("classification", 1, (0, 1))).read(0, 20).y
@@ -177,4 +177,4 @@ def test_other_coordinates_missing_features_and_empty_cubes_are_refused(weather:
     with pytest.raises(DataError, match="no level=700 of the variable 'wind'"):
         named_features(["wind[level=700]"], weather)
     with pytest.raises(DataError, match="no cell of the Dataset has values"):
-        surveyed(cube_blocks(weather.assign(t2m=weather.t2m * np.nan), CHOICE), each_here)
+        surveyed(cube_blocks(weather.assign(t2m=weather.t2m * np.nan), CHOICE), map_in_threads)

@@ -13,7 +13,7 @@ from daskkern.data.ingest import ingest
 from daskkern.data.schema.column_statistics import WIDE
 from daskkern.data.schema.schema import STATISTICS
 from daskkern.data.storage.records import read_records
-from daskkern.data.storage.sizes import check_chunks, missing_chunk, stored_bytes
+from daskkern.data.storage.sizes import check_chunks, stored_bytes
 from daskkern.data.storage.store import open_store
 from daskkern.errors import ModelError, StoreError
 from daskkern.kernels import Gaussian
@@ -106,6 +106,6 @@ def test_chunks_may_be_compressed_within_reason_and_small_arrays_freely(tmp_path
     few = group.create_array("few", data=np.zeros(1000), config={"write_empty_chunks": True})
     assert check_chunks(few, "few") is None
     columns = group.create_array("c", data=np.ones((4, 4)), chunks=(2, 2), compressors=None)
-    assert missing_chunk(columns) is None
+    assert check_chunks(columns, "columns") is None
     (tmp_path / "g" / "c" / "c" / "1" / "1").unlink()
-    assert missing_chunk(columns) == 1
+    assert check_chunks(columns, "columns") == 1

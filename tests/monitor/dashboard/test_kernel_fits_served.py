@@ -24,7 +24,7 @@ from daskkern.cluster.scheduler.event_topics import TOPIC
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.errors import ClusterError
-from daskkern.monitor.metrics import metric_names
+from daskkern.monitor.metrics import FitMetrics
 from daskkern.training.jobs.install_dashboard import MonitorPlugin, hide_fits, show_fits
 from tests.support.browser import browser, missing, wait_for
 from tests.support.cluster import wait_until
@@ -208,12 +208,28 @@ def test_a_scheduler_without_a_dashboard_goes_on_without() -> None:
         assert len(ask_fits(client, "fits")) == 0
 
 
+class _NoFits:
+    """The view of a scheduler without fits."""
+
+    def fits(self) -> list[dict[str, Any]]:
+        return []
+
+    def history(self, fit: str) -> dict[str, Any]:
+        return {}
+
+    def glance(self, fit: str) -> dict[str, Any]:
+        return {}
+
+    def cancel(self, fit: str) -> bool:
+        return False
+
+
 def test_every_query_of_the_deployed_dashboards_names_a_metric(address: str) -> None:
     names = {line.split("{")[0].split(" ")[0] for line in _get(f"{address}/metrics")[1].splitlines() if line[:1] != "#"}
     board = json.loads((ROOT / "deploy" / "grafana" / "daskkern.json").read_text())
     queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
     assert len(queries) >= 6
-    known = set(metric_names()) | names
+    known = {family.name for family in FitMetrics(_NoFits()).collect()} | names
     for query in queries:
         requested = {word for word in _words(query) if word.startswith("dask_")}
         assert requested, query

@@ -133,7 +133,7 @@ def test_a_state_of_an_older_falkon_is_refused(loss: Loss | None) -> None:
             if found is not None:
                 kept.append(found)
                 older = {name: value for name, value in found.numbers.items() if name in ("sweep", "loss", "told")}
-                with pytest.raises(DataError, match=r"older Falkon.*begin the fit again"):
+                with pytest.raises(DataError, match=r"older Falkon.*start the fit again"):
                     super().restore(problem, replace(found, numbers=older))
             return found
 
@@ -188,7 +188,7 @@ def test_pcg_ends_where_rounding_does_and_says_so() -> None:
 
 def test_the_state_of_an_older_pcg_is_refused() -> None:
     fit = _fit(PCG(), basis=AllRows())
-    with pytest.raises(DataError, match=r"older PCG.*begin the fit again"):
+    with pytest.raises(DataError, match=r"older PCG.*start the fit again"):
         fit.settings.solver.restore(None, Snapshot({}, {"square": np.ones(1)}, {}))
 
 

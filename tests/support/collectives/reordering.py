@@ -46,7 +46,7 @@ class ReorderingTransport(PeerTransport):
             source = self._members[self.rank]
             self._mailboxes[self._members[rank]].put(self._sequence, source, Parcel(operation, copy), self.channel)
 
-    def still_at_work(self, missing: Sequence[int]) -> bool:
+    def is_progressing(self, missing: Sequence[int]) -> bool:
         return False
 
     def abort(self, reason: str) -> None:

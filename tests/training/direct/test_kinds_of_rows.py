@@ -1,4 +1,4 @@
-"""Rows that are read where they lie are of one kind, which refuses what it does not have."""
+"""Rows that are read in place are of one kind, which refuses what it does not have."""
 
 from pathlib import Path
 from typing import Any

@@ -12,7 +12,7 @@ from daskkern.errors import SpecError
 from daskkern.kernels import LinearKernel
 from daskkern.losses import Hinge
 from daskkern.solvers import PCG, SDCA, EigenPro, Pegasos, Solver
-from daskkern.training.checkpoints.partial_fit import why_not
+from daskkern.training.checkpoints.partial_fit import reason_against_continuing
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit, N, toy_settings, toy_source
@@ -81,7 +81,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         KernelClassifier(basis=AllRows(), loss="squared", solver=PCG(), sampling="fresh").fit(X, y)
     with pytest.raises(SpecError, match="choose 'never'"):
         FitSettings(LinearKernel(), Hinge(), AllRows(), Pegasos(), sampling="fresh", keep_blocks="memory")
-    reason = why_not(EigenPro(), Landmarks(10), early=False, weighs_classes=False, sampling="fixed")
+    reason = reason_against_continuing(EigenPro(), Landmarks(10), early=False, weighs_classes=False, sampling="fixed")
     assert reason == "sampling='fixed' orders the rows of several epochs; leave it out"
 
 

@@ -12,8 +12,7 @@ from daskkern.arrays import HostArray
 from daskkern.cli.main import main
 from daskkern.errors import SpecError
 from daskkern.losses import Huber, Logistic, MultinomialLogistic, Squared, SquaredHinge
-from daskkern.training.feeding.validation import Patience, ValidationResult
-from daskkern.training.run.early_stopping import EarlyStopping
+from daskkern.training.run.early_stopping import EarlyStopping, Patience
 
 
 def _noisy(n: int = 600) -> tuple[HostArray, HostArray]:
@@ -49,8 +48,8 @@ def test_an_unknown_monitor_is_refused() -> None:
 def test_patience_goes_by_what_is_watched() -> None:
     by_loss, by_score = Patience(9, 1e-4, True), Patience(9, 1e-4, False)
     for epoch, (loss, score) in enumerate([(0.5, 0.90), (0.4, 0.88), (0.6, 0.91), (0.7, 0.70)], 1):
-        by_loss.exhausted(ValidationResult(loss, score), epoch, np.full((1, 1), epoch))
-        by_score.exhausted(ValidationResult(loss, score), epoch, np.full((1, 1), epoch))
+        by_loss.exhausted(loss, score, epoch, (np.full((1, 1), epoch), None))
+        by_score.exhausted(loss, score, epoch, (np.full((1, 1), epoch), None))
     assert (by_loss.best_epoch, by_score.best_epoch) == (2, 3)
     assert by_loss.best is not None
     assert by_loss.best[0][0, 0] == 2
@@ -60,7 +59,7 @@ def test_patience_goes_by_what_is_watched() -> None:
 def test_equal_targets_have_no_r2_and_are_watched_by_the_loss() -> None:
     patience = Patience(9, 1e-4, False)
     for epoch, loss in enumerate([0.5, 0.3, 0.4], 1):
-        patience.exhausted(ValidationResult(loss, float("nan")), epoch, np.zeros((1, 1)))
+        patience.exhausted(loss, float("nan"), epoch, (np.zeros((1, 1)), None))
     assert patience.best_epoch == 2
 
 

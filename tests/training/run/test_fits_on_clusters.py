@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 import daskkern
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.backend.current import current
-from daskkern.cli.output.fit_results import where_time_went
+from daskkern.cli.output.fit_results import time_breakdown
 from daskkern.errors import ClusterError, DataError, MemoryBudgetError
 from daskkern.events import PARTS_OF_TIME, FitStarted
 from daskkern.kernels import Gaussian, Laplacian
@@ -247,7 +247,7 @@ def test_the_time_of_the_ranks_is_told_apart(store, client2):
         assert times.longest_wait >= times.waiting >= 0
         assert times.collectives >= 2
         assert times.ways == "shared memory"
-    said = where_time_went(result.times)
+    said = time_breakdown(result.times)
     assert re.fullmatch(
         r"time of the epochs: [\d.]+% computing, .*[\d.]+% exchanging sums .in memory that the ranks share.", said
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from daskkern import Landmarks
-from daskkern.cli.output.fit_results import where_time_went
+from daskkern.cli.output.fit_results import time_breakdown
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import PARTS_OF_TIME, EpochTimed, Event
@@ -69,7 +69,7 @@ def test_slow_rows_are_seen(solver: Solver, store: str, monkeypatch: pytest.Monk
     np.testing.assert_allclose(shares, [epoch.reading / epoch.seconds for epoch in times])
     total = np.sum([result.history[part] for part in PARTS_OF_TIME], axis=0)
     np.testing.assert_allclose(total, 1.0)
-    assert re.search(r"time of the epochs: .*[\d.]+% waiting for rows", where_time_went(times))
+    assert re.search(r"time of the epochs: .*[\d.]+% waiting for rows", time_breakdown(times))
 
 
 def test_slow_commits_are_seen(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from daskkern.losses import Squared
 from daskkern.preconditioners import StepStatistics, longest_step
 from daskkern.solvers import SAG, SARAH, SGD, SVRG, AdaGrad, EigenPro, Norma, NystromSGD, Solver
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.row_sizes import Extremes, RowSizes, bent_by_many
+from daskkern.training.setup.row_sizes import Extremes, RowSizes, clipped_weights
 
 N = 4000
 
@@ -198,8 +198,8 @@ def test_a_batch_whose_rows_are_not_read_again_keeps_its_excess() -> None:
 def test_weights_of_single_rows_do_not_shape_a_preconditioner() -> None:
     weight = np.ones(1000)
     weight[5] = 1e4
-    capped = bent_by_many(weight)
+    capped = clipped_weights(weight)
     assert capped[5] == 16 * weight.mean()
     many = np.where(np.arange(1000) < 30, 30.0, 0.1)
-    np.testing.assert_array_equal(bent_by_many(many), many)
-    assert bent_by_many(None) is None
+    np.testing.assert_array_equal(clipped_weights(many), many)
+    assert clipped_weights(None) is None

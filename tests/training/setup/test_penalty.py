@@ -32,7 +32,7 @@ from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup import penalty
-from daskkern.training.setup.penalty import best_alpha, order_of, penalty_bytes, sample_rows
+from daskkern.training.setup.penalty import BestPenalty, best_penalty, order_of, penalty_bytes, sample_rows
 from tests.support.fits import Fit, toy_settings, toy_source
 
 RNG = np.random.default_rng
@@ -86,9 +86,9 @@ def test_it_has_the_least_error_of_rows_left_out(weighted: bool) -> None:
     w = np.where(np.arange(60) % 7 == 0, 0.0, RNG(1).uniform(0.2, 2, 60)) if weighted else np.ones(60)
     Y = np.stack([y, y**2 - 0.4], axis=1)
     K = Gaussian(0.7).block(X, X)
-    found = best_alpha(K.copy(), Y, w if weighted else None, 1e-8)
+    found = best_penalty(K.copy(), Y, w if weighted else None, 1e-8)
     assert found is not None
-    alpha, _ = found
+    alpha = found.alpha
     least = _left_out(K, Y, w, alpha)
     assert least <= 1.001 * min(_left_out(K, Y, w, other) for other in np.logspace(-6, 0, 25))
 
@@ -220,11 +220,12 @@ def test_targets_and_kernels_that_say_nothing_are_no_obstacle() -> None:
     X, _ = _waves(40, 0.0)
     same = fit(_regression(X, np.full(40, 3.0)), _ridge()).model
     np.testing.assert_allclose(same.predict(X), 3.0)
-    assert best_alpha(np.zeros((40, 40)), X, None, 1e-7) is None
-    assert best_alpha(np.eye(40), X, np.r_[np.ones(9), np.zeros(31)], 1e-7) is None
+    assert best_penalty(np.zeros((40, 40)), X, None, 1e-7) is None
+    assert best_penalty(np.eye(40), X, np.r_[np.ones(9), np.zeros(31)], 1e-7) is None
     noise = RNG(0).standard_normal((40, 1))
-    alpha, _ = best_alpha(np.eye(40), noise, None, 1e-7) or (0.0, 0.0)
-    assert alpha > 0.5 / 40  # the columns of a unit matrix say nothing of other rows: all models are equally bad
+    found = best_penalty(np.eye(40), noise, None, 1e-7)
+    assert found is not None
+    assert found.alpha > 0.5 / 40  # the columns of a unit matrix say nothing of other rows: all models are equally bad
 
 
 def test_overflowing_kernel_values_are_refused() -> None:
@@ -282,22 +283,25 @@ def test_estimators_keep_it_in_later_calls() -> None:
 def test_the_penalty_of_many_rows_follows_from_that_of_a_sample_and_its_quarters() -> None:
     X, y = _waves(1600, 0.5)
     K, Y = Laplacian(2.0).block(X, X.copy()), y[:, None]
-    alpha, least = best_alpha(K[:400, :400], Y[:400], None, 1e-8) or (0.0, 0.0)
-    b = order_of(K[:400, :400], Y[:400], None, alpha, least)
-    best, _ = best_alpha(K, Y, None, 1e-8) or (0.0, 0.0)
-    assert abs(np.log10(alpha * 4.0**-b / best)) < 0.3
+    quarter, best = best_penalty(K[:400, :400], Y[:400], None, 1e-8), best_penalty(K, Y, None, 1e-8)
+    assert quarter is not None
+    assert best is not None
+    b = order_of(K[:400, :400], Y[:400], None, quarter)
+    assert abs(np.log10(quarter.alpha * 4.0**-b / best.alpha)) < 0.3
 
 
 def test_rough_targets_have_a_penalty_that_falls_with_the_number_of_rows() -> None:
     X = RNG(0).standard_normal((1200, 3))
     y = np.sign(X[:, :1] * X[:, 1:2] + X[:, 2:]) + 0.5 * RNG(1).standard_normal((1200, 1))
     K = Laplacian(2.0).block(X, X.copy())
-    alpha, least = best_alpha(K, y, None, 1e-8) or (0.0, 0.0)
-    assert order_of(K, y, None, alpha, least) > 0.8
+    best = best_penalty(K, y, None, 1e-8)
+    assert best is not None
+    assert order_of(K, y, None, best) > 0.8
 
 
 def test_the_order_is_the_slowest_where_quarters_say_nothing() -> None:
     K, Y = np.eye(400), RNG(0).standard_normal((400, 1))
-    alpha, least = best_alpha(K, Y, None, 1e-7) or (0.0, 0.0)
-    assert order_of(K, Y, None, alpha, least) == 0.5
-    assert order_of(K[:100, :100], Y[:100], None, 0.1, 1e-7) == 0.5
+    best = best_penalty(K, Y, None, 1e-7)
+    assert best is not None
+    assert order_of(K, Y, None, best) == 0.5
+    assert order_of(K[:100, :100], Y[:100], None, BestPenalty(0.1, 1e-7, 1.0)) == 0.5

@@ -1,1 +1,1 @@
-"""Sharing of workers between fits: who is granted which, who is preempted, and what users may have."""
+"""Sharing of workers between fits: admission, preemption and quotas."""

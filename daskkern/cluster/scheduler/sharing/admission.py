@@ -106,7 +106,7 @@ class Admission:
         """Assign these workers to `fit` instead of those it held; return False, changing nothing, if it may not."""
         request = self.granted.get(fit)
         known = {place.name: place for place in places}
-        barred = self.barred(fit, places)
+        barred = self.unavailable(fit, places)
         if request is None or any(name not in known or name in barred for name in names):
             return False
         if len(names) > max(len(self.held[fit]), self._allowance(request)):
@@ -114,7 +114,7 @@ class Admission:
         self.held[fit] = tuple(names)
         return True
 
-    def barred(self, fit: str, places: Sequence[Place]) -> set[str]:
+    def unavailable(self, fit: str, places: Sequence[Place]) -> set[str]:
         """Return the names of the workers that `fit` may not use now, because other fits use them or wait for them, or
         they exceed its user's quota.
 
@@ -174,7 +174,7 @@ class Admission:
         self.waiting[fit], self.suspended[fit] = self.granted.pop(fit), self.held.pop(fit)
 
     def settle(self, fit: str, places: Sequence[Place]) -> None:
-        """Let a suspended fit that requests more workers than there are go on with those."""
+        """Let a suspended fit that requests more workers than there are continue with the existing ones."""
         request = self.waiting[fit]
         there = len(candidates_of(request, places))
         if fit in self.suspended and 0 < there < (request.n_ranks or 0):
@@ -190,7 +190,7 @@ class Admission:
         return any(name in names for holder, names in self.held.items() if holder != fit)
 
     @property
-    def spared(self) -> set[str]:
+    def reserved(self) -> set[str]:
         """The names of the workers that are held, or may have the commits of suspended fits."""
         return self.busy | {name for names in self.suspended.values() for name in names}
 

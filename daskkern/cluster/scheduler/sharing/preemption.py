@@ -1,4 +1,4 @@
-"""Preemption: which running fits are asked to hand workers over to waiting fits of a higher priority.
+"""Preemption: the choice of running fits that hand workers over to waiting fits of a higher priority.
 
 Independent of a cluster, like admission. A fit that is asked commits, hands its workers over, and waits for them again
 from its old place in the queue. Fits of equal priority never preempt each other, and nothing is asked for in vain: only
@@ -26,7 +26,7 @@ class Preemptible:
 
 @dataclass(frozen=True)
 class HandOver:
-    """The names of the workers that a fit is asked to hand over to the fit `to`, and of those that it keeps."""
+    """The names of the workers that a fit must hand over to the fit `to`, and of those that it keeps."""
 
     to: str
     names: tuple[str, ...]
@@ -35,7 +35,7 @@ class HandOver:
 
 @dataclass
 class Preemption:
-    """The hand-overs that running fits are asked for.
+    """The hand-overs requested of running fits.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Preemption:
         return self._without_surplus(chosen, free(chosen), size)
 
     def _victims(self, request: WorkerRequest, names: set[str], before: Collection[str]) -> list[WorkerRequest]:
-        """Return the fits that may be preempted: lowest priority first, then those already asked, then the newest."""
+        """Return the fits that may be preempted: lowest priority first, then those already requested, then newest."""
         now = self.clock()
         found = [
             other
@@ -158,7 +158,7 @@ class Preemption:
         return sorted(found, key=lambda other: (other.priority, other.fit not in before, -other.since, other.fit))
 
     def _without_surplus(self, chosen: Mapping[str, HandOver], free: Sequence[str], size: int) -> dict[str, HandOver]:
-        """Let fits that can go on with fewer workers keep those that are not needed, the first by rank."""
+        """Let fits that can continue with fewer workers keep those that are not needed, the first by rank."""
         surplus, found = len(free) - size, dict(chosen)
         for fit, part in reversed(list(chosen.items())):
             if not self._can_shrink(fit):

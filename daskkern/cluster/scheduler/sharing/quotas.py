@@ -64,7 +64,7 @@ class Quotas:
 
 
 def quotas_of(config: Any) -> Quotas:
-    """Return the quotas that a configuration says: ``workers``, ``fits``, and ``users`` with the same by name.
+    """Return the quotas of a configuration: ``workers``, ``fits``, and ``users`` with the same by name.
 
     An entry that a named user lacks is that of all users. None, or no entry, means unlimited.
 

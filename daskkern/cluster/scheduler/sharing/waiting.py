@@ -1,4 +1,4 @@
-"""What a fit waits for, in a sentence."""
+"""The sentence that says what a queued fit waits for."""
 
 from collections.abc import Callable, Collection, Mapping
 

@@ -1,1 +1,1 @@
-"""From columns of a table to features, targets and weights."""
+"""Conversion of table columns to features, targets and weights."""

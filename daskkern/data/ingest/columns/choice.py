@@ -86,7 +86,7 @@ def written_indexes(names: Sequence[str], request: Request) -> tuple[str, ...]:
 
 
 def note_on_indexes(found: Sequence[str]) -> tuple[str, ...]:
-    """Return what to tell the user of the columns of :func:`written_indexes`; nothing without any."""
+    """Return notes for the user on the columns of :func:`written_indexes`; none without any."""
     if not found:
         return ()
     shown = ", ".join(f"column {name!r}" if name.strip() else "the column without a name" for name in found)

@@ -1,4 +1,4 @@
-"""Dates that are written otherwise than in the training rows: as texts, as CSV files have them, or as numbers."""
+"""Dates in another notation than in the training rows: as text, as in CSV files, or as numbers."""
 
 from collections.abc import Sequence
 

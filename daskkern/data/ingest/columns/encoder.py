@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.dates import days_of_column, refuse_other_numbers, texts_of_moments
-from daskkern.data.ingest.columns.kind_survey import numbers_of_truths
+from daskkern.data.ingest.columns.kind_survey import numbers_of_booleans
 from daskkern.data.ingest.readers.arrow import is_text, is_time, refuse_missing, texts_of, to_numbers, to_numpy
 from daskkern.data.schema.encoding import (
     ColumnEncoding,
@@ -82,7 +82,7 @@ class Encoder:
                 if column.is_date and is_text(values.type):
                     values = days_of_column(values, column, source, first, self.unknown)
                 elif is_text(values.type):
-                    values = numbers_of_truths(texts_of(values, self.absent), column.name, source, first)
+                    values = numbers_of_booleans(texts_of(values, self.absent), column.name, source, first)
                 if self.missing == "refuse":
                     refuse_missing(values, column.name, source, first)
                 rows[0] = _numbers(values, column.fill)
@@ -122,7 +122,7 @@ class Encoder:
         return to_numpy(codes)
 
     def _codes_of_dictionary(self, values: pa.DictionaryArray, column: ColumnEncoding) -> HostArray | None:
-        """Return the codes by way of the few texts of a dictionary; None where some row needs a closer look."""
+        """Return the codes by way of the few texts of a dictionary; None where some row needs more than that."""
         known, absent = self._codes_of_texts(values.dictionary, column)
         indices = values.indices
         gaps = indices.null_count

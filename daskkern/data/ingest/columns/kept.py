@@ -1,4 +1,4 @@
-"""Columns of CSV files that are carried through unchanged: which Arrow types keep their values as they are written."""
+"""Columns of CSV files that are copied unchanged, and the Arrow types that preserve their values."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias

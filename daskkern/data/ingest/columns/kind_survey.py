@@ -1,4 +1,4 @@
-"""What kinds of values the texts of a CSV column are: booleans, integers, numbers, or texts."""
+"""Type inference for the columns of CSV files: booleans, integers, numbers, dates or text."""
 
 from collections.abc import Sequence
 
@@ -68,24 +68,24 @@ class KindSurvey:
         self._dates.update(present)
 
 
-def truths_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataType]:
+def booleans_of(batches: TextBatches, names: Sequence[str]) -> dict[str, pa.DataType]:
     """Return the type, texts, of those columns whose first values are "true" and "false" alone.
 
     Data frames and Parquet files have booleans, which are the numbers 1 and 0; a CSV file of the same rows has texts,
-    which :func:`numbers_of_truths` converts. A column is decided by the first block in which it has a value.
+    which :func:`numbers_of_booleans` converts. A column is decided by the first block in which it has a value.
     """
     types = dict.fromkeys(names, pa.string())
     undecided, found = list(names), list[str]()
     for block in batches(types, list(types)) if types else ():
         present = [name for name in undecided if _has_values(block.column(name))]
-        found += [name for name in present if are_truths(block.column(name))]
+        found += [name for name in present if are_booleans(block.column(name))]
         undecided = [name for name in undecided if name not in present]
         if not undecided:
             break
     return dict.fromkeys(found, pa.string())
 
 
-def numbers_of_truths(texts: pa.Array, name: str, source: str, first: int) -> pa.Array:
+def numbers_of_booleans(texts: pa.Array, name: str, source: str, first: int) -> pa.Array:
     """Return "true" as 1 and "false" as 0, in any case; null where a text is null. DataError for other texts."""
     spelled = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
     found = pc.index_in(spelled, value_set=pa.array(_SPELLED))
@@ -102,7 +102,7 @@ def _has_values(texts: pa.Array | pa.ChunkedArray) -> bool:
     return not pc.all(pc.is_in(texts, pa.array(MISSING_TEXTS)), min_count=0).as_py()
 
 
-def are_truths(texts: pa.Array | pa.ChunkedArray) -> bool:
+def are_booleans(texts: pa.Array | pa.ChunkedArray) -> bool:
     """Return whether texts are "true" and "false", in any case, and missing values; not where all are missing."""
     survey = KindSurvey()
     survey.update(texts.cast(pa.string()).drop_null())

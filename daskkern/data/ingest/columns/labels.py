@@ -43,7 +43,7 @@ class LabelCoder:
         """The labels by code so far."""
         return tuple(self._codes)
 
-    def go_on(self, labels: Sequence[ClassLabel]) -> None:
+    def continue_from(self, labels: Sequence[ClassLabel]) -> None:
         """Continue with labels that were coded before."""
         self._codes = {label: code for code, label in enumerate(labels)}
 
@@ -81,7 +81,7 @@ class KnownLabels:
         self._codes = {label: code for code, label in enumerate(classes)}
         self.labels = tuple(classes)
 
-    def go_on(self, labels: Sequence[ClassLabel]) -> None:
+    def continue_from(self, labels: Sequence[ClassLabel]) -> None:
         """Do nothing: the classes are known from the start."""
         del labels
 

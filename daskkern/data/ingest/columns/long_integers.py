@@ -1,4 +1,4 @@
-"""Targets of CSV files that were read as floats: whether these were written as integers that float64 rounds."""
+"""Detection of integer targets in CSV files that lost digits when they were read as float64."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Rows that must match the schema of an existing store: for example, test rows and their training store."""
+"""Checks that rows match the schema of an existing store, for example test rows that of the training store."""
 
 import os
 from collections.abc import Sequence

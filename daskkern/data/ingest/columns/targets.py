@@ -32,7 +32,7 @@ def check_task(task: str) -> None:
 
 
 def decide(table: Table, requested: str) -> Decision:
-    """Return the task for the targets of `table`: as given, as the file says, or as their values suggest."""
+    """Return the task for the targets of `table`: as given, as recorded in the file, or inferred from values."""
     decision = _decide(table, requested)
     if decision.task == "classification" and table.n_targets != 1:
         raise DataError(

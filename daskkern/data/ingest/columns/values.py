@@ -1,4 +1,4 @@
-"""Checks of values on their way into a store; errors name file, row and column."""
+"""Checks of values before they enter a store; errors name file, row and column."""
 
 import numpy as np
 

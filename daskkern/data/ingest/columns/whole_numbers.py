@@ -1,4 +1,4 @@
-"""Floats that are class labels: few different whole numbers, as when tables write 0.0 and 1.0."""
+"""Detection of class labels among floats: a few distinct whole numbers, as in tables that write 0.0 and 1.0."""
 
 import numpy as np
 

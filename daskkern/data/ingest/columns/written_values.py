@@ -1,4 +1,4 @@
-"""Texts that stand for quantities: percentages, amounts of money, grouped digits, decimal commas, dates and times."""
+"""Texts that denote quantities: percentages, amounts of money, grouped digits, decimal commas, dates and times."""
 
 import re
 from collections.abc import Mapping

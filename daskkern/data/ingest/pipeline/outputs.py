@@ -1,4 +1,4 @@
-"""Checks of the output stores, before anything is read."""
+"""Checks of the output stores, made before anything is read."""
 
 import os
 from collections.abc import Mapping

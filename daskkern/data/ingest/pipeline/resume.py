@@ -1,4 +1,4 @@
-"""Recorded progress of an ingestion, so that the same command continues it after the process was killed."""
+"""The recorded progress of an ingestion, from which the same command continues after a kill."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""From staged rows to the requested stores: split, shuffled, or simply moved into place."""
+"""Distribution of staged rows to the requested stores: split, shuffled, or moved as they are."""
 
 import os
 import shutil

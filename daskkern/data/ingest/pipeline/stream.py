@@ -1,4 +1,4 @@
-"""The single pass of an ingestion over its rows: check values, code labels, and write to the stores."""
+"""The single pass of an ingestion over its rows: values are checked, labels encoded, and both written."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class LabelEncoder(Protocol):
     @property
     def labels(self) -> tuple[ClassLabel, ...]: ...
     def encode(self, values: HostArray) -> IntArray: ...
-    def go_on(self, labels: Sequence[ClassLabel]) -> None: ...
+    def continue_from(self, labels: Sequence[ClassLabel]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class IngestStream:
         checkpoint = IngestCheckpoint(train)
         kept = checkpoint.take_up()
         if kept is not None:
-            coder.go_on(kept.labels)
+            coder.continue_from(kept.labels)
             self._advance(kept.n_rows)
         for block in checked_blocks(self._train, self._decision, coder, start=self._done):
             block.append_to(train)

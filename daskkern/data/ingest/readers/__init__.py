@@ -1,1 +1,1 @@
-"""One reader for each file format."""
+"""Readers of the file formats, one module each."""

@@ -1,4 +1,4 @@
-"""Arrays in NumPy's file format, read a block of rows at a time: from a file, or from a zip member while inflating.
+"""Streaming readers of NumPy's file format: from a file, or from a zip member as it is decompressed.
 
 Only the header is interpreted, by NumPy's own parser, which evaluates literals and nothing else. Object arrays
 are pickles and are refused.

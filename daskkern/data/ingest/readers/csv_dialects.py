@@ -1,4 +1,4 @@
-"""Text tables by their first line: what separates their values, and those that cannot be read, found early."""
+"""Detection of the separator of a text table from its first line, and of files that cannot be read."""
 
 import codecs
 import re

@@ -31,7 +31,7 @@ from daskkern.data.ingest.columns.choice import (
 from daskkern.data.ingest.columns.dates import note_on_dates
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.kept import kept_types
-from daskkern.data.ingest.columns.kind_survey import TYPES, KindSurvey, truths_of
+from daskkern.data.ingest.columns.kind_survey import TYPES, KindSurvey, booleans_of
 from daskkern.data.ingest.columns.long_integers import may_be_rounded, refuse_rounded
 from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of
@@ -70,7 +70,7 @@ def open_csv(paths: Sequence[SourceFile], request: Request) -> Parts:
     encoder, notes = _encoder(files, columns, request)
     kept = kept_types([file.batches for file in files], columns.only_kept)
     numbers = [column.name for column in encoder.encoding if not _is_written(column)]
-    files = [replace(file, others={**truths_of(file.batches, numbers), **kept}) for file in files]
+    files = [replace(file, others={**booleans_of(file.batches, numbers), **kept}) for file in files]
     tables = [file.table(columns, kinds, encoder, n) for file, n in zip(files, counts, strict=True)]
     return Parts(concatenate(tables), notes=(*note_on_indexes(indexes), *notes), missing=encoder.missing)
 

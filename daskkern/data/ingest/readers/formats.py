@@ -1,4 +1,4 @@
-"""The formats that can be ingested: one entry here and one reader module each."""
+"""The table of formats that can be ingested: one entry and one reader module each."""
 
 import glob
 import os
@@ -209,4 +209,4 @@ def _format_of(path: SourceFile) -> Format:
     plain = (suffix for known in FORMATS for suffix in known.suffixes if not suffix.endswith(".gz"))
     endings = ", ".join((*SUFFIXES, *plain))
     remedy = next((way for suffix, way in _WAYS.items() if path.name.lower().endswith(suffix)), _WAYS[""])
-    raise DataError(f"{path} is of no known format; {remedy}; known endings are {endings}")
+    raise DataError(f"{path} has an unknown format; {remedy}; known endings are {endings}")

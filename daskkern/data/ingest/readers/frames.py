@@ -1,4 +1,4 @@
-"""Tables from data frames in memory: pandas, polars, Arrow, and all others that Arrow reads without a copy."""
+"""Tables from in-memory data frames: pandas, polars, Arrow, and others that Arrow reads without a copy."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

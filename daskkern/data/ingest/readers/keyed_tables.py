@@ -1,4 +1,4 @@
-"""Tables from files of named arrays that are read by slices: HDF5, Zarr, and AnnData in either of them.
+"""Tables from files of named arrays that are read in slices: HDF5, Zarr, and AnnData in either.
 
 Both libraries open a file as a group of arrays and groups with attributes, so one reader serves both. Rows are
 read a block at a time, along the chunks of the file.

@@ -1,4 +1,4 @@
-"""The first pass over a lake: what the encoding needs to know of columns of text, and of numbers with gaps.
+"""The first pass over a lake: categories of text columns, and statistics of numbers with missing values.
 
 Only these columns are read, in tasks of fixed size, and their results are merged in the order of the rows: the
 outcome does not depend on who runs the tasks.
@@ -58,7 +58,7 @@ def survey(job: SurveyJob, run: TaskRunner) -> LakeSurvey:
 
 
 def columns_with_nan(lake: Lake, names: Sequence[str]) -> tuple[str, ...]:
-    """Return those columns of floats that have NaN among the first rows of some row groups: a quick look."""
+    """Return those columns of floats that have NaN among the first rows of some row groups, without reading all."""
     floats = [name for name in names if pa.types.is_floating(lake.schema.field(name).type)]
     if not floats:
         return ()

@@ -1,4 +1,4 @@
-"""Tables from lakes: Parquet files anywhere, whose row groups workers read by themselves."""
+"""Tables from lakes: Parquet files, local or remote, whose row groups workers read independently."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ by one, which costs the same for few rows."""
 
 
 class UnsurveyedGapError(DataError):
-    """A column has NaN, although the footers of its files say that no value is missing."""
+    """A column has NaN, although the footers of its files report no missing value."""
 
 
 def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_float: bool = False) -> Parts:

@@ -1,4 +1,4 @@
-"""Products of a table on a GPU with few columns, summed in float64 over blocks of its columns or rows.
+"""Products of a table on a GPU with few columns, accumulated in float64 over blocks of its columns or rows.
 
 Up to :data:`MOST_OUTPUTS` columns take one launch of our own for all blocks and one sum. Beyond that, blocks of one
 width that lie side by side go through one strided call of cuBLAS, which reads them where they are.

@@ -1,4 +1,4 @@
-"""The calls of cuBLAS that CuPy refuses while the work of a stream is recorded, with the signatures that CuPy has.
+"""The cuBLAS calls that CuPy rejects during stream capture, with the signatures of CuPy's wrappers.
 
 CuPy 14 raises NotImplementedError for them. cuBLAS can be recorded in a workspace that the caller gives it: its own may
 serve work outside the recording at the same time.

@@ -1,4 +1,4 @@
-"""Operations of a GPU that the engine uses: kernel launches, and matrix products in a chosen precision."""
+"""The GPU operations of the engine: kernel launches, and matrix products in a chosen precision."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Products on a GPU: fused ones for few features, matrix products and a fused formula for wide and sparse rows.
+"""Kernel products on a GPU: one fused kernel for few features, else a matrix product and a fused formula.
 
 Workspaces are bounded: a tile of the block holds at most :data:`WORKSPACE_BYTES`. Sums are taken in the working
 dtype within a block of columns (for the transposed product: within 512 rows) and in float64 over the blocks.

@@ -1,4 +1,4 @@
-"""CUDA source for a formula: the kernels of the ``.cu`` files, preceded by a formula and sizes."""
+"""CUDA source for a formula: the ``.cu`` files, preceded by the formula and its sizes as macros."""
 
 from dataclasses import dataclass
 from functools import cache

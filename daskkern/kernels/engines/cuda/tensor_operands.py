@@ -1,4 +1,4 @@
-"""Rows as tensor cores take them, made once when rows are prepared: float16, with lines of a whole number of 16 bytes.
+"""Rows in the layout of tensor cores, prepared once: float16, with lines padded to a multiple of 16 bytes.
 
 cuBLAS takes tensor cores without further copies where the lines of both operands are multiples of 16 bytes: 8 numbers
 of float16, 4 of TF32. Zeros fill them up, which change no inner product. **Not measured on a GPU.**

@@ -1,4 +1,4 @@
-"""From a formula to a function of this processor: compiled on first use, once per process."""
+"""Just-in-time compilation of formulas to functions for this processor, once per process."""
 
 import ctypes
 import threading

@@ -1,4 +1,4 @@
-"""The compiled products: work split into units for the tile pool, whose results are combined."""
+"""Compiled kernel products, split into units of work for a thread pool, and the reduction of their results."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ def prepare(
 
 def block(what: Program, left: LeftRows, right: Packed, part: slice, k: int, out: HostArray) -> None:
     """Write the kernel's values for the rows `part` and the columns of block `k` to `out`, without threads."""
-    start = int(right.blocks[k, 2])
+    start = int(right.blocks[k, 2])  # compiled code adds it to the address, so it is subtracted below
     lines = out if out.strides[1] == out.itemsize else np.empty(out.shape, out.dtype)
     made = {"out": lines.ctypes.data - start * out.itemsize, "out_stride": lines.strides[0] // out.itemsize}
     run_unit("block", what, left, right, part, range(k, k + 1), 1, made)
@@ -95,6 +95,7 @@ def rmatvec(what: Program, left: LeftRows, right: Packed, G: HostArray) -> HostA
     c = G.shape[1]
     G = np.ascontiguousarray(G)
     out = np.zeros((c, max(right.slots, 1)))
+    # A unit has all rows of a block of columns: no two units write to the same sums.
 
     def unit(blocks: range) -> None:
         run_unit("pull", what, left, right, slice(0, left.shape[0]), blocks, c, _words(out, out.shape[1], G))

@@ -75,7 +75,7 @@ class Epilogue(Frame):
 
     def _copy(self, first: Value, rows: Value, chunk: Chunk, width: Value, out: Value, stride: Value) -> None:
         e, lanes = self.e, self.shape.lanes
-        whole = e.b.and_(width, I64(-lanes))
+        whole = e.b.and_(width, I64(-lanes))  # rounded down, as lanes are a power of two; the rest number by number
         with e.loop(0, rows) as i:
             line = e.at(chunk.buffer, e.times(i, self.width))
             target = e.at(out, e.times(e.b.add(first, i), stride), chunk.column)
@@ -102,6 +102,7 @@ class Epilogue(Frame):
         e, apart = self.e, self.shape.rows * self.shape.lanes
         sums = e.totals([e.load(held, e.times(c, apart), u * apart) for u in range(count)])
         place = e.b.bitcast(e.at(line, c), ir.VectorType(F64, count).as_pointer())
+        # A row of scores begins anywhere: without align=8, LLVM would assume whole vectors, and some processors fault.
         e.b.store(e.b.fadd(e.b.load(place, align=8), sums), place, align=8)
 
     def _held(self, row: Value, i: Value) -> Value:
@@ -116,7 +117,7 @@ class Epilogue(Frame):
 
     def _scores_group(self, row: Value, chunk: Chunk, c: Value, count: int, size: int) -> None:
         e, lanes, panel = self.e, self.shape.lanes, self.shape.panel
-        together = min(size, max(1, 2 * size // count))
+        together = min(size, max(1, 2 * size // count))  # as many sums as a register tile has, whatever `count` is
         coefficients = e.at(self.p["right"], e.times(c, self.n["right_stride"]), e.times(chunk.panel, panel))
         held = e.at(self._held(row, I64(0)), e.times(c, size * lanes))
         values = e.at(chunk.buffer, e.times(row, self.width))
@@ -188,7 +189,7 @@ class Epilogue(Frame):
         e = self.e
         start: Value = I64(0)
         for size in sizes:
-            stop = e.b.and_(total, I64(-size))
+            stop = e.b.and_(total, I64(-size))  # sizes are powers of two: rounded down to a multiple
             with e.loop(start, stop, size) as at:
                 emit(at, size)
             start = stop

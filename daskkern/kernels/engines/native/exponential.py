@@ -1,4 +1,4 @@
-"""Powers of two and square roots as vector instructions, with those of AVX-512 where the processor has them."""
+"""Vectorised powers of two and square roots, with AVX-512 instructions where the processor has them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The base of all parts of a compiled product: the words of the call, and a chunk of columns."""
+"""The base class of the parts of a compiled product: its arguments, and the current chunk of columns."""
 
 from dataclasses import dataclass
 

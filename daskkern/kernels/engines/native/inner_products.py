@@ -1,4 +1,4 @@
-"""Raw inner products of a tile of rows and a chunk of columns: dense rows are packed, CSR rows read as they are.
+"""Inner products of a tile of rows with a chunk of columns: of packed dense rows, or CSR rows in place.
 
 For formulas of differences, sums of ``t(x_j - z_j)`` take their place, with t a power of the size, or what saturates. A
 CSR row sums ``t(x_j - z_j) - t(z_j)`` over its entries, to which the formula adds ``sum_j t(z_j)``: what lies in
@@ -40,6 +40,7 @@ class InnerProducts(Frame):
             self._multiply_sparse(first, rows, chunk, source, finish)
             return
         e, size = self.e, self.shape.rows
+        # Panels outside, groups of rows inside: a panel is fetched once, and meets all rows while it is in cache.
         passes = e.b.sdiv(e.b.add(self.n["n_features"], I64(DEPTH - 1)), I64(DEPTH))
         with e.loop(0, passes) as number:
             k0 = e.b.sdiv(e.b.mul(self.n["n_features"], number), passes)
@@ -83,12 +84,15 @@ class InnerProducts(Frame):
                     e.prefetch(source, e.times(ahead, width), at)
             columns = [e.load(panel, e.times(k, self.shape.panel), v * lanes) for v in range(2)]
             cap, out = self._cap(k), []
-            for i in range(size):
+            for i in range(
+                size
+            ):  # 2 * size sums stay in registers, so that each loaded number is used 2 or `size` times
                 x = e.splat(e.scalar(packed, e.times(k, size), i))
                 out += [self._with_term(x, columns[v], cap, sums[2 * i + v]) for v in range(2)]
             return out
 
         sums = e.accumulate(k0, k1, [e.const(0)] * (2 * size), step)
+        # The first pass over the features stores, later ones add: the buffer is never cleared.
         with e.b.if_else(fresh) as (then, otherwise):
             with then:
                 for i in range(size):
@@ -143,6 +147,7 @@ class InnerProducts(Frame):
     ) -> None:
         """Add a row's entries, each times the vectors of its feature, for `count` panels side by side."""
         e, lanes, vectors = self.e, self.shape.lanes, 2 * count
+        # Rows without entries keep these zeros: `accumulate` takes at least one turn, so it is skipped for them.
         for v in range(vectors):
             e.store(e.const(0), target, v * lanes)
 

@@ -1,4 +1,4 @@
-"""The right side of products as the compiled engine reads it: panels, or CSR rows, with padded statistics."""
+"""The right-hand side of compiled products: packed panels, or CSR rows, with padded statistics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

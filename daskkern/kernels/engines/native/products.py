@@ -1,4 +1,4 @@
-"""The loop nest of all products, as LLVM instructions: pack, multiply in registers, apply the formula, use at once.
+"""The loop nest of all compiled products: pack, multiply in registers, apply the formula, consume the tile.
 
 A call works on some rows of X and some blocks of columns. Rows go in tiles, columns in chunks of panels; a tile
 and a chunk meet in a buffer that stays in the first- and second-level cache:
@@ -39,9 +39,11 @@ class Nest(InnerProducts, Epilogue):
         e, group = self.e, self.shape.rows
         groups = e.b.sdiv(e.b.add(rows, I64(group - 1)), I64(group))
         if not self.kind.sparse_rows:
-            self._pack(first, rows, groups)
+            self._pack(first, rows, groups)  # once for all columns: a register tile reads its rows side by side
         with e.loop(self.n["first_block"], self.n["last_block"]) as block:
             panel, panels, column, width, number = self._block(block)
+            # Within a block, scores are summed in vector lanes of the working dtype; only totals are float64. So the
+            # rounding of a sum depends on the blocks, not on the tiles or the threads.
             if self.kind.makes in ("scores", "keep"):
                 self._clear(e.times(e.times(groups, group), self.n["n_outputs"]))
             with e.loop(0, panels, self.chunk) as at:
@@ -49,6 +51,7 @@ class Nest(InnerProducts, Epilogue):
                 offset = e.times(at, self.shape.panel)
                 wide = e.least(e.b.sub(width, offset), self.width)
                 chunk = Chunk(e.b.add(panel, at), here, e.b.add(column, offset), wide, self._place(number, at))
+                # CSR columns have no panels: the chunk at hand is laid out densely, and the next one overwrites it.
                 source = self._spread(chunk) if self.kind.sparse_columns else self.p["z"]
                 self._multiply(first, rows, groups, chunk, source, partial(self._profile, first, rows, chunk))
                 self._use(first, rows, groups, chunk)

@@ -1,4 +1,4 @@
-"""Formulas as vector instructions: raw inner products in, kernel values out."""
+"""Formulas as vector instructions, from inner products to kernel values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The register tile: how many numbers a processor computes at once."""
+"""The register tile: how many numbers a processor computes at once in its vector registers."""
 
 from dataclasses import dataclass
 from functools import cache

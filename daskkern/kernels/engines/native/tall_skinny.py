@@ -1,4 +1,4 @@
-"""Products of a block in memory with few columns, compiled: BLAS would copy the whole block to multiply it.
+"""Compiled tall-skinny products: BLAS would copy the whole block before multiplying it with a few columns.
 
 Each number of the block is loaded once and multiplied by all columns in registers:
 

@@ -1,1 +1,1 @@
-"""Kernels of sums over the features of what two rows differ in each: :mod:`.base` is their base class."""
+"""Kernels of a sum over features of functions of their differences; :mod:`.base` is their base class."""

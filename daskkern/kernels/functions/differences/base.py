@@ -1,4 +1,4 @@
-"""The base class of kernels that are functions of a sum over the features of what two rows differ in each."""
+"""The base class of kernels of a sum over features of functions of their differences."""
 
 from abc import abstractmethod
 from collections.abc import Sequence

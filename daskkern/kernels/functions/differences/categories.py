@@ -1,4 +1,4 @@
-"""Code columns of rows: which they are, and length scales of theirs by which division rounds nothing."""
+"""Code columns of rows: their positions, and length scales by which codes divide without rounding."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""The Laplacian kernels of sums of differences of single features: L1 and L_pq."""
+"""The Laplacian kernels of L1 and L_pq distances."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field

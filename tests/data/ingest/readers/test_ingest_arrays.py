@@ -319,7 +319,7 @@ def test_sources_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "a.xls").touch()
     with pytest.raises(DataError, match="different formats"):
         ingest([tmp_path / "a.npz", tmp_path / "a.csv"], out)
-    with pytest.raises(DataError, match=r"no known format; write the sheet"):
+    with pytest.raises(DataError, match=r"unknown format; write the sheet"):
         ingest(tmp_path / "a.xls", out)
 
 

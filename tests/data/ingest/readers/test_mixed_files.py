@@ -136,7 +136,7 @@ def test_endings_of_other_tables_are_those_of_the_formats() -> None:
 )
 def test_other_formats_are_told_the_way(tmp_path: Path, ending: str, way: str) -> None:
     (tmp_path / f"rows.{ending}").write_text("a,y\n1,2\n")
-    with pytest.raises(DataError, match=rf"rows\.{ending} is of no known format; {way}.*; known endings are \.parquet"):
+    with pytest.raises(DataError, match=rf"rows\.{ending} has an unknown format; {way}.*; known endings are \.parquet"):
         ingest(tmp_path / f"rows.{ending}", tmp_path / "store", target="y")
 
 
