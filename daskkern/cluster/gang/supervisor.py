@@ -226,10 +226,11 @@ class _Supervision:
         payloads = payloads_for(self._payload, len(addresses))
         LOG.info("generation %d: ranks on %s", number, ", ".join(addresses))
         generation = Generation(self._worker, self._client, self._order, self._members, addresses, number, self._growth)
+        # Before the mailboxes are opened, which takes long if a worker has been lost: the client waits for this one.
+        self._worker.log_event(self._order.topic, {STARTED: self._worker.address})
         try:
             outcome = generation.start(self._rank_main, payloads)
             if outcome is None:
-                self._worker.log_event(self._order.topic, {STARTED: self._worker.address})
                 outcome = generation.watch()
             return outcome, not generation.unwanted()
         finally:
