@@ -34,9 +34,7 @@ def busy_when_it_comes(role: str) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize("role", ["supervisor", "rank"])
-def test_a_scheduler_that_is_busy_while_a_fit_starts_does_not_end_it(
-    role: str, client2: Client, cluster2: str
-) -> None:
+def test_a_scheduler_that_is_busy_while_a_fit_starts_does_not_end_it(role: str, client2: Client, cluster2: str) -> None:
     events: list[Event] = []
     with Client(cluster2, set_as_default=False) as other:
         busy = threading.Thread(target=other.run_on_scheduler, args=(busy_when_it_comes(role),), daemon=True)

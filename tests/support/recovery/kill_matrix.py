@@ -33,7 +33,7 @@ QUICK = GangSettings(silence_s=3.0, rejoin_s=6.0, idle_s=30.0)
 DEAF = replace(QUICK, silence_s=30.0)
 """For faults that Dask notices itself: where much else runs, a healthy worker may be silent for 3 s."""
 EPOCHS = 12
-LONGER = {"EigenPro centres": 30, "EigenPro full": 40, "NystromSGD": 60, "Falkon": 40}
+LONGER = {"EigenPro centres": 150, "EigenPro full": 40, "NystromSGD": 60, "Falkon": 40}
 """Epochs for faults that take longer than a dozen epochs of a fast solver."""
 SAFE = CheckpointPolicy(commit_s=0.05)
 
