@@ -23,7 +23,15 @@ from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
-from daskkern.errors import ClusterError, DataError, ModelError, SpecError, StoreError, SupersededError
+from daskkern.errors import (
+    ClusterError,
+    DataError,
+    MemoryBudgetError,
+    ModelError,
+    SpecError,
+    StoreError,
+    SupersededError,
+)
 from daskkern.model_selection import Budget, with_trials
 from daskkern.models import save_model
 from daskkern.training.checkpoints.checkpoint import (
@@ -207,12 +215,12 @@ def _progress_kept(place: str) -> Iterator[None]:
     """Name the checkpoint at `place` in an interrupt or the loss of the cluster within the context, if it was begun.
 
     If nothing was saved, a checkpoint that has begun within the context is removed; so it is where rows or settings
-    cannot be used, which another run would not change.
+    cannot be used or need more memory, which another run would not change.
     """
     is_new = open_checkpoint(place) is None
     try:
         yield
-    except (KeyboardInterrupt, DataError, SpecError, ClusterError) as error:
+    except (KeyboardInterrupt, DataError, SpecError, MemoryBudgetError, ClusterError) as error:
         with suppress(StoreError):
             if is_checkpoint(place):
                 if isinstance(error, KeyboardInterrupt):

@@ -145,6 +145,12 @@ def test_an_interrupt_before_the_first_save_leaves_nothing(
     assert sorted(path.name for path in folder.iterdir()) == ["d.npz", "d.zarr"]
 
 
+def test_a_fit_that_is_refused_for_its_memory_leaves_nothing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capfd, *FIT, "--memory", "100MB", "--workers", 0, "--out", "m.zarr")
+    assert (code, "its budget is 100 MB" in err) == (1, True)
+    assert sorted(path.name for path in folder.iterdir()) == ["d.npz", "d.zarr"]
+
+
 @pytest.mark.cluster
 @pytest.mark.repeated
 def test_detached_fits_come_back_after_the_scheduler_has_died(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -229,9 +229,13 @@ def _check_answer(who: str, answer: object) -> None:
         raise ClusterError(f"{who} does not answer; restart it, and fit again")
     if _absence(who, answer):
         raise ClusterError(_absence(who, answer))
+    if isinstance(answer, OSError):
+        raise BrokenOffError(
+            f"{who} was lost while it loaded daskkern, as one is that has too little memory for it; see its log, and "
+            "restart it with more if that was the reason"
+        )
     if not isinstance(answer, _Answer):
-        kind = BrokenOffError if isinstance(answer, OSError) else ClusterError
-        raise kind(f"{who} cannot report its daskkern: {answer!r}; restart it")
+        raise ClusterError(f"{who} cannot report its daskkern: {answer!r}; restart it")
     if answer.version != ours:
         raise ClusterError(
             f"{who} has daskkern {answer.version} and this process has {ours}; "

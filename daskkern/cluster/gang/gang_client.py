@@ -54,6 +54,10 @@ class GangClient:
         self._heartbeats = HeartbeatMonitor(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
         self._workers = WorkerList(client)
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
+        self._before: set[str] = set()
+        """The workers at the last look before the start."""
+        self._lost = 0
+        """Number of looks at which one of them was missing."""
         self._stop_deadline: float | None = None
         self._interrupted = False
         self._deserted = self._preempted = False
@@ -142,7 +146,8 @@ class GangClient:
 
     def _look(self) -> None:
         """Raise when further waiting is pointless; drop the supervisor's worker if it hangs."""
-        now, name = time.monotonic(), self._order.name
+        begun = now = time.monotonic()
+        name = self._order.name
         self._follow_request(str(ask_fits(self._client, "asked_to_stop", fit=self._order.fit, asker=self._client.id)))
         if self._stop_deadline is not None:
             self._ask_to_stop()  # again: the ranks may not have existed the first time
@@ -154,8 +159,10 @@ class GangClient:
         self._task.check(now=self._start_deadline is not None and now > self._start_deadline)
         alive, silent = self._alive()
         self._look_for_workers(bool(alive.keys() - silent))
-        if not alive and self._start_deadline is not None:
-            self._start_deadline = now + self._settings.start_timeout_s
+        if self._start_deadline is not None:
+            self._start_deadline += time.monotonic() - begun  # a scheduler that does not answer starts nothing
+            if not alive or self._has_lost_one(alive):
+                self._start_deadline = now + self._settings.start_timeout_s
         for home in silent & {self._home, self._next_home(silent)}:  # without it, Dask runs the supervisor elsewhere
             silence_s = self._heartbeats.patience_s / 2
             if ask_fits(self._client, "drop", address=home, silence_s=silence_s) and self._start_deadline is not None:
@@ -165,6 +172,15 @@ class GangClient:
                 f"no worker started fit '{name}' within {self._settings.start_timeout_s:g} s: they are busy with other "
                 "tasks or paused for memory; wait for them, add workers, or raise start_timeout_s"
             )
+
+    def _has_lost_one(self, alive: Mapping[str, Any]) -> bool:
+        """Return whether a worker has left since the last call, which may have been about to start the supervisor.
+
+        As often as the fit may try again: a worker that is killed whenever it is restarted does not keep a fit waiting.
+        """
+        missing, self._before = self._before - alive.keys(), set(alive)
+        self._lost += bool(missing)
+        return bool(missing) and self._lost <= self._settings.retries
 
     def _alive(self) -> tuple[Mapping[str, Mapping[str, Any]], set[str]]:
         """Return the workers that the scheduler counts as alive, by address, and those of them that are silent."""

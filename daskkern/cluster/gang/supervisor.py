@@ -152,7 +152,8 @@ class _Supervision:
         if not leaving:
             self._growth.grown()
             addresses = self._grown(before)
-            self._publish(WorkersJoined(len(addresses)))
+            if set(addresses) - set(before):
+                self._publish(WorkersJoined(len(addresses)))
             return addresses
         rest = tuple(address for address in before if address not in leaving)
         self._publish(WorkersLeft(len(rest), _departure_of(leaving)))
@@ -171,7 +172,7 @@ class _Supervision:
         reason = f"fit {to} of a higher priority gets"
         if rest:
             self._publish(WorkersLeft(len(rest), f"{reason} {len(before) - len(rest)} of the workers"))
-            if self._runs_on(rest):
+            if not self._hindrance(rest):
                 return rest
             self._members.hand_workers_over(whole=True)
         self._publish(FitPreempted(f"{reason} the workers"))
@@ -190,14 +191,14 @@ class _Supervision:
 
         return self._grown(await_workers(self._members, self._order, check))
 
-    def _runs_on(self, addresses: tuple[str, ...]) -> bool:
-        """Make the payload for a gang on these workers; return False if they cannot run it."""
+    def _hindrance(self, addresses: tuple[str, ...]) -> str:
+        """Make the payload for a gang on these workers; return why they cannot run it, "" if they can."""
         try:
             if self._reform is not None:
                 self._payload = self._reform(self._client, addresses, self._payload)
-        except Exception:  # too little memory, or lost again
-            return False
-        return True
+        except Exception as error:  # too little memory, or lost again
+            return str(error) or type(error).__name__
+        return ""
 
     @property
     def _may_shrink(self) -> bool:
@@ -226,10 +227,11 @@ class _Supervision:
         payloads = payloads_for(self._payload, len(addresses))
         LOG.info("generation %d: ranks on %s", number, ", ".join(addresses))
         generation = Generation(self._worker, self._client, self._order, self._members, addresses, number, self._growth)
+        # Before the mailboxes are opened, which takes long if a worker has been lost: the client waits for this one.
+        self._worker.log_event(self._order.topic, {STARTED: self._worker.address})
         try:
             outcome = generation.start(self._rank_main, payloads)
             if outcome is None:
-                self._worker.log_event(self._order.topic, {STARTED: self._worker.address})
                 outcome = generation.watch()
             return outcome, not generation.unwanted()
         finally:
@@ -271,8 +273,11 @@ class _Supervision:
         picked = self._members.pick(before)
         if not picked or not self._members.take(picked):
             return self._gather_again(before)
-        if not self._runs_on(picked):
-            self._members.rejected |= set(picked) - set(before)
+        if hindrance := self._hindrance(picked):
+            joined = sorted(set(picked) - set(before))
+            self._members.rejected |= set(joined)
+            for address in joined:
+                self._leave_out(f"worker {address} cannot take part: {hindrance}")
             return self._gather_again(before)
         return picked
 

@@ -39,7 +39,10 @@ class SilentWorkers:
         now = time.time()
         others = [other for other in self._scheduler.workers.values() if other is not worker]
         cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
-        if cut_off or self.was_blocked(now, silence_s) or now - worker.last_seen < silence_s:
+        silent_s = now - worker.last_seen
+        if self.was_blocked(now, silence_s):  # on a busy machine again and again, which does not explain a minute
+            silent_s -= self._blocked_s(worker.last_seen, now)
+        if cut_off or silent_s < silence_s:
             return False
         drop = self._drops.get(address)
         if drop is None:  # else a second kill would hit the worker that the nanny starts after the first
@@ -61,6 +64,11 @@ class SilentWorkers:
         long_s = max(_HELD_UP_S, silence_s / 5)
         since_then = (now, now - self.ticked)  # the tick may be the last callback to run once the loop continues
         return any(now - ended < silence_s and took > long_s for ended, took in (since_then, *self.hold_ups))
+
+    def _blocked_s(self, since: float, now: float) -> float:
+        """Return for how many seconds this loop was blocked after the time `since`."""
+        waits = ((now, now - self.ticked), *self.hold_ups)
+        return sum(min(took, ended - since) for ended, took in waits if ended > since)
 
     async def _removed(self, address: str, worker: Any) -> None:
         """Remove a worker, and not another one that has come to its address meanwhile."""

@@ -1,6 +1,8 @@
 """Workers that are lost while they are asked, and clients that connect at that moment."""
 
+import multiprocessing
 import os
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +11,7 @@ from distributed.comm import CommClosedError
 
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import BrokenOffError, has_left, live_workers, run_on
+from daskkern.cluster.connect.preflight import choose_workers
 from daskkern.cluster.gang.worker_plugin import install
 from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
 from daskkern.cluster.scheduler.fits import FAILED, FitRecord
@@ -28,6 +31,28 @@ def test_a_worker_that_dies_while_it_is_asked_is_told_from_one_that_cannot() -> 
         with pytest.raises(BrokenOffError, match=rf"worker {workers[0]} was lost during a call"):
             run_on(client, workers[:1], os._exit, 1)
         assert has_left(client, workers, 20.0)
+
+
+class _Heavy:
+    """Code that a worker does not survive, as one that has too little memory for it."""
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _exit_in_a_child, ()
+
+
+def _exit_in_a_child() -> None:
+    if multiprocessing.parent_process() is not None:
+        os._exit(1)
+
+
+@pytest.mark.repeated
+@pytest.mark.cluster
+@pytest.mark.timeout(180)
+def test_a_worker_that_does_not_survive_loading_daskkern_is_told() -> None:
+    with local_cluster(1) as client:
+        told = r"^worker tcp://\S+ was lost while it loaded daskkern, as one is that has too little memory for it; see"
+        with pytest.raises(BrokenOffError, match=told):
+            choose_workers(client, None, None, _Heavy(), lambda: 60.0)
 
 
 def test_a_client_that_the_scheduler_greets_with_other_news_connects_again() -> None:

@@ -13,8 +13,8 @@ import pytest
 from distributed import Client
 
 from daskkern.cluster.gang.gang import GangSettings, run_gang
-from daskkern.errors import ClusterError, SpecError
-from daskkern.events import BatchFinished, Event, FitResumed, WorkersJoined, WorkersLost
+from daskkern.errors import ClusterError, MemoryBudgetError, SpecError
+from daskkern.events import BatchFinished, Event, FitResumed, StageFinished, WorkersJoined, WorkersLost
 from tests.support import ranks
 from tests.support.cluster import local_cluster, wait_until, worker_pids
 from tests.support.left_over import assert_nothing_left
@@ -224,3 +224,21 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     for settings in ({"silence_s": 0}, {"rejoin_s": -1}, {"idle_s": 0}, {"retries": -1}, {"retries": 1.5}):
         with refused(**settings):
             pass
+
+
+def _too_many(client: Client, workers: tuple[str, ...], payload: int) -> int:
+    if len(workers) > 1:
+        raise MemoryBudgetError("one rank would need more")
+    return payload
+
+
+@pytest.mark.repeated
+def test_a_worker_that_joins_and_cannot_take_part_is_named() -> None:
+    with local_cluster(1) as client:
+        story = Story(10, lambda: client.cluster.scale(2))
+        found = run_gang(client, ranks.counts, 900, name="refuses", settings=QUICK, listener=story, reform=_too_many)
+        assert [result[:2] for result in found] == [(1, 900.0)]
+        (told,) = [event.detail for event in story.kinds(StageFinished) if event.stage == "workers"]
+        assert told.startswith("worker tcp://")
+        assert told.endswith("cannot take part: one rank would need more; the fit goes on without it")
+        assert not story.kinds(WorkersJoined)

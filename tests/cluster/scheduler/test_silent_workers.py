@@ -82,6 +82,16 @@ def test_what_held_the_scheduler_up_before_or_for_a_moment_does_not_count() -> N
     assert _drop(plugin, 15.0)
 
 
+@pytest.mark.parametrize(("silent_s", "is_removed"), [(7.0, False), (60.0, True)])
+def test_a_scheduler_that_is_held_up_again_and_again_does_not_keep_a_silent_worker(
+    silent_s: float, is_removed: bool
+) -> None:
+    plugin = _plugin(silent_s)
+    now = time.time()
+    plugin._silent.hold_ups += [(now - 57.0 + 3.0 * number, 1.5) for number in range(19)]
+    assert _drop(plugin, 5.0) == is_removed
+
+
 def test_a_worker_that_a_fit_holds_is_left_to_that_fit() -> None:
     plugin = _plugin()
     registry: FitRegistry = plugin._registry

@@ -47,7 +47,7 @@ def hoard() -> None:
     """Take memory until the nanny ends this process."""
     held = []
     while True:
-        held.append(np.ones(25 << 17))
+        held.append(np.ones(150 << 17))  # in few steps: a rank leaves this thread little time
         time.sleep(0.02)
 
 
