@@ -39,7 +39,7 @@ except ModuleNotFoundError as error:  # llvmlite is missing
 else:
     _compiled = compiled_block.is_compilable()
 
-WORKING_SET = 512
+WORKING_SET = 1024
 """Variables of a working set."""
 _SHARE = 0.1  # of the violation that a working set begins with, at which it is left
 _STEPS = 100  # most steps of a working set, times its size
@@ -181,8 +181,7 @@ class _Decomposition:
         members = order[known]
         rows, places = np.unique(p.rows[members], return_inverse=True)
         self._rows.load(rows)
-        K = np.zeros((order.size, order.size))
-        K[np.ix_(known, known)] = self._rows.square(rows).take(places, 0).take(places, 1)
+        K = _expanded(self._rows.square(rows), places, known)
         boxes = [_padded(values[members], known) for values in (p.low, p.high, self._b)]
         g = _padded(self._f[p.rows[members]] + p.slope[members], known)
         low, high, b = boxes
@@ -265,6 +264,15 @@ def _in_groups(chosen: IntArray, groups: IntArray, n_groups: int, coupled: bool)
         parts.append(np.concatenate([part, np.full(size - part.size, -1)]))
         edges.append(edges[-1] + size)
     return np.concatenate(parts), np.array(edges, np.int64)
+
+
+def _expanded(values: HostArray, places: IntArray, known: HostArray) -> FloatArray:
+    """Return the values (q, q) at the places of `known` variables, float64, and zeros at those of padding."""
+    bordered = np.zeros((len(values) + 1, len(values) + 1), values.dtype)
+    bordered[:-1, :-1] = values
+    at = np.full(known.size, len(values))
+    at[known] = places
+    return bordered.take(at, 0).take(at, 1).astype(np.float64)
 
 
 def _padded(values: FloatArray, known: HostArray) -> FloatArray:

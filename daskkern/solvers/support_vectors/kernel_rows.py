@@ -5,7 +5,7 @@ All of this is in one table, in which rows move towards its beginning as columns
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,8 +24,8 @@ BLOCK_ROWS = 256
 class _Square:
     """The values (q, q) between rows (q,), ascending, of the last working set."""
 
-    rows: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    values: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    rows: IntArray
+    values: HostArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,8 @@ class KernelRows:
         self._table = np.empty(min(most, self.n_rows**2), self._dtype)  # memory is used as rows are written
         self._block = np.empty(min(BLOCK_ROWS, self.n_rows) * self.n_rows, self._dtype)
         self._everything = self._points = prepare(X)
-        self._held, self._square = self._empty(np.arange(self.n_rows)), _Square()
+        self._held = self._empty(np.arange(self.n_rows))
+        self._square = _Square(np.zeros(0, np.int64), np.zeros((0, 0), self._dtype))
 
     @property
     def rounding(self) -> float:
@@ -138,21 +139,24 @@ class KernelRows:
             self._fill(missing[part], oldest[part])
         self._held.slots[missing], self._held.owners[oldest], self._held.stamps[oldest] = oldest, missing, self._clock
 
-    def square(self, rows: IntArray) -> FloatArray:
-        """Return the values (q, q), float64, between loaded rows that are also columns; the diagonal is exact.
+    def square(self, rows: IntArray) -> HostArray:
+        """Return the values (q, q) between these rows, ascending; the diagonal is exact.
 
-        `rows` ascend. Values between rows of the last call are those of that call.
+        They are computed, which is less work than finding them in rows that are kept, except for those between rows of
+        the last call.
         """
-        last, values = self._square, np.empty((rows.size, rows.size))
+        last, values = self._square, np.empty((rows.size, rows.size), self._dtype)
         _, here, there = np.intersect1d(rows, last.rows, assume_unique=True, return_indices=True)
-        values[np.ix_(here, here)] = last.values[np.ix_(there, there)]
+        values[np.ix_(here, here)] = last.values.take(there, 0).take(there, 1)
         new = np.setdiff1d(np.arange(rows.size), here, assume_unique=True)
-        places = np.searchsorted(self.columns, rows)
-        found = self._held.values[self._held.slots[rows[new]][:, None], places[None, :]]
-        values[new], values[:, new] = found, found.T
-        upper = np.triu(found[:, new], 1)  # both halves of one block may differ in the last bits
-        values[np.ix_(new, new)] = upper + upper.T
-        values[new, new] = self.diagonal[rows[new]]
+        if new.size:
+            self.computed += new.size * rows.size
+            points = self._prepare(self._rows_of(rows))
+            found = to_host(self._kernel.block(self._rows_of(rows[new]), points))
+            values[new], values[:, new] = found, found.T
+            upper = np.triu(found[:, new], 1)  # both halves of one block may differ in the last bits
+            values[np.ix_(new, new)] = upper + upper.T
+            values[new, new] = self.diagonal[rows[new]]
         self._square = _Square(rows, values)
         return values
 
