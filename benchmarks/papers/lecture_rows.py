@@ -124,13 +124,13 @@ _WHOLE_ADULT = replace(
 _FOREST_SVM = replace(
     _EXACT, key="svm-covtype", what="exact support vectors, Gaussian, C = 1, 50,000 rows", data="covtype", positive=1,
     most_rows=50_000, takes="4 min",
-    differences=("50,000 rows of cover types, the second type against the others. The median distance as length "
-                 "scale. Seconds of processor time.",),
+    differences=("50,000 rows of cover types, the second type against the others. The median distance as length scale.",
+                 "Seconds of processor time."),
 )  # fmt: skip
 _SHIRTS = replace(
     _FOREST_SVM, key="svm-fashion-mnist", data="fashion_mnist", positive=6,
-    differences=("50,000 rows of Fashion-MNIST, shirts against the other classes. The median distance as length "
-                 "scale. Seconds of processor time.",),
+    differences=("50,000 rows of Fashion-MNIST, shirts against the other classes. The median distance as length scale.",
+                 "Seconds of processor time."),
 )  # fmt: skip
 _HISTOGRAMS = replace(
     _EXACT, key="chi2-adult", what="exact support vectors, chi-squared kernel, C = 1", data="adult", kernel=_chi2,

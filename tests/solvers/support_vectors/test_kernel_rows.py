@@ -125,3 +125,13 @@ def test_the_end_of_a_solution_computes_the_changes_alone(monkeypatch: pytest.Mo
     support = np.count_nonzero(found.b)
     assert rows_before > 0
     assert found.n_values - rows_before < 0.5 * support * N
+
+
+def test_scores_after_large_changes_are_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From coefficients of 3333.3 to nearly 0: the rounding of the changes is much more than the scores at the end."""
+    monkeypatch.setattr(decomposition, "WORKING_SET", 64)
+    X, none, most = _points(dtype="float32"), np.zeros(N), np.full(N, 1e4 / 3)
+    problem = BoxProblem(np.arange(N), none, none, most, most, np.zeros(N, np.int64), coupled=False)
+    found = solve_boxes(problem, _kernel_rows(X, N), 1e-3, 1000)
+    assert found.b.max() < 1e-6
+    np.testing.assert_allclose(found.f, Gaussian(2.0).block(X, X).astype(np.float64) @ found.b, rtol=1e-9)
