@@ -43,6 +43,12 @@ def test_links_lead_to_files(text: str) -> None:
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "changes").glob("*.*.md")), ids=lambda path: path.stem)
+def test_changes_have_no_relative_links(path: Path) -> None:
+    """They move: into CHANGELOG.md at a release, and into a page of the site before it."""
+    assert re.findall(r"\]\((?!https://)[^)]*\)", path.read_text()) == []
+
+
 @pytest.mark.parametrize("text", [name for name in TEXTS if name.endswith(".md")])
 def test_files_that_the_docs_name_exist(text: str) -> None:
     for path in re.findall(r"`((?:daskkern|tests|examples|docs)/[\w./-]+)`", (ROOT / text).read_text()):
