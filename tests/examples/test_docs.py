@@ -20,7 +20,7 @@ TEXTS = (
 _QUOTE = r"<!-- {} -->\n```python\n(.*?)```"
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "add-a-solver.md"])
 def test_the_quoted_source_is_the_file(page: str) -> None:
     quotes = re.findall(_QUOTE.format(r"source: (\S+)"), (ROOT / "docs" / page).read_text(), re.DOTALL)
     assert len(quotes) == 1
@@ -64,6 +64,10 @@ def test_the_navigation_and_the_readme_lead_to_every_page_for_users() -> None:
         listed = navigation.partition(f"  - {section}:\n")[2].partition("\n  - ")[0]
         for name in re.findall(r": (\w[\w-]*\.md)", listed):
             assert name in ("examples.md", "gallery.md") or f"docs/{name}" in readme, name
+
+
+def test_the_page_on_solvers_is_short() -> None:
+    assert len((ROOT / "docs" / "add-a-solver.md").read_text().splitlines()) < 120
 
 
 def test_the_page_of_systems_names_them_all() -> None:

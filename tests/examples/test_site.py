@@ -92,8 +92,16 @@ def test_the_blocks_of_other_pages_run(folder: Path) -> None:
     daskkern.ingest("digits.npz", "train.zarr", scale="minmax")
     pages = [path.name for path in DOCS.glob("*.md") if path.name != "tutorial.md" and _blocks(path.name)]
     pages = [name for name in pages if not _is_of_the_tour(name)]
-    assert sorted(pages) == ["explain.md", "how-to.md", "scaling.md", "unsupervised.md", "why-kernels.md"]
+    assert sorted(pages) == [
+        "add-a-solver.md",
+        "explain.md",
+        "how-to.md",
+        "scaling.md",
+        "unsupervised.md",
+        "why-kernels.md",
+    ]
     said = {page: "".join(_run(kind, code) for _, kind, code in _blocks(page)) for page in pages}
+    assert float(said["add-a-solver.md"].split()[-1]) > 0.85
     assert "together" in said["scaling.md"]
     assert "together: [('feature 1', 'feature 2'," in said["explain.md"].replace("2', 'feature 1", "1', 'feature 2")
     assert "rings apart: True" in said["unsupervised.md"]
