@@ -40,6 +40,8 @@ TITLES = {
     "results-overhead": "Two ranks compared with one process",
     "results-monitoring": "Cost of monitoring",
     "results-soak": "Fits with faults",
+    "results-many-tables": "189 small regression tables",
+    "results-gpu": "On one GPU",
     "results-precision": "Error of kernel values",
     "precision-emulated": "Error of rounded features",
 }

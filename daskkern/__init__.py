@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from daskkern.data.direct.table_files import TableFiles
     from daskkern.data.ingest import ingest
+    from daskkern.data.storage.store import open_store
     from daskkern.estimators import (
         AutoKernelClassifier,
         AutoKernelRegressor,
@@ -77,6 +78,7 @@ _PUBLIC = {
     "mmd_test": ("daskkern.unsupervised", "mmd_test"),
     "list_fits": ("daskkern.training.jobs.handle", "list_fits"),
     "load": ("daskkern.models", "load_model"),
+    "open_store": ("daskkern.data.storage.store", "open_store"),
     "permutation_importance": ("daskkern.inspection", "permutation_importance"),
     "plot": ("daskkern.plot", ""),  # a package, too
     "predict_table": ("daskkern.evaluation.predict", "predict_table"),
@@ -117,6 +119,7 @@ __all__ = [
     "list_fits",
     "load",
     "mmd_test",
+    "open_store",
     "permutation_importance",
     "plot",
     "predict_table",

@@ -160,6 +160,7 @@ class NystromFeatures(BasisSpec):
     n : int
         Number of landmarks p.
     selector : str or LandmarkSelector
+        How landmarks are chosen: a name such as "uniform", or an object.
     """
 
     name: ClassVar[str] = "nystrom features"

@@ -1,35 +1,23 @@
 """``daskkern demo``: the main job from ingestion to scoring, on data that ships with scikit-learn."""
 
 import time
-from functools import partial
 from pathlib import Path
 
 import click
 import numpy as np
 from sklearn.datasets import load_digits
 
-from daskkern.basis import Landmarks
-from daskkern.cli.console import REMARKS, say
+from daskkern.cli.console import say
+from daskkern.cli.fit import fit_command
 from daskkern.cli.ingest import print_report
-from daskkern.cli.options.cluster_options import ClusterRequest
-from daskkern.cli.options.row_options import open_rows
-from daskkern.cli.output.fit_results import finish
 from daskkern.cli.score import describe
 from daskkern.data.ingest import ingest
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 from daskkern.evaluation.score import score_store
-from daskkern.kernels import Gaussian
-from daskkern.losses import SquaredHinge
-from daskkern.models import load_model, save_model
-from daskkern.monitor.progress import progress
-from daskkern.solvers import parse_solver
-from daskkern.training.direct.roles import RowRoles
-from daskkern.training.planning.planner import device_pool
-from daskkern.training.run.fit import fit
-from daskkern.training.run.settings import FitSettings
+from daskkern.models import load_model
 
-_EPOCHS = 10
+_FIT = ("--kernel", "gaussian:median", "--landmarks", "1000", "--workers", "2")
 
 
 @click.command("demo")
@@ -52,16 +40,9 @@ def command(context: click.Context, out: str) -> None:
     say(f"   {source}")
     say("2. Ingest: daskkern ingest digits.npz --out train.zarr --split 0.2 --out-test test.zarr --scale minmax")
     print_report(ingest([str(source)], train, scale="minmax", split=0.2, out_test=test, overwrite=True))
-    say("3. Fit: daskkern fit train.zarr --kernel gaussian:median --landmarks 1000 --out model.zarr")
-    where = ClusterRequest(None, 2, "auto", bool(context.find_root().params.get("debug")))
-    settings = FitSettings(
-        Gaussian("median"), SquaredHinge(), Landmarks(1000), parse_solver("auto"), max_epochs=_EPOCHS, calibrate=True
-    )
-    rows = open_rows(str(train), RowRoles())
-    with where.client(partial(device_pool, rows, settings)) as client, progress(_EPOCHS, REMARKS) as listener:
-        result = fit(rows, settings, client=client, listener=listener)
-    save_model(result.model, model)
-    finish(result, str(model))
+    say(f"3. Fit: daskkern fit train.zarr {' '.join(_FIT)} --out model.zarr")
+    words = [*_FIT, f"--out={model}", "--overwrite", "--", str(train)]
+    fit_command.main(words, prog_name="daskkern fit", standalone_mode=False, parent=context)
     say("4. Score: daskkern score model.zarr test.zarr")
     say(f"   {describe(score_store(load_model(model), open_store(test)))}")
     say(f"Done in {time.perf_counter() - begun:.0f} s. The model is {model}")

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from daskkern.cli.console import listing, remark, say, say_json
+from daskkern.cli.options.standard_input import read_from_stdin
 from daskkern.errors import SpecError
 from daskkern.evaluation.raw_tables import rows_of
 from daskkern.inspection import (
@@ -32,21 +33,21 @@ _PAIRS, _PAIR_ROWS = 5, 200
     help="Permutations of each column; 0 leaves them out.",
 )  # fmt: skip
 @click.option("--scoring", metavar="NAME", help="Score that permutations lower.  [default: accuracy, or r2]")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random rows.")
 def command(
     model: str, store: str, as_json: bool, top: int, rows: int, repeats: int, scoring: str | None, seed: int
 ) -> None:
     """Show what the predictions of MODEL depend on, at random rows of STORE.
 
-    STORE may also be a table with the columns of the training table, such as a .csv file. Of each column: the share of
-    the squared gradient of the scores, and by how much the score falls when its values are those of other rows.
+    STORE may also be a table with the columns of the training table, such as a .csv file, or - for CSV from
+    stdin. Of each column: the share of the squared gradient of the scores, and by how much the score falls when its values are those of other rows.
     """
     if scoring is not None and not repeats:
         raise SpecError("got --scoring without permutations; leave it out, or give --repeats of 1 or more")
     fitted = load_model(model)
     permuted: Any = None
     joint: Interactions | None = None
-    with rows_of(fitted, store, targets=repeats > 0) as read:
+    with read_from_stdin(store) as place, rows_of(fitted, place, targets=repeats > 0) as read:
         why, found = "", None
         try:
             found = gradient_importance(fitted, read, max_rows=rows, random_state=seed)

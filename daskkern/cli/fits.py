@@ -11,6 +11,7 @@ import click
 
 from daskkern.cli.console import listing, say
 from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
+from daskkern.cli.options.json_option import json_option
 from daskkern.cli.watching import LogRequest, listening, log_options
 from daskkern.cluster.scheduler.fits import PREEMPTED, FitStatus
 from daskkern.errors import ClusterError
@@ -61,13 +62,15 @@ def watch_command(fit: str | None, log: LogRequest, running: ClusterRequest) -> 
 @click.command("cancel")
 @click.argument("fit", required=False)
 @click.option("--abort", is_flag=True, help="End it at once, without saving a model.")
+@json_option
 @scheduler_options
-def cancel_command(fit: str | None, abort: bool, running: ClusterRequest) -> None:
+def cancel_command(fit: str | None, abort: bool, running: ClusterRequest) -> dict[str, object]:
     """End FIT after its current step; the model so far is saved, and a checkpoint to --resume from."""
     with handle_of(running, fit) as (handle, status):
         if not handle.cancel(abort=abort):
             raise ClusterError(f"fit {handle.fit} has already ended: {status.state}")
     say(f"fit {handle.fit} will end; see daskkern status {handle.fit} {running.words}")
+    return {"fit": handle.fit, "abort": abort}
 
 
 @contextmanager

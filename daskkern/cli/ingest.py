@@ -8,6 +8,7 @@ from daskkern.cli.console import say, show_notes
 from daskkern.cli.options.cluster_options import ClusterRequest, worker_options
 from daskkern.cli.options.column_lists import column_list
 from daskkern.cli.options.json_option import json_option
+from daskkern.cli.options.standard_input import each_from_stdin
 from daskkern.cli.output.rows_progress import rows_progress
 from daskkern.data.ingest import IngestReport, ingest
 
@@ -16,14 +17,19 @@ from daskkern.data.ingest import IngestReport, ingest
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--out", required=True, metavar="STORE", help="The store to write.")
 @column_list("--target", text="Target column(s) of a table, or entry of an npz.")
-@click.option("--task", default="auto", show_default=True, help="auto, classification or regression.")
+@click.option(
+    "--task",
+    default="auto",
+    show_default=True,
+    help="Whether targets are labels of classes or quantities; auto decides by their values.",
+)
 @column_list("--drop", text="Columns to leave out.")
 @click.option("--weight", metavar="NAME", help="Column with sample weights.")
 @click.option(
     "--scale",
     default="none",
     show_default=True,
-    help="standard, minmax, maxabs, unit_variance or none; applied whenever rows are read.",
+    help="Scaling of the features, recorded in the store and applied whenever rows are read.",
 )
 @click.option("--chunk-rows", type=int, metavar="N", help="Rows per chunk.  [default: about 4096]")
 @click.option("--split", type=float, metavar="SHARE", help="Share of the rows written to --out-test, such as 0.2.")
@@ -41,26 +47,25 @@ from daskkern.data.ingest import IngestReport, ingest
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the split and the shuffle.")
 @click.option("--features", metavar="KEY", help="Entry with the features in HDF5 and Zarr files.  [default: X]")
 @click.option(
-    "--index-base", type=click.IntRange(0, 1), help="First feature number in SVMLight files.  [default: guess]"
+    "--index-base", type=click.Choice(["0", "1"]), help="First feature number in SVMLight files.  [default: guess]"
 )
 @click.option(
     "--categorical",
     default="auto",
     show_default=True,
-    help="Columns of text: refuse, onehot, codes (for many categories) or ordinal; auto is onehot where they look like "
-    "categories.",
+    help="What columns of text become: a feature for each category (onehot), codes (for many categories) or numbers in "
+    "the order of the texts (ordinal); auto is onehot where they look like categories.",
 )
 @click.option(
     "--missing",
     default="auto",
     show_default=True,
-    help="Missing feature values: refuse, mean, most_frequent or constant (0); auto is mean in tables with gaps. Empty "
-    "texts get a category of their own, but the most frequent one with mean and most_frequent.",
+    help="What missing values become; constant is 0, and auto the mean, in tables with gaps. Empty texts get a category of their own, but the most frequent one with mean and most_frequent.",
 )
 @column_list("--columns", text="Columns of a table to use as features; others are not read.")
 @click.option(
     "--where",
-    metavar="EXPR",
+    metavar="FILTER",
     help="Rows of Parquet files to take, such as \"day >= 3 and region = 'north'\"; see docs/sources.md.",
 )
 @click.option("--like", metavar="STORE", help="Give the rows the columns, encoding, scaling and classes of this store.")
@@ -84,7 +89,7 @@ def command(
     shuffle: bool | None,
     seed: int,
     features: str | None,
-    index_base: int | None,
+    index_base: str | None,
     categorical: str,
     missing: str,
     columns: tuple[str, ...],
@@ -97,11 +102,15 @@ def command(
 
     Reads .npz, a pair of .npy, .csv, Parquet, Arrow, ORC, JSON lines, HDF5, AnnData, Zarr and SVMLight files; Parquet
     also from folders with partitions (day=1/) and as Delta Lake or Iceberg tables. Tables may be behind URLs such as
-    s3://bucket/lake. After a kill, the same command continues where it stopped.
+    s3://bucket/lake, and - is a CSV table from stdin. After a kill, the same command continues where it stopped.
     """
-    with running.requested() as client, rows_progress("ingesting") as progress:
+    with (
+        each_from_stdin(sources, elsewhere=running.named) as places,
+        running.requested() as client,
+        rows_progress("ingesting") as progress,
+    ):
         report = ingest(
-            sources,
+            places,
             out,
             target=target or None,
             task=task,
@@ -119,7 +128,7 @@ def command(
             split_validation=split_validation,
             out_validation=out_validation,
             features=features,
-            index_base=index_base,
+            index_base=None if index_base is None else int(index_base),
             categorical=categorical,
             missing=missing,
             like=like,

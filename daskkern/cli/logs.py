@@ -1,13 +1,13 @@
 """``daskkern logs``: the events of a fit, and what its ranks, its supervisor and its driver have logged."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import click
 from distributed import Client
 
-from daskkern.cli.console import say
+from daskkern.cli.console import say, say_json
 from daskkern.cli.fits import clock
 from daskkern.cli.options.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cluster.scheduler.fits import FitStatus
@@ -22,11 +22,12 @@ _INDENT = " " * 21
 @click.command("logs")
 @click.argument("fit", required=False)
 @click.option("--follow", is_flag=True, help="Go on until the fit has ended, or Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line: time and text.")
 @scheduler_options
-def logs_command(fit: str | None, follow: bool, running: ClusterRequest) -> None:
+def logs_command(fit: str | None, follow: bool, as_json: bool, running: ClusterRequest) -> None:
     """Print the events of FIT and what its workers have logged, with the time, oldest first."""
     with running.attached() as client:
-        log = _Log(client, find_fit(client, fit))
+        log = _Log(client, find_fit(client, fit), _print_json if as_json else _print)
         log.show()
         with suppress(KeyboardInterrupt):
             while follow and log.status.active:
@@ -37,8 +38,9 @@ def logs_command(fit: str | None, follow: bool, running: ClusterRequest) -> None
 class _Log:
     """What is known of one fit, printed as it comes."""
 
-    def __init__(self, client: Client, status: FitStatus) -> None:
+    def __init__(self, client: Client, status: FitStatus, tell: Callable[[float, str], None]) -> None:
         self.status = status
+        self._tell = tell
         self._client, self._handle = client, attach(client, status.metadata.fit)
         self._read: Mapping[str, int] = {}
         self._next_event = 0
@@ -53,15 +55,17 @@ class _Log:
         self._read = page.read
         lines = [*self._new_events(), *((line.time, _worded(line)) for line in page.lines)]
         if not self._begun:
-            _print(self.status.submitted, f"submitted by {self.status.metadata.owner}")  # clocks of workers may differ
+            self._tell(
+                self.status.submitted, f"submitted by {self.status.metadata.owner}"
+            )  # clocks of workers may differ
             self._begun = True
         for at, text in sorted(lines):
-            _print(at, text)
+            self._tell(at, text)
         if page.silent and page.silent != self._silent:
-            say(f"no log came from {', '.join(map(plain, page.silent))}, which did not answer")
+            self._tell(time.time(), f"no log came from {', '.join(page.silent)}, which did not answer")
         self._silent = page.silent
         if not self.status.active:
-            _print(self.status.ended, f"{self.status.state}{': ' * bool(self.status.error)}{self.status.error}")
+            self._tell(self.status.ended, f"{self.status.state}{': ' * bool(self.status.error)}{self.status.error}")
 
     def _new_events(self) -> Iterator[tuple[float, str]]:
         events, self._next_event = self._handle.events_since(self._next_event)
@@ -81,6 +85,10 @@ def _print(at: float, text: str) -> None:
     say(f"{clock(at)}  {plain(first)}")
     for other in others:
         say(f"{_INDENT}{plain(other)}")
+
+
+def _print_json(at: float, text: str) -> None:
+    say_json({"time": at, "text": text})
 
 
 def plain(text: str) -> str:

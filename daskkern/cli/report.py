@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from daskkern.cli.console import progress_bar, say
+from daskkern.cli.console import progress_bar, remark, say
+from daskkern.cli.options.json_option import json_option
 from daskkern.data.storage.store import Store
 from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import SpecError
@@ -25,9 +26,10 @@ from daskkern.report import check_places, write_markdown, write_report
 )
 @click.option("--png", metavar="FOLDER", help="Also write the figures there, as PNG files.")
 @click.option("--overwrite", is_flag=True, help="Replace existing files that daskkern did not write.")
+@json_option
 def report_command(
     model: str, test: str | None, out: str | None, markdown: bool, png: str | None, overwrite: bool
-) -> None:
+) -> dict[str, object]:
     """Write a report on MODEL: scores, curves, spectrum, time, settings and environment."""
     if markdown and png is not None:
         raise SpecError("got --card and --png, but a model card has no figures; give one of them")
@@ -48,9 +50,10 @@ def report_command(
             )  # fmt: skip
     say(f"the {'model card' if markdown else 'report'} is in {place}")
     if png is not None:
-        say(f"{pictures} pictures are in {png}")
+        say(f"{len(pictures)} pictures are in {png}")
     if not len(fitted.history_) and not markdown:
-        say("note: the model was saved without a history, so the report has no curves")
+        remark("note: the model was saved without a history, so the report has no curves")
+    return {"out": place, "pictures": pictures}
 
 
 def _write(
@@ -63,15 +66,15 @@ def _write(
     test: Store | None = None,
     test_name: str = "",
     progress: Callable[[int, int], None] | None = None,
-) -> int:
-    """Write the report or the card, and return the number of pictures."""
+) -> list[str]:
+    """Write the report or the card, and return the pictures written as files of their own."""
     if markdown:
         write_markdown(fitted, out, name=name, test=test, test_name=test_name, progress=progress, overwrite=overwrite)
-        return 0
+        return []
     pictures = write_report(
         fitted, out, name=name, test=test, test_name=test_name, png=png, progress=progress, overwrite=overwrite
     )
-    return len(pictures)
+    return [str(picture) for picture in pictures]
 
 
 @click.command("export")
@@ -93,9 +96,11 @@ def _write(
     help="Of calibrated regression: also write the outputs lower and upper, the ends of intervals such as 0.9.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing file that daskkern did not write.")
-def export_command(model: str, out: str, inputs: str, confidence: float | None, overwrite: bool) -> None:
+@json_option
+def export_command(model: str, out: str, inputs: str, confidence: float | None, overwrite: bool) -> dict[str, object]:
     """Write MODEL as an ONNX file, for runtimes without Python."""
     if Path(out).suffix.lower() != ".onnx":
         raise SpecError(f"got --out {out!r}; expected the name of a file that ends in .onnx")
     load_model(model).to_onnx(out, inputs, confidence=confidence, overwrite=overwrite)
     say(f"the model is in {out}")
+    return {"out": out, "inputs": inputs}

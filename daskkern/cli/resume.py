@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Collection, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 
 import click
 
-from daskkern.cli.console import in_words, say
+from daskkern.cli.console import in_words, quieted, say, say_json
 from daskkern.cli.fit import fit_command
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.row_options import ROW_OPTIONS
@@ -24,8 +25,9 @@ RESUMED, RUNNING, FINISHED, DAMAGED, FAILED = "resumed", "still running", "finis
 @click.option(
     "--all", "every", is_flag=True, help="PLACE is a folder or URL: continue all fits with checkpoints in it."
 )
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array, with an object for each fit.")
 @cluster_options
-def resume_command(place: str, every: bool, where: ClusterRequest) -> None:
+def resume_command(place: str, every: bool, as_json: bool, where: ClusterRequest) -> None:
     """Continue the fit of a checkpoint PLACE, or --all unfinished fits of a folder or URL.
 
     PLACE may also be the model next to the checkpoint; --all takes the checkpoints directly in the folder. Fits run as
@@ -33,18 +35,22 @@ def resume_command(place: str, every: bool, where: ClusterRequest) -> None:
     a line for each fit.
     """
     found = find_fits(place) if every else (_named(place),)
-    active = _active(where)
-    said = [_tell(fit, *_outcome(fit, where, active)) for fit in found]
-    if not said:
-        say(f"no checkpoints are in {public(place)}")
+    with quieted(everything=True) if as_json else nullcontext():
+        active = _active(where)
+        told = [(fit, *_tell(fit, *_outcome(fit, where, active))) for fit in found]
+        if not told:
+            say(f"no checkpoints are in {public(place)}")
+    if as_json:
+        say_json([{"place": public(fit.location), "outcome": outcome, "detail": text} for fit, outcome, text in told])
+    said = [outcome for _, outcome, _ in told]
     failed = [outcome for outcome in said if outcome in (DAMAGED, FAILED)]
     if failed:
         raise StoreError(f"{len(failed)} of {len(said)} fits cannot be continued; the lines above say why")
 
 
-def _tell(fit: FoundFit, outcome: str, detail: str) -> str:
+def _tell(fit: FoundFit, outcome: str, detail: str) -> tuple[str, str]:
     say(f"{outcome:<14}{public(fit.location)}{detail and f': {detail}'}")
-    return outcome
+    return outcome, detail
 
 
 def _named(place: str) -> FoundFit:

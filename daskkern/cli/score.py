@@ -12,6 +12,7 @@ from daskkern.cli.console import InterruptedJobError, output_to_stderr, progress
 from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.column_lists import column_list
 from daskkern.cli.options.json_option import json_option
+from daskkern.cli.options.standard_input import read_from_stdin
 from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.errors import SpecError
 from daskkern.evaluation.cubes import predict_cube
@@ -27,7 +28,8 @@ _on_device = click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "gpu"]),
     default="auto",
-    help="Where to compute; auto uses a GPU if there is one.",
+    show_default=True,
+    help="Where to compute; auto takes a GPU where there is one.",
 )
 _on_threads = click.option(
     "--threads", type=click.IntRange(1), metavar="N", help="Threads on the CPU.  [default: all processors allowed]"
@@ -38,6 +40,7 @@ _on_unknown = click.option(
     "--unknown",
     type=click.Choice(get_args(UnknownChoice)),
     default="refuse",
+    show_default=True,
     help="Categories that the training data lack, in columns of one feature for each: an error, or 0 in all of these; "
     "among dates, other texts: an error, or missing.",
 )
@@ -70,14 +73,19 @@ def score_command(
 
     Where rows have weights, all of these are weighted.
 
-    STORE may also be a table with the columns of the training table, such as a .csv file.
+    STORE may also be a table with the columns of the training table, such as a .csv file, or - for CSV from stdin.
     """
     fitted = load_model(model)
     quiet = output_to_stderr() if as_json else nullcontext()
-    with quiet, _placed(fitted, where, device, threads) as (placed, place), progress_bar() as bar:
+    with (
+        quiet,
+        read_from_stdin(store, elsewhere=where.named) as rows,
+        _placed(fitted, where, device, threads) as (placed, place),
+        progress_bar() as bar,
+    ):
         line = bar.add_task("scoring", total=None)
         score, notes = score_rows(
-            placed, store, place, lambda done, total: bar.update(line, completed=done, total=total), unknown, weight
+            placed, rows, place, lambda done, total: bar.update(line, completed=done, total=total), unknown, weight
         )
     if as_json:
         say_json(score.as_dict())
@@ -128,12 +136,13 @@ def predict_command(
 ) -> dict[str, object]:
     """Predict every row of STORE and write the predictions, in bounded memory.
 
-    STORE may also be a table with the columns of the training table, such as a .csv file, or a Zarr store of xarray
-    with the variables of the training Dataset. After a kill, the same command continues in a folder of files, and
+    STORE may also be a table with the columns of the training table, such as a .csv file, - for CSV from stdin, or a
+    Zarr store of xarray with the variables of the training Dataset. After a kill, the same command continues in a folder of files, and
     otherwise starts again; no row is written twice.
     """
     fitted = load_model(model)
     known = format_of(out)
+    store = click.get_current_context().with_resource(read_from_stdin(store, elsewhere=where.named))
     rows = kind_of_place(store)
     if rows is None:
         given = {

@@ -4,6 +4,7 @@ import click
 
 from daskkern.cli.console import progress_bar, say
 from daskkern.cli.options.cluster_options import ClusterRequest, worker_options
+from daskkern.cli.options.json_option import json_option
 from daskkern.cli.options.values import parse_bytes
 from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.shuffle.shuffle import shuffle_store
@@ -13,10 +14,19 @@ from daskkern.data.shuffle.shuffle import shuffle_store
 @click.argument("store")
 @click.option("--out", required=True, metavar="STORE", help="The store to write; with --overwrite it may be STORE.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order.")
-@click.option("--memory", default="256MB", show_default=True, metavar="BYTES", help="Memory that the shuffle may use.")
+@click.option(
+    "--memory",
+    default="256MB",
+    show_default=True,
+    metavar="SIZE",
+    help="Memory that the shuffle may use, such as 4GB.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
+@json_option
 @worker_options
-def command(store: str, out: str, seed: int, memory: str, overwrite: bool, running: ClusterRequest) -> None:
+def command(
+    store: str, out: str, seed: int, memory: str, overwrite: bool, running: ClusterRequest
+) -> dict[str, object]:
     """Write the rows of STORE in random order, in bounded memory. Temporary files take as much disk as the rows.
 
     With --workers or a running cluster, workers share the work, and each may use the memory. The order is the same.
@@ -33,3 +43,4 @@ def command(store: str, out: str, seed: int, memory: str, overwrite: bool, runni
         else:
             shuffled = shuffle_store_on(client, store, out, seed=seed, memory=budget, overwrite=overwrite)
     say(f"{shuffled.path}: {shuffled.info.n_rows:,} rows in a random order (seed {seed})")
+    return {"path": str(shuffled.path), "n_rows": shuffled.info.n_rows, "seed": seed}

@@ -122,8 +122,10 @@ def compare_command(
     metavar="NAME",
     help="A kernel of distances; its length scale is searched.",
 )
-@click.option("--length-scales", metavar="A,B,C", help="[default: nine around the median distance of rows]")
-@click.option("--alphas", metavar="A,B,C", help="[default: 1e-9 to 1e-2]")
+@click.option(
+    "--length-scales", metavar="A,B,C", help="Length scales to try.  [default: nine around the median distance of rows]"
+)
+@click.option("--alphas", metavar="A,B,C", help="Ridge penalties to try.  [default: 1e-9 to 1e-2]")
 @click.option("--landmarks", type=int, default=1000, show_default=True, metavar="N", help="Number of landmarks.")
 @click.option("--test", metavar="STORE", help="Rows to measure errors on.  [default: a tenth of the training rows]")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of all random draws.")
@@ -164,7 +166,7 @@ def sweep_command(
         (
             f"{point.length_scale:.4g}",
             f"{point.alpha:.3g}",
-            f"{100 * point.error:.2f}%" if share else f"{point.error:.4g}",
+            f"{100 * point.error:.2f}%" if share else f"{point.error:#.4g}".rstrip("."),
         )
         for point in found.points[:_SHOWN]
     ]

@@ -101,9 +101,11 @@ class AutoKernelClassifier(ClassifierMixin, AutoKernelEstimator):
         Parameters
         ----------
         X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray, TableFiles
+            Training rows; a path or URL names a store, a table or a Zarr group.
         y : dask array or array-like (n,), optional
             Class labels; a store brings its own.
         sample_weight : dask array or array-like (n,), optional
+            Weights of the rows, 0 or more; None counts all alike.
         target, sample_dims, coords, drop : str or list of str, optional
             Of table files and Datasets, as in :meth:`daskkern.KernelClassifier.fit`.
 

@@ -51,6 +51,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     max_epochs : int
         Passes over the rows.
     batch_size : int or "auto"
+        Rows of a step; "auto" takes what the solver and the memory allow.
     early_stopping : bool
         Stop when validation rows no longer improve (see `monitor`); the model is that of the best epoch.
     random_state : int, RandomState or None
@@ -58,6 +59,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     client : distributed.Client, str, path, cluster or None
         A client, the address of a scheduler, its scheduler file, or a cluster; None: the active one, or this process.
     class_weight : dict, "balanced" or None
+        Weights of the classes, by label; "balanced" weights them by inverse frequency, None all alike.
     validation_fraction : float
         Share of the rows that early stopping holds out where no validation rows are passed.
     n_iter_no_change : int
@@ -65,8 +67,11 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     tol : float
         The least improvement that counts for early stopping.
     dtype : "float32", "float64" or "auto", which is float64 for exact fits of up to 5,000 rows and else float32
+        Precision of features and coefficients.
     device : "auto", "cpu" or "gpu"
+        Where to compute; "auto" takes a GPU where there is one.
     verbose : bool
+        Whether to show the progress of the fit.
     memory_budget : int or None
         Bytes that one rank may use; a fit that needs more is refused before it starts.
     keep_blocks : "auto", "memory", "disk" or "never"
@@ -74,8 +79,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     precision : "float32", "float64", "tf32", "float16" or None
         What features are rounded to in training, for a GPU's tensor cores; None rounds nothing.
     warm_start : bool
-        Continue from the checkpoint, or this estimator's last fit, with the same data and settings; `max_epochs` may be
-        larger. The result is that of one run, bitwise with the same number of workers.
+        Continue from the checkpoint, or the last fit, with the same data and settings but for `max_epochs`: as one run.
     checkpoint : str or None
         Zarr location for the progress of the fit, which all workers must reach. A fit without `warm_start` replaces it.
     sampling : "uniform", "fresh", "fixed", "independent", "weighted" or "balanced"
@@ -91,11 +95,10 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         What early stopping monitors: the mean loss ("auto" for the logistic losses), or accuracy ("auto" otherwise).
     scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ..., Scaling, None
         How features are scaled, None: not; the model applies its scaling to all rows that it predicts. "auto" is
-        "standard", but features with many values get logarithmic tails, unless that predicts sampled rows worse; those
-        with two values are divided by half the distance between them, nearly constant or very heavy-tailed ones by a
-        robust spread; and sparse rows are not centred. "auto" leaves alone stores that were scaled at ingestion, and
-        rows for a kernel in units of the features, as ``"gaussian:5"``; "always" does not, nor do "affine" (no tails),
-        "arcsinh" (always tails) and "ranks" of features with many values. A Scaling, as ``model_.scaling``, is kept.
+        "standard", but features of many values get logarithmic tails, unless that predicts sampled rows worse; those of
+        two values are divided by half their distance, nearly constant or heavy-tailed ones by a robust spread. "auto"
+        leaves alone stores that were scaled at ingestion, and rows for a kernel in units of the features, such as
+        ``"gaussian:5"``; "always", "affine" (no tails), "arcsinh" (tails) and "ranks" do not. A Scaling is kept.
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept without penalty. The hinge: "svm" only.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
@@ -176,11 +179,10 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         self.n_iter_no_change, self.tol, self.monitor = n_iter_no_change, tol, monitor
         self.random_state, self.sampling, self.class_weight = random_state, sampling, class_weight
         self.scale, self.fit_intercept, self.dtype, self.precision = scale, fit_intercept, dtype, precision
-        self.client, self.device, self.virtual_shards = client, device, virtual_shards
+        self.client, self.device, self.virtual_shards, self.verbose = client, device, virtual_shards, verbose
         self.memory_budget, self.keep_blocks, self.reading = memory_budget, keep_blocks, reading
         self.warm_start, self.checkpoint, self.handle_unknown = warm_start, checkpoint, handle_unknown
-        self.verbose, self.callbacks = verbose, callbacks
-        self.learn_features, self.calibrate, self.groups = learn_features, calibrate, groups
+        self.learn_features, self.calibrate, self.groups, self.callbacks = learn_features, calibrate, groups, callbacks
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -213,11 +215,11 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
             Class labels of one kind: strings, integers, floats or booleans. A dense or sparse table says which of
             several labels each row has; in a store, several regression targets of 0 and 1.
         sample_weight : dask array or array-like (n,), optional
+            Weights of the rows, 0 or more; None counts all alike.
         validation : store or (X, y), optional
             Rows for early stopping, in place of a share of the training rows, and to be scored after each epoch.
         detach : bool
-            Submit the fit to the cluster and return a :class:`daskkern.FitHandle` at once; the estimator stays
-            unfitted, and a worker writes the model.
+            Submit the fit and return a :class:`daskkern.FitHandle` at once; only a worker then has the model.
         out : path or URL, optional
             Where the worker writes the model, with `detach`; an existing model there is replaced.
         target, sample_dims, coords, drop : str or list of str, optional
@@ -286,10 +288,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
 
     @computed_by_client
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy on arrays with labels `y`, on a store or table files, or on a Dataset's cells.
-
-        Of several labels, the share of the rows whose labels are all right.
-        """
+        """Return the accuracy on arrays with labels `y`, a store, table files or a Dataset; of several labels, of all."""
         check_is_fitted(self, "model_")
         y = scored_labels(self.model_, y, sample_weight)
         if is_store(X):

@@ -57,6 +57,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         Random features, the span of landmarks in orthonormal coordinates (Nystrom features), or the kernel values at
         landmarks. A number is ``RandomFeatures(n)``, and None ``RandomFeatures(1000)``.
     random_state : int, RandomState or None
+        Seed of all random draws.
     dtype : "float32" or "float64"
         The dtype of the features; Nystrom features are computed in float64.
     handle_unknown : "error" or "ignore"

@@ -196,9 +196,13 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         Parameters
         ----------
         X : path, URL, Zarr group, dask array (n, d), array-like (n, d), xarray Dataset or DataArray, TableFiles
+            Training rows; a path or URL names a store, a table or a Zarr group.
         y : dask array or array-like (n,) or (n, t), optional
+            Targets of the rows; a store brings its own.
         sample_weight : dask array or array-like (n,), optional
+            Weights of the rows, 0 or more; None counts all alike.
         validation : store or (X, y), optional
+            Rows that are scored after each epoch, and that early stopping watches.
         detach : bool
             Submit the fit to the cluster and return a :class:`daskkern.FitHandle` at once; the estimator stays
             unfitted, and a worker writes the model.

@@ -44,6 +44,7 @@ def predict_table(
     Parameters
     ----------
     model : KernelModel or fitted estimator
+        A model, or an estimator after its fit.
     rows : store, path, URL or data frame
         As for :func:`write_predictions`, where the columns of the result are described too.
     keep : sequence of str
@@ -101,6 +102,7 @@ def write_predictions(
     Parameters
     ----------
     model : KernelModel or fitted estimator
+        A model, or an estimator after its fit.
     rows : path, URL, Store, sequence of paths, data frame, or dask dataframe
         A store, or a table with the columns of the training table, as :func:`daskkern.ingest` takes it.
     out : path or URL

@@ -74,6 +74,7 @@ def columns_of(model: KernelModel, groups: Groups | None = None) -> TableColumns
     Parameters
     ----------
     model : KernelModel
+        A model, or an estimator after its fit.
     groups : mapping of str to sequence of int, optional
         Features that belong together, under a name: of arrays that were encoded before. Others are columns of their
         own. Takes the place of the recorded encoding.

@@ -126,9 +126,11 @@ def gradient_importance(
     Parameters
     ----------
     model : KernelModel, or a fitted estimator
+        A model, or an estimator after its fit.
     X : array (n, d), CSR matrix, dask array, store or the path of one
         Rows in the units of the training data. A store brings its own weights.
     sample_weight : (n,) array, optional
+        Weights of the rows, 0 or more; None counts all alike.
     pairs : bool, optional
         Compute the products of gradients (d, d) too. By default up to 512 features of dense rows.
     groups : mapping of str to sequence of int, optional
@@ -138,6 +140,7 @@ def gradient_importance(
     random_state : int
         Chooses them.
     device : {"cpu", "gpu", "auto"}
+        Where to compute; "auto" takes a GPU where there is one.
 
     Returns
     -------

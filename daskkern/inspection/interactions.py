@@ -70,12 +70,15 @@ def interactions(
     Parameters
     ----------
     model : KernelModel, or a fitted estimator
+        A model, or an estimator after its fit.
     X : array (n, d), CSR matrix, dask array, store or the path of one
         Rows in the units of the training data.
     columns : sequence of str or int, optional
         These columns; by default the `n_columns` with the largest gradients at the same rows.
     n_columns : int
+        How many columns to look at, those with the largest gradients.
     sample_weight : (n,) array, optional
+        Weights of the rows, 0 or more; None counts all alike.
     groups : mapping of str to sequence of int, optional
         Features that are one column; see :func:`daskkern.inspection.columns_of`.
     max_rows : int or None
@@ -83,7 +86,9 @@ def interactions(
     step : float
         Of the differences, in the scaled features. Where the kernel has kinks, slopes are averages over twice as much.
     random_state : int
+        Seed of all random draws.
     device : {"cpu", "gpu", "auto"}
+        Where to compute; "auto" takes a GPU where there is one.
 
     Returns
     -------

@@ -58,6 +58,7 @@ def permutation_importance(
     Parameters
     ----------
     model : KernelModel, or a fitted estimator
+        A model, or an estimator after its fit.
     X : array (n, d), CSR matrix, dask array, store or the path of one
         Rows in the units of the training data; better not those that the model was trained on.
     y : (n,) or (n, t) array, optional
@@ -67,6 +68,7 @@ def permutation_importance(
     random_state : int
         The same number gives the same result.
     sample_weight : (n,) array, optional
+        Weights of the rows, 0 or more; None counts all alike.
     scoring : {"accuracy", "neg_log_loss", "r2", "neg_root_mean_squared_error", "neg_mean_absolute_error"}, optional
         By default accuracy, of several labels that of whole rows, or R2 of a regression; of several quantiles that of
         the one nearest to 1/2. Rows with a label that the model does not know count as wrong; a log loss leaves

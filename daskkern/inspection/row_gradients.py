@@ -24,6 +24,7 @@ def score_gradients(model: Any, X: Any, *, output: Any = "predicted", baseline: 
     Parameters
     ----------
     model : KernelModel, or a fitted estimator
+        A model, or an estimator after its fit.
     X : array (n, d), CSR matrix, dask array, store or the path of one
         Rows in the units of the training data.
     output : "predicted", "all", a class label, or the number of a target
@@ -33,6 +34,7 @@ def score_gradients(model: Any, X: Any, *, output: Any = "predicted", baseline: 
         A row in the units of the training data, such as the mean. The result is then ``gradient * (x - baseline)``, in
         the scaled features: what each contributes, to first order, to the difference from the score at the baseline.
     device : {"cpu", "gpu", "auto"}
+        Where to compute; "auto" takes a GPU where there is one.
 
     Returns
     -------

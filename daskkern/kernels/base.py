@@ -194,6 +194,7 @@ class Kernel(NestedParameters, PairFunction):
         Parameters
         ----------
         V : (p, c) array
+            Coefficients.
         between : callable, optional
             `op`: takes the scores (rows, c), float64, and the slice of rows that they belong to, and returns an
             array of the same shape; called from several threads. The identity by default, as Falkon needs it.

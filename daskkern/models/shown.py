@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from daskkern.calibration import Calibration
-from daskkern.display import html_facts, short
+from daskkern.display import html_facts, rounded, short
 from daskkern.kernels import Kernel
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.history import History
@@ -33,7 +33,7 @@ class ShownModel:
 
     def __repr__(self) -> str:
         points = f"{self.points.shape[0]:,} points x {self.n_features:,} features"
-        return f"<KernelModel: {self.task}, {points}, {short(self.kernel, 60)}, loss {self.loss}>"
+        return f"<KernelModel: {self.task}, {points}, {short(rounded(str(self.kernel)), 60)}, loss {self.loss}>"
 
     def _repr_html_(self) -> str:
         settings = self.provenance.get("settings", {})
@@ -41,7 +41,11 @@ class ShownModel:
         method = str(self.provenance.get("method", ""))  # of unsupervised estimators, which have no loss and solver
         classes = "" if self.classes is None else f"{len(self.classes)}: {', '.join(map(str, self.classes[:10]))}"
         history = self.history_
-        last = f"{len(history)} epochs, the last with loss {history[-1].loss:.4g}" if len(history) else ""
+        last = (
+            f"{len(history)} epoch{'s, the last' * (len(history) != 1)} with loss {history[-1].loss:.4g}"
+            if len(history)
+            else ""
+        )
         facts = [
             ("task", self.task),
             ("kernel", self.kernel),

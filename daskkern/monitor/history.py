@@ -176,7 +176,9 @@ class History(Sequence[EpochRow]):
         cells = [names, *([f"{getattr(row, name):.6g}" for name in names] for row in last)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in cells]
-        title = f"History of {len(self)} epochs" + (f", the last {_SHOWN}:" if len(self) > _SHOWN else ":")
+        title = f"History of {len(self)} epoch{'s' * (len(self) != 1)}" + (
+            f", the last {_SHOWN}:" if len(self) > _SHOWN else ":"
+        )
         return "\n".join([title, *lines])
 
     def _repr_html_(self) -> str:

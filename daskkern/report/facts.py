@@ -83,7 +83,7 @@ def tiles(model: KernelModel, history: History, score: Score | None) -> Facts:
         found.append((name, f"{best:.2%}" if model.task == "classification" else f"{best:.4f}"))
     if len(history):
         found.append(("final training loss", f"{history[-1].loss:.4g}"))
-        found.append(("epochs", f"{history[-1].epoch:,}"))
+        found.append(("epoch" if history[-1].epoch == 1 else "epochs", f"{history[-1].epoch:,}"))
         if np.isfinite(history[-1].elapsed):
             found.append(("time, set-up included", duration(history[-1].elapsed)))
         rates = history["rows_per_second"]
@@ -208,7 +208,13 @@ def time_parts(history: History) -> list[tuple[str, float, str]]:
     parts = [(stage.stage, stage.seconds, stage.detail) for stage in history.stages if stage.seconds >= 1e-3]
     seconds = np.nan_to_num(history["seconds"])
     if np.isnan(history["computing"]).all():
-        parts.append(("training", float(seconds.sum()), f"{len(history):,} epochs, validation included"))
+        parts.append(
+            (
+                "training",
+                float(seconds.sum()),
+                f"{len(history):,} epoch{'s' * (len(history) != 1)}, validation included",
+            )
+        )
     else:
         known = np.nan_to_num(history["computing"]) > 0
         for column, name in PARTS.items():

@@ -60,7 +60,7 @@ def feature_pictures(found: Explanation | None) -> list[Picture]:
     pictures = []
     by_gradient, permuted = found.gradients, found.permuted
     if permuted is not None:
-        caption = f"What the score falls by when a column is permuted, of {permuted.score:.4f}"
+        caption = f"By how much the score, {permuted.score:.4f}, falls when a column is permuted"
         pictures.append(Picture("features", "permutation", caption, lambda axes: importances(permuted, axes=axes)))
     if by_gradient is None:
         return pictures

@@ -87,7 +87,7 @@ def _test(model: KernelModel, pictures: Sequence[Picture], observed: Observation
     rows = score_facts.worst_rows(model, observed)
     if rows:
         measure = score_facts.worst_measure(model)
-        table = _table(("row", "truth", "predicted", measure), rows, words=(1, 2))
+        table = _table(("row", "truth", "predicted", measure), rows, words=(1, 2) if model.classes else ())
         parts.append(f'<div class="card below"><h3>Where the model is most wrong</h3>{table}</div>')
     drawn, targets = sum(picture.name.startswith("residuals") for picture in pictures), observed.targets.shape[1]
     if score.rmse is not None and drawn < targets:
@@ -117,6 +117,8 @@ def _features(pictures: Sequence[Picture], model: KernelModel) -> str:
 def _learning(pictures: Sequence[Picture], history: History) -> str:
     if not len(history):
         return _note("This model was saved without a history: there are no curves to show.")
+    if len(history) == 1:
+        return _note(f"The fit had one epoch, with a training loss of {history[-1].loss:.4g}: there are no curves.")
     return _figures(pictures, "learning")
 
 

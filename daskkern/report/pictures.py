@@ -58,7 +58,7 @@ def pictures_of(model: KernelModel, observed: Observation | None) -> list[Pictur
     found: list[Picture] = []
     if observed is not None:
         found += _predictions(model, observed)
-    if len(table):
+    if len(table) > 1:  # a single epoch has no curves: its numbers are in the tiles and the tables
         found.append(Picture("learning", "loss", "Loss after each epoch", lambda axes: draw_history(model, axes=axes)))
         if not np.isnan(table["elapsed"]).all():
             draw = _history(model, ("loss", "validation_loss"), "seconds")
@@ -75,7 +75,7 @@ def pictures_of(model: KernelModel, observed: Observation | None) -> list[Pictur
     if table.spectrum is not None and table.spectrum.eigenvalues:
         caption = "Leading eigenvalues: the flatter, the larger the steps that SGD can take"
         found.append(Picture("spectrum", "spectrum", caption, lambda axes: draw_spectrum(model, axes=axes)))
-    if not np.isnan(table["computing"]).all():
+    if len(table) > 1 and not np.isnan(table["computing"]).all():
         found.append(
             Picture("time", "time", "Where the time of each epoch went", lambda axes: time_shares(model, axes=axes))
         )

@@ -20,7 +20,7 @@ def errors_of(observed: Observation) -> Facts:
     return [
         ("root of the mean square (RMSE)", f"{score.rmse:.5g}"),
         ("mean size (MAE)", f"{score.mae:.5g}"),
-        ("mean, a bias if far from 0", f"{errors.mean():.3g}"),
+        ("mean, a bias if far from 0", f"{errors.mean():.4g}"),
         ("half of them are below", f"{low:.4g}"),
         ("nine of ten are below", f"{middle:.4g}"),
         ("99 of 100 are below", f"{high:.4g}"),

@@ -138,6 +138,7 @@ def compare(
     client
         A cluster; this process by default.
     on_event : callable, optional
+        Called with the name of a system and each event of its fit; None as the event when it begins.
 
     Returns
     -------

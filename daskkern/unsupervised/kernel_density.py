@@ -191,6 +191,7 @@ class KernelDensity(UnsupervisedEstimator):
         Parameters
         ----------
         n_samples : int
+            How many rows to draw.
         random_state : int, RandomState or None
             None takes the parameter of the estimator.
         """

@@ -30,7 +30,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     Parameters
     ----------
     n_clusters : int
+        How many clusters to find.
     kernel : Kernel, str or function of two tables of rows
+        The kernel, by name such as "gaussian:median", as an object, or as a function of two tables.
     n_init : int
         Starts, of which the best one is continued.
     max_iter : int

@@ -39,9 +39,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnsupervisedE
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         Scaling of the features, as for :class:`daskkern.KernelClassifier`; without targets nothing is bent.
     random_state : int, RandomState or None
+        Seed of all random draws.
     dtype : "float32" or "float64"
         Of rows, kernel values and coefficients; sums and eigenproblems are in float64.
     device : "auto", "cpu" or "gpu"
+        Where to compute; "auto" takes a GPU where there is one.
     client : distributed.Client, str, path, cluster or None
         The cluster that shares the passes over the rows; None takes the active client, and without one this process.
     handle_unknown : "error" or "ignore"
@@ -96,6 +98,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnsupervisedE
         X : path, URL, Zarr group, dask array (n, d) or array-like (n, d)
             Rows; of stores and dask arrays a chunk at a time is read. Weights of a store are not used.
         y : ignored
+            Not used: the conventions of scikit-learn ask for it.
 
         Raises
         ------

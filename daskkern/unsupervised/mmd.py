@@ -95,6 +95,7 @@ def mmd_test(
     kernel : Kernel, str or function of two tables of rows
         "median" is the median distance of pooled rows.
     n_permutations : int
+        Permutations that the p-value is found from.
     basis : Landmarks, AllRows, NystromFeatures, RandomFeatures or "auto"
         "auto" takes all rows up to 2,000, where the statistic is that of the kernel matrix, and 1,000 landmarks for
         more rows. Stratified landmarks would know the samples only by targets of stores, which are not used.

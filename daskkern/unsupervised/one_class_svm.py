@@ -41,6 +41,7 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
         Above 0, at most 1. At most this share of the rows (of their weight) has negative decision values, and nearly
         that many; at least this share are support vectors.
     kernel : Kernel, str or function of two tables of rows
+        The kernel, by name such as "gaussian:median", as an object, or as a function of two tables.
     max_iter : int
         Most passes over all rows.
     tol : float

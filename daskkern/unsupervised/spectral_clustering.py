@@ -39,6 +39,7 @@ class SpectralClustering(ClusterMixin, UnsupervisedEstimator):
     Parameters
     ----------
     n_clusters : int
+        How many clusters to find.
     kernel : Kernel, str or function of two tables of rows
         With values of 0 or more. Clusters that are thin or close to each other need a length scale below the median
         distance, such as ``"gaussian:0.3"`` for scaled rows.

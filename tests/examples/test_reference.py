@@ -82,6 +82,14 @@ def test_every_parameter_of_a_public_name_is_documented(name: str) -> None:
     assert set(inspect.signature(value).parameters) - known == set()
 
 
+@pytest.mark.parametrize("name", sorted({name for module in _modules() for name, _ in _public(module)}))
+def test_every_parameter_has_words(name: str) -> None:
+    value = next(value for module in _modules() for found, value in _public(module) if found == name)
+    section = re.search(_SECTION.format("Parameters"), inspect.getdoc(value) or "", re.DOTALL)
+    entries = re.split(r"\n(?=\S)", section[1]) if section else []
+    assert [entry for entry in entries if "\n" not in entry] == []
+
+
 def test_false_defaults_are_found() -> None:
     def wrong(a: int = 1, b: int = 2) -> None:
         """Do nothing.

@@ -75,13 +75,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_tutorial_runs_from_its_first_block_to_its_last(folder: Path) -> None:
     pytest.importorskip("palmerpenguins")
     said = [_run(kind, code) for _, kind, code in _blocks("tutorial.md")]
-    assert len(said) == 8
+    assert len(said) == 9
     assert "train.zarr: 256 rows x 13 features" in said[1]
     scores = re.findall(r"R2 (?:on the test rows: )?([\d.]+)", "".join(said))
     assert len(scores) == 2
     assert min(map(float, scores)) > 0.85
     assert len((folder / "predictions.csv").read_text().splitlines()) == 1 + 342
-    assert "--landmarks 256 " in said[6]  # as many as there are
+    assert "--landmarks 256 " in said[7]  # as many as there are
 
 
 @pytest.mark.repeated
@@ -92,8 +92,18 @@ def test_the_blocks_of_other_pages_run(folder: Path) -> None:
     daskkern.ingest("digits.npz", "train.zarr", scale="minmax")
     pages = [path.name for path in DOCS.glob("*.md") if path.name != "tutorial.md" and _blocks(path.name)]
     pages = [name for name in pages if not _is_of_the_tour(name)]
-    assert sorted(pages) == ["explain.md", "how-to.md", "scaling.md", "unsupervised.md", "why-kernels.md"]
+    assert sorted(pages) == [
+        "add-a-solver.md",
+        "explain.md",
+        "how-to.md",
+        "index.md",
+        "scaling.md",
+        "unsupervised.md",
+        "why-kernels.md",
+    ]
     said = {page: "".join(_run(kind, code) for _, kind, code in _blocks(page)) for page in pages}
+    assert float(said["add-a-solver.md"].split()[-1]) > 0.85
+    assert float(said["index.md"].split()[-1]) > 0.93
     assert "together" in said["scaling.md"]
     assert "together: [('feature 1', 'feature 2'," in said["explain.md"].replace("2', 'feature 1", "1', 'feature 2")
     assert "rings apart: True" in said["unsupervised.md"]

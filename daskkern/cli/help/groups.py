@@ -51,7 +51,6 @@ PLACEHOLDERS: dict[tuple[str, str], str] = {
     ("ingest", "categorical"): "auto|refuse|onehot|codes|ordinal",
     ("ingest", "missing"): "auto|refuse|mean|most_frequent|constant",
     ("ingest", "scale"): "standard|minmax|maxabs|unit_variance|none",
-    ("ingest", "index_base"): "0|1",
 }
 """What the help shows for the value of an option, by command and parameter, where the command declares nothing."""
 

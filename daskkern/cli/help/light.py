@@ -81,8 +81,10 @@ class LightCommand(click.Command):
 
 def _shown(command: str, item: ParameterRecord) -> str | None:
     """Return what the help shows for the value of a parameter, None for what click shows."""
-    if item.metavar or not item.flags or item.kind in ("flag", "choice"):
+    if item.metavar or not item.flags or item.kind == "flag":
         return item.metavar
+    if item.kind == "choice":
+        return "|".join(item.choices)
     return PLACEHOLDERS.get((command, item.name), {"int": "N", "float": "NUMBER"}.get(item.kind))
 
 

@@ -37,7 +37,12 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--weight", metavar="NAME", help="With --target: the column or variable with weights of rows.")
     @column_list("--drop", text="With --target: columns or variables to leave out.")
-    @click.option("--task", type=click.Choice(TASKS), default="auto", help="With --target.  [default: auto]")
+    @click.option(
+        "--task",
+        type=click.Choice(TASKS),
+        default="auto",
+        help="With --target: whether targets are labels of classes or quantities.  [default: auto]",
+    )
     @click.option(
         "--categorical",
         type=click.Choice(CATEGORICAL_CHOICES),

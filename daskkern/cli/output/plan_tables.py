@@ -10,7 +10,7 @@ from daskkern.training.run.settings import FitSettings
 
 def show_memory(ranks: str, plan: MemoryPlan) -> None:
     """Show the memory items of a rank; `ranks` names it."""
-    rows: list[tuple[str, ...]] = [(name, format_bytes(size)) for name, size in plan.items]
+    rows: list[tuple[str, ...]] = [(name, format_bytes(size)) for name, size in plan.items if size]
     rows += [("together", format_bytes(plan.total)), ("budget of one rank", format_bytes(plan.budget))]
     if plan.device_items:
         rows += [(f"device: {name}", format_bytes(size)) for name, size in plan.device_items]
@@ -41,7 +41,8 @@ def show_shares(plans: RankPlans | None, settings: FitSettings) -> None:
 
 def show_time(time: TimePlan, epochs: int) -> None:
     """Show how long a fit of `epochs` epochs takes, stage by stage."""
-    rows: list[tuple[str, ...]] = [(stage.name, _seconds(stage.seconds), _made_of(stage)) for stage in time.stages]
+    stages = time.stages if epochs > 1 else time.stages[:-1]  # the last one is that of later epochs
+    rows: list[tuple[str, ...]] = [(stage.name, _seconds(stage.seconds), _made_of(stage)) for stage in stages]
     rows.append((f"the fit of {epochs} epoch{'s' * (epochs != 1)}", _seconds(time.total), ""))
     table("time, estimated", ("stage", "seconds", "made of"), rows)
 

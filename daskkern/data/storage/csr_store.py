@@ -56,7 +56,9 @@ class GrowingVector:
     group : zarr.Group
         The group in which the array is created, when its first chunk is written.
     name : str
+        Its name there.
     dtype : dtype
+        Of its values.
     chunk : int
         Values of a chunk.
     """
@@ -129,7 +131,9 @@ class CsrWriter:
     Parameters
     ----------
     parent : zarr.Group
+        The group of the store.
     n_features : int
+        Columns of the matrix.
     dtype : dtype
         Dtype of the entries as stored.
     entries_chunk : int

@@ -18,6 +18,7 @@ class RowStatistics:
     Parameters
     ----------
     n_features : int
+        Columns of the features.
     n_targets : int
         Columns of a regression target; 0 without one.
     """

@@ -57,7 +57,9 @@ class Drawn(TwoProducts):
     Parameters
     ----------
     kernel : Gaussian, Laplacian, Matern, Cauchy or ArcCosine
+        The kernel whose random features are drawn.
     seed : int
+        Seed of the draws.
     width : int
         Features of a block; an even number for Fourier features.
     n_features : int

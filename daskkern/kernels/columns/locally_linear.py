@@ -161,6 +161,7 @@ class LocalFeatures(TwoProducts):
         Parameters
         ----------
         X : (m, d) array or CSR rows
+            Rows.
         anchors : (A, d) float64 array, optional
             The anchors in the memory of the rows, where that is a GPU's.
         """

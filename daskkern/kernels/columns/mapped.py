@@ -28,6 +28,7 @@ class Mapped(Kernel):
     Parameters
     ----------
     kernel : Kernel
+        The kernel that is applied.
     centres : (p, d) array or CSR matrix
         Z.
     """

@@ -36,6 +36,7 @@ class Partitioned(TwoProducts):
     Parameters
     ----------
     kernel : Kernel
+        The kernel that is applied.
     tree : PartitionTree
         Of the rows as the kernel's formula has them (:meth:`Kernel.transform`): in the coordinates of its metric.
     """

@@ -51,6 +51,7 @@ class TensorSketch(TwoProducts):
     width : int
         Columns in all.
     seed : int
+        Seed of the draws.
     n_features : int
         Of the rows.
 

@@ -40,7 +40,9 @@ class TreeAverage(TwoProducts):
     Parameters
     ----------
     kernel : Kernel
+        The kernel that is applied.
     trees : tuple of PartitionTree
+        The trees, whose models in leaves are averaged.
     n_features : int
         d above.
     """

@@ -39,6 +39,7 @@ class Neuron(Kernel):
     Parameters
     ----------
     activation : {"fourier", "step", "relu", "relu2", "projection", "sigmoid", "tanh"}
+        The function of a neuron.
     width : int
         Columns in all.
     bias : bool

@@ -126,6 +126,7 @@ class RadialKernel(ScaledDistanceKernel):
         X : (m, d), Z : (p, d)
             Rows; CSR points stay sparse, CSR rows X become dense a tile at a time.
         A : (p, c)
+            Coefficients.
         weights : (m, p), optional
             w; ones by default.
 

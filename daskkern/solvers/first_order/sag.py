@@ -88,6 +88,7 @@ class SAG(Solver[SAGRun]):
     Parameters
     ----------
     method : {"saga", "sag"}
+        The rule of a step: SAGA, whose gradients are unbiased, or SAG, whose are not.
     steps : str
         "auto": ``1 / (3 L)`` for SAGA and ``1 / (16 L)`` for SAG, as in the papers' theorems, with
         ``L = smoothness * max w |x|^2 + alpha``; the maximum is that of the rows seen so far. The step of 1 / L that is

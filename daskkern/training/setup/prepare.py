@@ -107,7 +107,7 @@ def _set_up(
     settings, chosen = replace(settings, kernel=found.kernel), found.chosen
     p = chosen.points.shape[0]
     few = fewer_columns(settings.basis, rows.n_rows, p)
-    clock.stage("landmarks", _centres(found, rows.n_rows) if is_all(settings) else f"{p} points{few}")
+    clock.stage("landmarks", _centres(found, rows.n_rows) if is_all(settings) else f"{p:,} points{few}")
     if needed == "nothing":
         return prepare_rows(rows, settings, targets, found, validation, clock)
     sampling = learn_sampling(rows, settings, targets)

@@ -21,6 +21,6 @@ def test_the_reason_is_that_of_the_system_in_words(tmp_path: Path, monkeypatch: 
     with pytest.raises(StoreError) as told:
         checkpoint.begin_checkpoint(place, "run")
     assert (
-        str(told.value)
-        == f"the checkpoint {place} cannot be written: read-only file system; choose another place for it"
+        str(told.value) == f"the checkpoint {place} cannot be written: read-only file system; "
+        "choose another place for the model, or for the checkpoint alone with --checkpoint"
     )

@@ -106,6 +106,7 @@ class DifferenceKernel(ScaledDistanceKernel):
         X : (m, d), Z : (p, d)
             Rows; CSR ones are made dense, as the result is.
         A : (p, c)
+            Coefficients.
         weights : (m, p), optional
             w; ones by default.
 
