@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
-from daskkern.data.lake.listing import LakeFile, LakeColumns, natural_key
+from daskkern.data.lake.listing import LakeColumns, LakeFile, natural_key
 from daskkern.data.remote.files import FoundFile, files_below
 from daskkern.data.remote.stores import is_url
 from daskkern.errors import DataError, StoreError
