@@ -28,7 +28,7 @@ class NoParquetError(DataError):
 
 
 @dataclass(frozen=True, eq=False)
-class TableColumns:
+class LakeColumns:
     """The columns that the format of a table records, and those whose values its files may leave to the format."""
 
     schema: pa.Schema
@@ -47,7 +47,7 @@ class LakeFile:
     found: FoundFile
     base: str
     partition: tuple[tuple[str, Any], ...] | None = None
-    columns: TableColumns | None = None
+    columns: LakeColumns | None = None
 
     @property
     def place(self) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
-from daskkern.data.lake.listing import LakeFile, TableColumns, natural_key
+from daskkern.data.lake.listing import LakeColumns, LakeFile, natural_key
 from daskkern.data.remote.files import FoundFile, files_below
 from daskkern.data.remote.stores import is_url
 from daskkern.errors import DataError, StoreError
@@ -61,7 +61,7 @@ def _delta(place: str) -> list[LakeFile]:
         features = {*(table.protocol().reader_features or ())}
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         names = list(table.metadata().partition_columns)
-        columns = TableColumns(pa.schema(table.schema().to_arrow()))
+        columns = LakeColumns(pa.schema(table.schema().to_arrow()))
         deletions = "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows > 0
     except Exception as error:
         raise DataError(f"{place} cannot be read as a Delta Lake table: {error}") from error
@@ -92,7 +92,7 @@ def _iceberg(metadata: str) -> list[LakeFile]:
     try:
         table = StaticTable.from_metadata(metadata, _iceberg_settings())
         tasks: list[Any] = list(table.scan().plan_files())
-        columns = TableColumns(schema_to_pyarrow(table.schema()), _partitioned(table))
+        columns = LakeColumns(schema_to_pyarrow(table.schema()), _partitioned(table))
     except Exception as error:
         raise DataError(f"{metadata} cannot be read as an Iceberg table: {error}") from error
     if any(task.delete_files for task in tasks):
