@@ -9,6 +9,7 @@ from daskkern.solvers.support_vectors.decomposition import WORKING_SET
 from daskkern.solvers.support_vectors.kernel_rows import BLOCK_ROWS
 
 _VECTORS = 24  # of n numbers in float64: variables, boxes, gradients, orders, for losses of two boxes
+_TIMES = 48  # that columns are left out, with n coefficients each, as four fifths of them remain at most
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,10 @@ class SVMCosts(MethodCosts):
     def memory(self, z: FitSizes) -> MethodMemory:
         least = min(WORKING_SET, z.n) * z.n * z.itemsize
         kept = min(z.n * z.n * z.itemsize, max(self.cache_bytes, least))
-        work = 5 * WORKING_SET**2 * 8 + _VECTORS * z.n * 8 + 2 * min(BLOCK_ROWS, z.n) * z.n * z.itemsize
+        block = min(BLOCK_ROWS, z.n) * z.n * z.itemsize
+        work = 5 * WORKING_SET**2 * 8 + (_VECTORS + _TIMES) * z.n * 8 + block
         columns = points_bytes(z.n, z.d, z.within) + z.n * z.d * z.itemsize + workspace_bytes(z.threads, z.d, z.within)
-        # Columns are left out at most at four fifths of their number: old and new rows are both held then.
-        copied = 0 if kept < self.cache_bytes else kept
-        items = (("kernel rows", kept + copied), ("working set", work), ("columns that are left", columns))
+        items = (("kernel rows", kept), ("working set", work), ("columns that are left", columns))
         return MethodMemory(host=items)
 
     def setup_seconds(self, z: FitSizes, rates: ComputeRates, stored: bool) -> Seconds:

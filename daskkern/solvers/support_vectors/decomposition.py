@@ -1,10 +1,12 @@
-"""The exact solution of a dual problem by working sets: kernel rows in memory, shrinking, and exact scores at the end.
+"""The exact solution of a dual problem by working sets: kernel rows in memory, shrinking, and all scores at the end.
 
 A round takes the variables that violate the conditions of the optimum most, beside the newer half of the last ones,
 has their kernel rows computed or finds them in memory, solves their problem (:mod:`.block_problem`), and adds the
 change to the gradient of all variables. Where memory holds only some of the rows, variables that stay at an edge of
-their box are left out, and the rows that are kept have fewer columns. At the end the gradient is computed from the
-coefficients anew, for all variables: rounding, and what was left out, cannot be mistaken for the optimum.
+their box are left out, and the rows that are kept have fewer columns. At the end the scores of rows that were left
+out are completed by the changes since, and the conditions are checked for all variables. Where the rounding of all
+changes may exceed that of one sum over the coefficients, the scores are computed from the coefficients anew: neither
+rounding nor what was left out can be mistaken for the optimum.
 
 References
 ----------
@@ -37,13 +39,15 @@ except ModuleNotFoundError as error:  # llvmlite is missing
 else:
     _compiled = compiled_block.is_compilable()
 
-WORKING_SET = 512
+WORKING_SET = 1024
 """Variables of a working set."""
 _SHARE = 0.1  # of the violation that a working set begins with, at which it is left
 _STEPS = 100  # most steps of a working set, times its size
 _SHRINK_EVERY = 10
 _WORTH = 0.8  # columns are left out where at most this share remains
-_CHECKS = 20  # most computations of the gradient from the coefficients
+_CHECKS = 20  # most completions of the scores
+_ROUNDING = 0.1  # of the tolerance that the rounding of changes may reach
+_REPEATED = 4  # or so many times the rounding of one sum over the coefficients
 
 
 def solve_block(problem: BlockProblem, tol: float, share: float, most: int) -> BlockSteps:
@@ -68,47 +72,81 @@ def solve_boxes(problem: BoxProblem, rows: KernelRows, tol: float, max_rounds: i
     return _Decomposition(problem, rows, tol).solved(max_rounds)
 
 
+@dataclass(frozen=True, eq=False)
+class _LeftOut:
+    """Columns that were left out, and the coefficients (n,) that their scores are of."""
+
+    columns: IntArray
+    coef: FloatArray
+
+
 class _Decomposition:
     """The state of one solution."""
 
     def __init__(self, problem: BoxProblem, rows: KernelRows, tol: float) -> None:
         self._problem, self._rows, self._tol = problem, rows, tol
         self._b = problem.start.copy()
-        self._active = np.arange(problem.rows.size)
         self._last = np.zeros(0, np.int64)  # the last working set, oldest first
         self._steps, self._computed = 0, rows.computed
-        self._whole = True
-        self._open()
+        self._unit = rows.rounding  # of a score by a coefficient of 1
+        self._left_out: list[_LeftOut] = []
+        self._begin()
 
     def solved(self, max_rounds: int) -> BoxSolution:
-        checks, rounds, exact = 0, 0, True
+        checks, rounds = 0, 0
         while True:
             here = self._here()
             if here.violation <= self._tol or rounds >= max_rounds:
-                if exact and self._whole:
+                if checks >= _CHECKS or (self._whole and not self._is_rounded()):
                     break
-                self._open()
-                exact, checks = True, checks + 1
-                if checks >= _CHECKS:
-                    here = self._here()
-                    break
+                self._complete()
+                checks += 1
                 continue
             if rounds % _SHRINK_EVERY == _SHRINK_EVERY - 1 and not self._rows.holds_all:
                 here = self._shrunk(here)
             self._round(here)
-            rounds, exact = rounds + 1, False
+            rounds += 1
+        if not self._whole:
+            self._complete()
+            here = self._here()
         levels = levels_of(self._problem, self._b, here.g)
         computed = self._rows.computed - self._computed
         return BoxSolution(self._b, self._f, levels, here.violation, rounds, self._steps, computed)
 
-    def _open(self) -> None:
-        """Make all variables active, with the exact gradient."""
-        if not self._whole or self._rows.columns.size < self._rows.n_rows:
+    @property
+    def _whole(self) -> bool:
+        """Whether all variables are active."""
+        return self._active.size == self._problem.rows.size
+
+    def _coef(self) -> FloatArray:
+        return self._problem.coefficients(self._b, self._rows.n_rows)
+
+    def _is_rounded(self) -> bool:
+        """Return whether the rounding of the changes of scores may be much more than that of their computation."""
+        once = float(np.linalg.norm(self._coef()))
+        return self._unit * self._moved**0.5 > max(_ROUNDING * self._tol, _REPEATED * self._unit * once)
+
+    def _begin(self) -> None:
+        """Make all variables active, with scores from the coefficients."""
+        if self._rows.columns.size < self._rows.n_rows:
             self._rows.take_columns(None)
-        self._active, self._whole = np.arange(self._problem.rows.size), True
-        a = self._problem.coefficients(self._b, self._rows.n_rows)
-        support = np.flatnonzero(a)
-        self._f = self._rows.scores(support, a[support])
+        self._left_out, self._active = [], np.arange(self._problem.rows.size)
+        coef = self._coef()
+        support = np.flatnonzero(coef)
+        self._f, self._moved = self._rows.scores(support, coef[support]), 0.0
+
+    def _complete(self) -> None:
+        """Make all variables active, with the scores of all rows."""
+        if self._is_rounded():
+            self._begin()
+            return
+        self._rows.take_columns(None)
+        coef = self._coef()
+        for left_out in self._left_out:
+            change = coef - left_out.coef
+            moved = np.flatnonzero(change)
+            self._f[left_out.columns] += self._rows.scores_at(left_out.columns, moved, change[moved])
+        self._left_out, self._active = [], np.arange(self._problem.rows.size)
 
     def _here(self) -> "_Here":
         p, at = self._problem, self._active
@@ -128,7 +166,9 @@ class _Decomposition:
         columns = np.unique(self._problem.rows[active])
         if not 0 < columns.size <= _WORTH * self._rows.columns.size:
             return here
-        self._active, self._whole = active, False
+        gone = np.setdiff1d(self._rows.columns, columns, assume_unique=True)
+        self._left_out.append(_LeftOut(gone, self._coef()))
+        self._active = active
         self._last = self._last[np.isin(self._last, active)]
         self._rows.take_columns(columns)
         return self._here()
@@ -141,8 +181,7 @@ class _Decomposition:
         members = order[known]
         rows, places = np.unique(p.rows[members], return_inverse=True)
         self._rows.load(rows)
-        K = np.zeros((order.size, order.size))
-        K[np.ix_(known, known)] = self._rows.square(rows)[places[:, None], places[None, :]]
+        K = _expanded(self._rows.square(rows), places, known)
         boxes = [_padded(values[members], known) for values in (p.low, p.high, self._b)]
         g = _padded(self._f[p.rows[members]] + p.slope[members], known)
         low, high, b = boxes
@@ -153,6 +192,7 @@ class _Decomposition:
         self._b[members] = b[known]
         change: FloatArray = np.bincount(places, (b - before)[known], minlength=rows.size).astype(np.float64)
         moved = np.flatnonzero(change)
+        self._moved += float(change @ change)
         self._f[self._rows.columns] += self._rows.combine(rows[moved], change[moved])
         self._last = chosen
 
@@ -224,6 +264,15 @@ def _in_groups(chosen: IntArray, groups: IntArray, n_groups: int, coupled: bool)
         parts.append(np.concatenate([part, np.full(size - part.size, -1)]))
         edges.append(edges[-1] + size)
     return np.concatenate(parts), np.array(edges, np.int64)
+
+
+def _expanded(values: HostArray, places: IntArray, known: HostArray) -> FloatArray:
+    """Return the values (q, q) at the places of `known` variables, float64, and zeros at those of padding."""
+    bordered = np.zeros((len(values) + 1, len(values) + 1), values.dtype)
+    bordered[:-1, :-1] = values
+    at = np.full(known.size, len(values))
+    at[known] = places
+    return bordered.take(at, 0).take(at, 1).astype(np.float64)
 
 
 def _padded(values: FloatArray, known: HostArray) -> FloatArray:

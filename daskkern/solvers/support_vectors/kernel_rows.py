@@ -1,6 +1,7 @@
 """Rows of a kernel matrix kept in memory: the least recently used ones make room for others.
 
 The columns are all rows of the data, or those that can still change; memory that is left by columns holds more rows.
+All of this is in one table, in which rows move towards its beginning as columns are left out.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,16 @@ from daskkern.kernels import Kernel, Points
 from daskkern.kernels.rows import module_of
 from daskkern.solvers.support_vectors.row_sums import sum_rows
 
-BLOCK_ROWS = 1024
+BLOCK_ROWS = 256
 """Rows whose values are computed at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Square:
+    """The values (q, q) between rows (q,), ascending, of the last working set."""
+
+    rows: IntArray
+    values: HostArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,32 +75,37 @@ class KernelRows:
         self.computed = 0
         """Kernel values that were computed so far."""
         self._kernel, self._X, self._prepare, self._dtype = kernel, X, prepare, np.dtype(dtype)
-        self._most_bytes, self._least, self._clock = most_bytes, min(least, self.n_rows), 0
+        self._least, self._clock = min(least, self.n_rows), 0
+        most = max(most_bytes // self._dtype.itemsize, self._least * self.n_rows)
+        self._table = np.empty(min(most, self.n_rows**2), self._dtype)  # memory is used as rows are written
+        self._block = np.empty(min(BLOCK_ROWS, self.n_rows) * self.n_rows, self._dtype)
         self._everything = self._points = prepare(X)
         self._held = self._empty(np.arange(self.n_rows))
+        self._square = _Square(np.zeros(0, np.int64), np.zeros((0, 0), self._dtype))
+
+    @property
+    def rounding(self) -> float:
+        """The rounding of a kernel value: of the largest one, in the dtype of the rows."""
+        return float(np.finfo(self._dtype).eps * np.abs(self.diagonal).max(initial=0.0))
 
     @property
     def holds_all(self) -> bool:
         """Whether all rows with all columns fit into the memory."""
-        return self.n_rows**2 * self._dtype.itemsize <= self._most_bytes
+        return self.n_rows**2 <= self._table.size
 
     def take_columns(self, columns: IntArray | None) -> None:
         """Keep only these columns, ascending, some of those that are kept; None takes all of them, and no rows."""
         before = self._held
         if columns is None:
-            self._held = self._empty(np.arange(self.n_rows))
-            self._points = self._everything
+            self._held, self._points = self._empty(np.arange(self.n_rows)), self._everything
             return
-        after = self._empty(columns)
-        recent = np.flatnonzero(before.owners >= 0)
-        recent = recent[np.argsort(-before.stamps[recent], kind="stable")][: after.owners.size]
-        places = np.searchsorted(before.columns, columns)
-        for place, slot in enumerate(recent):
-            after.values[place] = before.values[slot, places]
-        after.stamps[: recent.size], after.owners[: recent.size] = before.stamps[recent], before.owners[recent]
-        after.slots[before.owners[recent]] = np.arange(recent.size)
-        self._held = after
-        self._points = self._prepare(self._rows_of(columns))
+        after, places = self._empty(columns), np.searchsorted(before.columns, columns)
+        kept = np.flatnonzero(before.owners >= 0)
+        for place, slot in enumerate(kept):  # ascending, so that no row is written over one that is still to move
+            after.values[place] = before.values[slot][places]
+        after.stamps[: kept.size], after.owners[: kept.size] = before.stamps[kept], before.owners[kept]
+        after.slots[before.owners[kept]] = np.arange(kept.size)
+        self._held, self._points = after, self._prepare(self._rows_of(columns))
 
     @property
     def columns(self) -> IntArray:
@@ -104,9 +118,8 @@ class KernelRows:
         return self._held.values.nbytes
 
     def _empty(self, columns: IntArray) -> "_Held":
-        capacity = self._most_bytes // (max(1, columns.size) * self._dtype.itemsize)
-        capacity = min(self.n_rows, max(self._least, capacity))
-        values = np.empty((capacity, columns.size), self._dtype)  # memory is used as rows are written
+        capacity = min(self.n_rows, self._table.size // max(1, columns.size))
+        values = self._table[: capacity * columns.size].reshape(capacity, columns.size)
         stamps, owners = np.full(capacity, -1, np.int64), np.full(capacity, -1, np.int64)
         return _Held(columns, values, np.full(self.n_rows, -1, np.int64), stamps, owners)
 
@@ -126,14 +139,25 @@ class KernelRows:
             self._fill(missing[part], oldest[part])
         self._held.slots[missing], self._held.owners[oldest], self._held.stamps[oldest] = oldest, missing, self._clock
 
-    def square(self, rows: IntArray) -> FloatArray:
-        """Return the values (q, q), float64, between loaded rows that are also columns; the diagonal is exact."""
-        places = np.searchsorted(self.columns, rows)
-        values: FloatArray = self._held.values[self._held.slots[rows][:, None], places[None, :]].astype(np.float64)
-        upper = np.triu(values, 1)  # both halves of one block may differ in the last bits
-        values = upper + upper.T
-        index = np.arange(rows.size)
-        values[index, index] = self.diagonal[rows]
+    def square(self, rows: IntArray) -> HostArray:
+        """Return the values (q, q) between these rows, ascending; the diagonal is exact.
+
+        They are computed, which is less work than finding them in rows that are kept, except for those between rows of
+        the last call.
+        """
+        last, values = self._square, np.empty((rows.size, rows.size), self._dtype)
+        _, here, there = np.intersect1d(rows, last.rows, assume_unique=True, return_indices=True)
+        values[np.ix_(here, here)] = last.values.take(there, 0).take(there, 1)
+        new = np.setdiff1d(np.arange(rows.size), here, assume_unique=True)
+        if new.size:
+            self.computed += new.size * rows.size
+            points = self._prepare(self._rows_of(rows))
+            found = to_host(self._kernel.block(self._rows_of(rows[new]), points))
+            values[new], values[:, new] = found, found.T
+            upper = np.triu(found[:, new], 1)  # both halves of one block may differ in the last bits
+            values[np.ix_(new, new)] = upper + upper.T
+            values[new, new] = self.diagonal[rows[new]]
+        self._square = _Square(rows, values)
         return values
 
     def combine(self, rows: IntArray, factors: FloatArray) -> FloatArray:
@@ -145,21 +169,37 @@ class KernelRows:
         known = (self._held.slots[rows] >= 0) & (self.columns.size == self.n_rows)
         found = sum_rows(self._held.values, self._held.slots[rows[known]], factors[known])
         found = found if found.size == self.n_rows else np.zeros(self.n_rows)
-        others, weights = rows[~known], factors[~known]
-        for part in slices(others.size, BLOCK_ROWS):
-            self.computed += (part.stop - part.start) * self.n_rows
-            values = to_host(self._kernel.block(self._rows_of(others[part]), self._everything))
-            found += sum_rows(values, np.arange(len(values)), weights[part])
+        self._add(found, rows[~known], factors[~known], self._everything)
         return found
 
+    def scores_at(self, columns: IntArray, rows: IntArray, factors: FloatArray) -> FloatArray:
+        """Return ``sum_i factors_i k(x_i, .)`` at these columns, float64; all values are computed."""
+        found = np.zeros(columns.size)
+        if rows.size and columns.size:
+            self._add(found, rows, factors, self._prepare(self._rows_of(columns)))
+        return found
+
+    def _add(self, found: FloatArray, rows: IntArray, factors: FloatArray, points: Points) -> None:
+        for part in slices(rows.size, BLOCK_ROWS):
+            values = self._computed(rows[part], points, found.size)
+            found += sum_rows(values, np.arange(len(values)), factors[part])
+
     def _fill(self, rows: IntArray, slots: IntArray) -> None:
-        self.computed += rows.size * self.columns.size
-        first, last = int(slots[0]), int(slots[-1]) + 1
-        X = self._rows_of(rows)
-        if last - first == slots.size and module_of(X) is np:
-            self._kernel.block(X, self._points, self._held.values[first:last])
+        width, first, last = self.columns.size, int(slots[0]), int(slots[-1]) + 1
+        if last - first == slots.size and module_of(self._X) is np:
+            self.computed += rows.size * width
+            self._kernel.block(self._rows_of(rows), self._points, self._held.values[first:last])
         else:
-            self._held.values[slots] = to_host(self._kernel.block(X, self._points))
+            self._held.values[slots] = self._computed(rows, self._points, width)
+
+    def _computed(self, rows: IntArray, points: Points, width: int) -> HostArray:
+        """Return the values of at most BLOCK_ROWS rows at points, in memory that the next call writes to."""
+        self.computed += rows.size * width
+        if module_of(self._X) is not np:
+            return to_host(self._kernel.block(self._rows_of(rows), points))
+        values = self._block[: rows.size * width].reshape(rows.size, width)
+        self._kernel.block(self._rows_of(rows), points, values)
+        return values
 
     def _rows_of(self, rows: IntArray) -> Array:
         xp = module_of(self._X)
