@@ -1,8 +1,8 @@
 """``daskkern resume``: continue interrupted fits as the commands that began them said."""
 
 import json
-from contextlib import nullcontext
 from collections.abc import Collection, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 
 import click
