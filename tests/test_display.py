@@ -1,5 +1,6 @@
 """What notebooks and consoles show of objects: short, escaped, and without colours of its own."""
 
+import importlib
 import io
 import xml.etree.ElementTree as ElementTree
 from typing import Any
@@ -84,8 +85,17 @@ def test_long_tables_are_cut_and_say_so() -> None:
     assert _texts(html_facts("t", [("a", None), ("b", 0)])) == ["t", "b", "0"]
 
 
-def test_only_public_names_are_listed() -> None:
-    assert [name for name in dir(daskkern) if not name.startswith("__")] == sorted(daskkern.__all__)
+PACKAGES = (
+    *("daskkern", "daskkern.basis", "daskkern.estimators", "daskkern.inspection", "daskkern.kernels"),
+    *("daskkern.landmarks", "daskkern.losses", "daskkern.models", "daskkern.plot", "daskkern.solvers"),
+    *("daskkern.systems", "daskkern.unsupervised"),
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_only_public_names_are_listed(package: str) -> None:
+    module = importlib.import_module(package)
+    assert [name for name in dir(module) if not name.startswith("__")] == sorted(module.__all__)
 
 
 def test_a_model_and_its_history_are_one_call_from_a_plot(shown: dict[str, Any]) -> None:

@@ -33,3 +33,7 @@ __all__ = [
     "is_basis",
     "uses_kernel",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

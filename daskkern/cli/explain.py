@@ -39,8 +39,9 @@ def command(
 ) -> None:
     """Show what the predictions of MODEL depend on, at random rows of STORE.
 
-    STORE may also be a table with the columns of the training table, such as a .csv file, or - for CSV from
-    stdin. Of each column: the share of the squared gradient of the scores, and by how much the score falls when its values are those of other rows.
+    STORE may also be a table with the columns of the training table, such as a .csv file, or - for CSV from stdin. Of
+    each column: the share of the squared gradient of the scores, and by how much the score falls when its values are
+    those of other rows.
     """
     if scoring is not None and not repeats:
         raise SpecError("got --scoring without permutations; leave it out, or give --repeats of 1 or more")

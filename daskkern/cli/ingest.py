@@ -60,7 +60,8 @@ from daskkern.data.ingest import IngestReport, ingest
     "--missing",
     default="auto",
     show_default=True,
-    help="What missing values become; constant is 0, and auto the mean, in tables with gaps. Empty texts get a category of their own, but the most frequent one with mean and most_frequent.",
+    help="What missing values become; constant is 0, and auto the mean, in tables with gaps. Empty texts get a "
+    "category of their own, but the most frequent one with mean and most_frequent.",
 )
 @column_list("--columns", text="Columns of a table to use as features; others are not read.")
 @click.option(

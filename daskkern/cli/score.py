@@ -137,8 +137,8 @@ def predict_command(
     """Predict every row of STORE and write the predictions, in bounded memory.
 
     STORE may also be a table with the columns of the training table, such as a .csv file, - for CSV from stdin, or a
-    Zarr store of xarray with the variables of the training Dataset. After a kill, the same command continues in a folder of files, and
-    otherwise starts again; no row is written twice.
+    Zarr store of xarray with the variables of the training Dataset. After a kill, the same command continues in a
+    folder of files, and otherwise starts again; no row is written twice.
     """
     fitted = load_model(model)
     known = format_of(out)

@@ -18,6 +18,7 @@ from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, System, compare
 from daskkern.systems.plot import plot_comparison
 from daskkern.training.direct.roles import RowRoles
 
+_ENDED = {"max_seconds": "time over", "max_epochs": "its epochs"}
 _SHOWN = 12
 
 
@@ -246,7 +247,7 @@ def _row(found: Comparison, curve: Curve) -> tuple[str, ...]:
         if found.measure == "error"
         else f"{curve.error:.4g}"
     )
-    ended = curve.problem if curve.problem else {"max_seconds": "time over"}.get(curve.reason, curve.reason)
+    ended = curve.problem or _ENDED.get(curve.reason, curve.reason)
     return (
         curve.system,
         curve.group,

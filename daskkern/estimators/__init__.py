@@ -6,3 +6,7 @@ from daskkern.estimators.features import KernelFeatures
 from daskkern.estimators.regressor import KernelRegressor
 
 __all__ = ["AutoKernelClassifier", "AutoKernelRegressor", "KernelClassifier", "KernelFeatures", "KernelRegressor"]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

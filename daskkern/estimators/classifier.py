@@ -288,7 +288,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
 
     @computed_by_client
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy on arrays with labels `y`, a store, table files or a Dataset; of several labels, of all."""
+        """Return the accuracy on arrays with labels `y`, a store, tables or a Dataset; of several labels, of all."""
         check_is_fitted(self, "model_")
         y = scored_labels(self.model_, y, sample_weight)
         if is_store(X):

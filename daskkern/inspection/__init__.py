@@ -16,3 +16,7 @@ __all__ = [
     "permutation_importance",
     "score_gradients",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

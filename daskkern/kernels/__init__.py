@@ -91,3 +91,7 @@ __all__ = [
     "short_name",
     "spec_or_name",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

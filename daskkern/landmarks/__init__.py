@@ -45,3 +45,7 @@ __all__ = [
     "first_occurrences",
     "parse_selector",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

@@ -102,3 +102,7 @@ __all__ = [
     "parse_loss",
     "with_constant",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

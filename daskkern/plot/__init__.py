@@ -26,3 +26,7 @@ __all__ = [
     "spectrum",
     "time_shares",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

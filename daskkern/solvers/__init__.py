@@ -149,3 +149,7 @@ __all__ = [
     "check_fit",
     "parse_solver",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

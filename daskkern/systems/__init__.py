@@ -29,3 +29,7 @@ class _SystemTable(ModuleType):
 sys.modules[__name__].__class__ = _SystemTable
 
 __all__ = ["GROUPS", "SYSTEMS", "Comparison", "Curve", "Sweep", "SweepPoint", "System", "compare", "sweep", "system"]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

@@ -24,11 +24,14 @@ def plot_comparison(found: Comparison, path: str | Path) -> None:
     groups = list(dict.fromkeys(curve.group for curve in found.curves if curve.points))
     rows, columns = max(1, (len(groups) + 1) // 2), min(2, max(1, len(groups)))
     figure = Figure(figsize=(6.8 * columns, 4.2 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     for axis, group in zip(axes, groups, strict=False):
         _panel(axis, group, [curve for curve in found.curves if curve.group == group and curve.points])
         axis.set_ylabel(error_label(found.measure))
-        axis.tick_params(labelleft=True)  # which shared axes leave out
+        axis.tick_params(labelleft=True, labelbottom=True)  # which shared axes leave out
+    seconds = [at for curve in found.curves for at, _ in curve.points]
+    if seconds:  # the axes share their ticks
+        log_ticks(axes[0].xaxis, min(seconds), max(seconds))
     for axis in axes[len(groups) :]:
         axis.set_axis_off()
     words = f"{name_of_place(found.store)}: {found.n_rows:,} rows, {found.n_features} features, {found.kernel}"

@@ -8,3 +8,7 @@ from daskkern.unsupervised.one_class_svm import OneClassSVM
 from daskkern.unsupervised.spectral_clustering import SpectralClustering
 
 __all__ = ["KernelDensity", "KernelKMeans", "KernelPCA", "MMDTest", "OneClassSVM", "SpectralClustering", "mmd_test"]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__name__"])

