@@ -80,7 +80,19 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_values(
     write_block_sum(sum, parts);
 }
 
-// parts[b] is the number of those that are greater than `most` in size, or not numbers.
+// parts[b] is factor times the sum of the products of pairs that block b has of `size`, in double.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_products(
+    const given* __restrict__ left, long long size, const given* __restrict__ right, double factor,
+    double* __restrict__ parts)
+{
+    const long long step = (long long)gridDim.x * SUM_THREADS;
+    double sum = 0.0;
+    for (long long i = (long long)blockIdx.x * SUM_THREADS + threadIdx.x; i < size; i += step)
+        sum += (double)left[i] * (double)right[i];
+    write_block_sum(factor * sum, parts);
+}
+
+// parts[b] is the number of values that are greater than `most` in size, or not numbers.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) count_beyond(
     const given* __restrict__ values, long long size, given most, double* __restrict__ parts)
 {

@@ -67,8 +67,17 @@ def sum_all(values: Array) -> Array:
     """Return the sum of all values, added in float64: an array () float64 where they are."""
     if not _is_flat(values):
         return namespace_of(values).asarray(values.sum(dtype=np.float64))
-    parts = _block_sums("sum_values", values)
-    return parts.reshape(()) if parts.size == 1 else add_parts(parts)
+    return _whole(_block_sums("sum_values", values))
+
+
+def sum_products(left: Array, right: Array, factor: float = 1.0) -> Array:
+    """Return `factor` times the sum of ``left * right``, arrays of one shape and dtype, in float64: an array () of it.
+
+    On a GPU the products are never written.
+    """
+    if not (_is_flat(left) and _is_flat(right)):
+        return factor * sum_all(left.astype(np.float64, copy=False) * right)
+    return _whole(_block_sums("sum_products", left, right, np.float64(factor)))
 
 
 def all_within(values: Array, most: float) -> bool:
@@ -89,7 +98,12 @@ def _is_flat(values: Array) -> bool:
     return bool(on_gpu and values.size and values.flags.c_contiguous)
 
 
-def _block_sums(name: str, values: Array, *arguments: np.generic) -> Array:
+def _whole(parts: Array) -> Array:
+    """Return the sum of parts (n,) float64 as an array ()."""
+    return parts.reshape(()) if parts.size == 1 else add_parts(parts)
+
+
+def _block_sums(name: str, values: Array, *arguments: Any) -> Array:
     """Return a float64 number of each block of threads (n_blocks,), which depend on the number of values alone."""
     xp = namespace_of(values)
     blocks = min(-(-values.size // _SUMMED), _MOST_SUMS)

@@ -99,7 +99,7 @@ SOLVERS = {
     "window": (EigenPro(window=10, averaging=0.0), Landmarks(P), 40),
     "averaged": (EigenPro(window=5), Landmarks(P), 40),
     "all rows": (EigenPro(), AllRows(), 40),
-    "nystrom_sgd": (NystromSGD(mode="streamed"), Landmarks(P), 52),
+    "nystrom_sgd": (NystromSGD(mode="streamed"), Landmarks(P), 40),
 }
 
 
@@ -124,12 +124,13 @@ def test_the_loss_is_read_with_the_signals(cupy_here: ModuleType) -> None:
 
 
 @pytest.mark.repeated
-@pytest.mark.parametrize("name", ["window", "all rows"])
+@pytest.mark.parametrize("name", ["window", "all rows", "nystrom_sgd"])
 def test_a_penalty_makes_no_step_wait(cupy_here: ModuleType, name: str) -> None:
     solver, basis, _ = SOLVERS[name]
     plain = [step for step in _steps(solver, basis, alpha=1e-4) if not step.signals]
     assert [step.waits for step in plain] == [[]] * len(plain)
-    assert max(step.launches.total() for step in plain) <= 44
+    for step in plain:  # those that project are recorded as graphs
+        assert step.launches.total() <= 40 + 4 * (step.projects and name == "window"), step.launches
 
 
 @pytest.mark.repeated

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from daskkern.backend.namespace import to_host
-from daskkern.backend.reductions import add_parts, all_finite, all_within, row_squares, sum_all, takes_rows
+from daskkern.backend.reductions import (
+    add_parts,
+    all_finite,
+    all_within,
+    row_squares,
+    sum_all,
+    sum_products,
+    takes_rows,
+)
 from daskkern.kernels import Laplacian
 from daskkern.kernels.norms import squared_norms
 from tests.support.gpu.fake_arrays import launches_counted
@@ -77,6 +85,27 @@ def test_all_values_are_added_in_float64(xp: ModuleType, shape: tuple[int, ...],
     np.testing.assert_allclose(float(found), values.sum(dtype=np.float64), rtol=1e-14)
     np.testing.assert_allclose(float(sum_all(xp.asarray(values)[::2])), values[::2].sum(dtype=np.float64), rtol=1e-14)
     assert float(sum_all(values)) == values.sum(dtype=np.float64)
+
+
+@each_dtype
+@pytest.mark.parametrize("shape", [(1,), (255,), (300, 7), (40_000,), (3, 0)])
+def test_products_are_added_in_float64_without_being_written(
+    xp: ModuleType, shape: tuple[int, ...], dtype: str
+) -> None:
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
+    exact = (left.astype(np.float64) * right).sum()
+    with launches_counted() as names:
+        found = sum_products(xp.asarray(left), xp.asarray(right))
+    assert "mul" not in names or not left.size
+    assert (found.shape, found.dtype) == ((), np.float64)
+    bound = 1e-14 * np.abs(left.astype(np.float64) * right).sum()
+    np.testing.assert_allclose(float(found), exact, rtol=0, atol=bound)
+    for side in (np, xp):
+        scaled = sum_products(side.asarray(left), side.asarray(right), 0.5)
+        np.testing.assert_allclose(float(scaled), 0.5 * exact, rtol=0, atol=bound)
+    strided = (array[::2] for array in (xp.asarray(left), xp.asarray(right)))
+    np.testing.assert_allclose(float(sum_products(*strided)), (left[::2].astype(float) * right[::2]).sum(), atol=bound)
 
 
 @each_dtype

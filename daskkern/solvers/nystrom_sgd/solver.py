@@ -25,19 +25,18 @@ import scipy.linalg
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import multiply, multiply_transposed
+from daskkern.backend.tiles import multiply
 from daskkern.errors import DataError, SpecError
 from daskkern.events import SpectrumFound
-from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed_blocks
 from daskkern.losses import Loss
 from daskkern.preconditioners import NystromState, StableSteps
 from daskkern.solvers.base import Solver, decay, is_whole, smoothness_of
-from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.eigenpro.spectrum import flattened
-from daskkern.solvers.groups import sum_over_groups
 from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts
 from daskkern.solvers.nystrom_sgd.setup import NystromSetup, nystrom_setup
+from daskkern.solvers.nystrom_sgd.state import NystromRun
+from daskkern.solvers.nystrom_sgd.steps import stored_step, streamed_step
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.setup import RankInputs
@@ -46,16 +45,6 @@ from daskkern.solvers.tail_average import TailAverage
 
 _SAME_BASIS = 1e-3
 """Share by which rounding may move what an eigenbasis is known by."""
-
-
-@dataclass(frozen=True)
-class NystromRun:
-    """The state of a run. Streamed: `w` (r, c) whole and `A` (p_r, c) by column. Stored: `w` (r_r, c) by column."""
-
-    w: Array
-    A: Array
-    step: int
-    average: TailAverage
 
 
 @dataclass(frozen=True)
@@ -160,7 +149,7 @@ class NystromSGD(Solver[NystromRun]):
         else:
             eta = spectrum.step_size(batch.size, smoothness, problem.alpha, batch.excess)
             eta *= decay(problem.loss, state.step, problem.batches_per_epoch)
-        take = _streamed if setup.features is None else _stored
+        take = streamed_step if setup.features is None else stored_step
         w, A, loss = take(problem, setup, state, batch, eta, comm, self.step_rule == "auto")
         step = state.step + 1
         return NystromRun(w, A, step, state.average.add(step, A if setup.features is None else w)), loss
@@ -223,75 +212,3 @@ def _numbers(problem: Problem[NystromSetup]) -> IntArray:
     """Return the global numbers of the rows of what this rank iterates on: its columns, or its eigenfeatures."""
     features = problem.extra.features
     return problem.part.columns.ids if features is None else np.arange(features.start, features.stop)
-
-
-def _streamed(
-    problem: Problem[NystromSetup],
-    setup: NystromSetup,
-    state: NystromRun,
-    batch: Batch,
-    eta: float,
-    comm: Communicator,
-    checked: bool,
-) -> tuple[Array, Array, float | Array]:
-    xp = namespace_of(state.A)
-    phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
-    blocks = problem.part.columns.blocks
-    scores = comm.allreduce(multiply_blocks(phi, state.A, blocks, xp)).astype(problem.dtype)
-    loss, g = pending_loss_and_gradient(problem, scores, batch)
-    pulled = sum_over_groups(problem, multiply_transposed(phi, g, xp)) * (1 / batch.size)
-    u = comm.allreduce(multiply_transposed_blocks(setup.part.M, pulled, blocks, xp)).astype(problem.dtype)
-    u += problem.alpha * state.w
-    change = eta * (setup.part.preconditioner * u)
-    moved = multiply(setup.part.M, change, xp)
-    if checked:
-        ahead = comm.allreduce(multiply_blocks(phi, moved, blocks, xp))
-        share = _safe_share(problem, batch, ahead, (u * change).sum(), (change * change).sum())
-        change, moved = change * share, moved * share
-    return state.w - change, state.A - moved, loss
-
-
-def _stored(
-    problem: Problem[NystromSetup],
-    setup: NystromSetup,
-    state: NystromRun,
-    batch: Batch,
-    eta: float,
-    comm: Communicator,
-    checked: bool,
-) -> tuple[Array, Array, float | Array]:
-    """As streamed, on this rank's columns of psi, which the trainer hands over as `phi`."""
-    if batch.phi is None or setup.features is None:
-        raise SpecError("stored Nystrom-SGD needs the eigenfeatures of its batches")
-    xp = namespace_of(state.w)
-    scores = comm.allreduce(multiply_blocks(batch.phi, state.w, setup.blocks, xp)).astype(problem.dtype)
-    loss, g = pending_loss_and_gradient(problem, scores, batch)
-    u = sum_over_groups(problem, multiply_transposed(batch.phi, g, xp)) * (1 / batch.size) + problem.alpha * state.w
-    change = eta * (setup.part.preconditioner[setup.features] * u)
-    if checked:
-        own = xp.stack([(u * change).sum(axis=0), (change * change).sum(axis=0)])
-        whole = comm.allreduce(xp.concatenate([multiply_blocks(batch.phi, change, setup.blocks, xp), own]))
-        change = change * _safe_share(problem, batch, whole[:-2], whole[-2].sum(), whole[-1].sum())
-    return state.w - change, state.A, loss
-
-
-def _safe_share(problem: Problem[NystromSetup], batch: Batch, moved: Array, descent: Array, squared: Array) -> Array:
-    """Return by what the change of a step is multiplied: 1, or less where it would raise the loss of its own batch.
-
-    The batch's objective F falls by at least ``t descent - t^2 / 2 Q`` for a share t of the change, with
-    ``Q = L / m sum_i w_i |moved_i|^2 + alpha |change|^2``. Where ``descent < Q / 2`` a whole step could raise F, and
-    ``t = descent / Q`` is what surely lowers it most.
-
-    Parameters
-    ----------
-    moved : (m, c) array
-        What the change takes from the scores of the batch.
-    descent, squared : arrays without dimensions
-        ``sum u change``, u the gradient of F, and ``|change|^2``.
-    """
-    xp = namespace_of(moved)
-    squares = moved * moved if batch.weight is None else moved * moved * batch.weight
-    total = sum_over_groups(problem, squares.sum().reshape(1))[0]
-    curvature = smoothness_of(problem.loss) / batch.size * total + problem.alpha * squared
-    share = descent / xp.maximum(curvature, np.finfo(np.float64).tiny)
-    return xp.where(2 * share < 1, share, 1.0).astype(problem.dtype)
