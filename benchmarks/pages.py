@@ -28,25 +28,24 @@ TITLES = {
     "results-bigger-than-memory": "Data bigger than memory",
     "results-stages": "From files to predictions, stage by stage",
     "results-regressions": "Three sizes relative to np.matmul, run after run",
+    "results-learned-features": "A metric learned from all rows",
     "results-cpu-2-cores": "Fits from the command line",
     "results-kernel-products-cpu-2-cores": "Kernel products against peers",
     "results-choices": "Kernel, landmarks, solver: one choice at a time",
     "results-tables": "Tables, compared with boosted trees, forests, SVC and xRFM",
     "results-recovery": "Recovery from faults",
     "results-collectives": "Allreduce",
-    "results-wires": "A sum of two ranks by other wires",
-    "results-many-ranks": "Many ranks",
+    **{"results-wires": "A sum of two ranks by other wires", "results-many-ranks": "Many ranks"},
     "results-threads": "Predictions with all threads relative to one",
     "results-overhead": "Two ranks compared with one process",
     "results-monitoring": "Cost of monitoring",
     "results-soak": "Fits with faults",
-    "results-many-tables": "189 small regression tables",
+    "results-many-tables": "Small regression tables",
     "results-gpu": "On one GPU",
     "results-precision": "Error of kernel values",
     "precision-emulated": "Error of rounded features",
 }
-ELSEWHERE = frozenset(("results-reproduction",))
-"""Files that have a page of their own."""
+ELSEWHERE = frozenset(("results-reproduction",))  # files that have a page of their own
 
 
 def page() -> str:

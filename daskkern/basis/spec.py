@@ -65,9 +65,7 @@ class Landmarks(BasisSpec):
         if self.points is not None:
             points = np.asarray(self.points)
             if points.ndim != 2 or points.size == 0 or points.dtype.kind not in "fiu" or not np.isfinite(points).all():
-                raise DataError(
-                    f"got landmark points of shape {points.shape}; expected a table (p, d) of finite numbers"
-                )
+                raise DataError(f"got landmark points of shape {points.shape}; expected finite numbers (p, d)")
 
     @property
     def selection(self) -> LandmarkSelector | None:
