@@ -1,9 +1,6 @@
-"""The page of measured figures, generated from every JSON file in this folder.
+"""The page of measured figures, generated from every JSON file in this folder (figures.py has the format).
 
-Their format is that of figures.py. Known benchmarks get tables of their own; for others every table is shown, and
-columns that are the same in all rows are stated once.
-
-    python benchmarks/pages.py > benchmarks.md
+python benchmarks/pages.py > benchmarks.md
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +32,8 @@ TITLES = {
     "results-tables": "Tables, compared with boosted trees, forests, SVC and xRFM",
     "results-recovery": "Recovery from faults",
     "results-collectives": "Allreduce",
-    **{"results-wires": "A sum of two ranks by other wires", "results-many-ranks": "Many ranks"},
+    "results-wires": "A sum of two ranks by other wires",
+    "results-many-ranks": "Many ranks",
     "results-threads": "Predictions with all threads relative to one",
     "results-overhead": "Two ranks compared with one process",
     "results-monitoring": "Cost of monitoring",
@@ -59,15 +57,15 @@ def page() -> str:
     ]
     files = {path.stem: path for path in sorted(FOLDER.glob("*.json")) if path.stem not in ELSEWHERE}
     for stem in [*(stem for stem in TITLES if stem in files), *(stem for stem in files if stem not in TITLES)]:
-        path = files[stem]
-        lines += ["", f"## {TITLES.get(path.stem, path.stem.replace('-', ' '))}", "", *section(read(path), path)]
+        title, path = TITLES.get(stem, stem.replace("-", " ")), files[stem]
+        lines += ["", f"## {title}", "", *section(read(path), path)]
     return "\n".join(lines) + "\n"
 
 
 def section(runs: list[Run], path: Path) -> list[str]:
     """Return the lines of one file."""
-    about = " ".join([origin(runs[-1]), *([NOTES[path.stem]] if path.stem in NOTES else []), f"[JSON]({path.name})"])
-    lines = [about, "", *FORMS.get(runs[0].benchmark, any_tables)(runs)]
+    about = [origin(runs[-1]), *([NOTES[path.stem]] if path.stem in NOTES else []), f"[JSON]({path.name})"]
+    lines = [" ".join(about), "", *FORMS.get(runs[0].benchmark, any_tables)(runs)]
     picture = path.with_suffix(".png")
     return [*lines, "", f"![{picture_text(path)}]({picture.name})"] if picture.exists() else lines
 
