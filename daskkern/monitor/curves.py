@@ -34,8 +34,8 @@ def begin_of(history: History) -> float:
 def batch_columns(history: History, smoothing: float) -> Columns:
     """Return ``time`` (in the fit's unit), ``passes`` (epochs done), ``loss``, ``smooth`` and ``rate`` of batches.
 
-    `smoothing` in [0, 1) is the weight of the previous mean in a running mean of the loss. It is less where there are few
-    batches: the mean goes back over a twentieth of them at most, or a curve that falls would end far above its last loss.
+    `smoothing` in [0, 1) is the weight of the previous mean in a running mean of the loss. Of few batches it is
+    less: the mean goes back over a twentieth of them at most, or a falling curve would end far above its last loss.
     """
     batches = {name: np.asarray(column, float) for name, column in history["batches"].items()}
     loss = batches["loss"]
