@@ -37,12 +37,14 @@ def resume_command(place: str, every: bool, as_json: bool, where: ClusterRequest
     found = find_fits(place) if every else (_named(place),)
     with quieted(everything=True) if as_json else nullcontext():
         active = _active(where)
-        told = [(fit, *_tell(fit, *_outcome(fit, where, active))) for fit in found]
-        if not told:
+        outcomes = [(fit, *_tell(fit, *_outcome(fit, where, active))) for fit in found]
+        if not outcomes:
             say(f"no checkpoints are in {public(place)}")
     if as_json:
-        say_json([{"place": public(fit.location), "outcome": outcome, "detail": text} for fit, outcome, text in told])
-    said = [outcome for _, outcome, _ in told]
+        say_json(
+            [{"place": public(fit.location), "outcome": outcome, "detail": text} for fit, outcome, text in outcomes]
+        )
+    said = [outcome for _, outcome, _ in outcomes]
     failed = [outcome for outcome in said if outcome in (DAMAGED, FAILED)]
     if failed:
         raise StoreError(f"{len(failed)} of {len(said)} fits cannot be continued; the lines above say why")

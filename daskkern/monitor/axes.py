@@ -20,7 +20,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib
     except ImportError:
-        raise SpecError("a plot needs matplotlib, which is not installed; install daskkern[plot]") from None
+        raise SpecError('a plot needs matplotlib, which is not installed; run: pip install "daskkern[plot]"') from None
     del matplotlib
 
 

@@ -11,6 +11,8 @@ from daskkern.monitor.shares import PARTS
 Columns: TypeAlias = dict[str, FloatArray]
 History: TypeAlias = Mapping[str, Any]
 
+_SPANS = 20
+"""Into how many spans of its running mean a curve is divided at least."""
 _RATE_S = 5.0
 _MOST_SHARES = 60
 _UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h"))
@@ -32,7 +34,8 @@ def begin_of(history: History) -> float:
 def batch_columns(history: History, smoothing: float) -> Columns:
     """Return ``time`` (in the fit's unit), ``passes`` (epochs done), ``loss``, ``smooth`` and ``rate`` of batches.
 
-    `smoothing` in [0, 1) is the weight of the previous mean in a running mean of the loss.
+    `smoothing` in [0, 1) is the weight of the previous mean in a running mean of the loss. Of few batches it is
+    less: the mean goes back over a twentieth of them at most, or a falling curve would end far above its last loss.
     """
     batches = {name: np.asarray(column, float) for name, column in history["batches"].items()}
     loss = batches["loss"]
@@ -41,7 +44,7 @@ def batch_columns(history: History, smoothing: float) -> Columns:
         "time": (batches["time"] - begin_of(history)) / time_unit(history)[0],
         "passes": passes,
         "loss": loss,
-        "smooth": smoothed(loss, smoothing),
+        "smooth": smoothed(loss, min(smoothing, max(0.0, 1 - _SPANS / max(loss.size, 1)))),
         "rate": rates(batches["time"], passes * float(history["started"].get("n_samples", "nan"))),
     }
 

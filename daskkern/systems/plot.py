@@ -20,7 +20,7 @@ def plot_comparison(found: Comparison, path: str | Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise SpecError("a plot needs matplotlib, which is not installed; install daskkern[plot]") from None
+        raise SpecError('a plot needs matplotlib, which is not installed; run: pip install "daskkern[plot]"') from None
     groups = list(dict.fromkeys(curve.group for curve in found.curves if curve.points))
     rows, columns = max(1, (len(groups) + 1) // 2), min(2, max(1, len(groups)))
     figure = Figure(figsize=(6.8 * columns, 4.2 * rows), layout="constrained")

@@ -152,7 +152,7 @@ def test_without_matplotlib_the_extra_is_named(
     flowers: KernelClassifier, axes: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SpecError, match=r"install daskkern\[plot\]"):
+    with pytest.raises(SpecError, match=r"pip install .daskkern\[plot\]"):
         plot.history(flowers)
 
 

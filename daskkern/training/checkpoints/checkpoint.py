@@ -104,7 +104,7 @@ def begin_checkpoint(location: str, run: str, record: Resumption | None = None) 
     except Exception as error:  # zarr and object stores raise many types
         reason = (error.strerror or "").lower() if isinstance(error, OSError) else ""
         raise StoreError(
-            f"the checkpoint {location} cannot be written: {reason or error}; choose another place for the model, or"
+            f"the checkpoint {location} cannot be written: {reason or error}; choose another place for the model, or "
             "for the checkpoint alone with --checkpoint"
         ) from error
 

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+_LEAST = 0.001
 _HOUR_S = 3600.0
 
 
@@ -45,7 +46,8 @@ class FitCost:
             return f"cost: {who} for as long as the fit takes; --max-seconds limits the {unit}"
         most = "at most " if self.is_limit else "about "
         limit = ", the limit of --max-seconds" if self.is_limit else ""
-        return f"cost: {most}{_number(self.hours)} {unit}: {who} for {_time(min(self.seconds, self.limit_s))}{limit}"
+        hours = f"{most}{_number(self.hours)}" if self.hours >= _LEAST else f"less than {_LEAST}"
+        return f"cost: {hours} {unit}: {who} for {_time(min(self.seconds, self.limit_s))}{limit}"
 
 
 def _number(value: float) -> str:

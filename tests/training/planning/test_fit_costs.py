@@ -11,6 +11,7 @@ from daskkern.training.planning.fit_cost import FitCost
     ("cost", "hours", "words"),
     [
         (FitCost(4, 1800.0), 2.0, "cost: about 2 worker-hours: 4 workers for 30 min"),
+        (FitCost(1, 0.36), 0.0001, "cost: less than 0.001 worker-hours: 1 worker for 0.36 s"),
         (FitCost(1, 36.0), 0.01, "cost: about 0.01 worker-hours: 1 worker for 36 s"),
         (FitCost(8, 7200.0, on_gpus=True), 16.0, "cost: about 16 GPU-hours: 8 GPUs for 2 h"),
         (
