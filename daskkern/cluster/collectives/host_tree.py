@@ -82,7 +82,10 @@ def parent(rank: int) -> int:
 
 
 def children(rank: int, size: int) -> list[int]:
-    """Return the children of `rank` in that tree, nearest first. Below `child` are the ranks from it up to the next child."""
+    """Return the children of `rank` in that tree, nearest first.
+
+    Below a child are the ranks from it up to the next child.
+    """
     below, step, span = [], 1, rank & -rank or size
     while step < span and rank + step < size:
         below.append(rank + step)

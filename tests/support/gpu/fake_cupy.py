@@ -122,9 +122,13 @@ class Operation(threading.Thread):
 
 
 class Fake:
-    """A module that looks like CuPy to one process whose threads have a GPU each."""
+    """A module that looks like CuPy to one process whose threads have a GPU each.
 
-    def __init__(self) -> None:
+    With `at_once`, an operation ends before the call that begins it: for other arrays than those of this module.
+    """
+
+    def __init__(self, at_once: bool = False) -> None:
+        self.at_once = at_once
         self.worlds: dict[bytes, World] = {}
         self.lock = threading.Lock()
         self.devices: dict[int, int] = {}
@@ -176,6 +180,7 @@ class Fake:
                 self.rank, self.number, self.state, self.messages = rank, 0, "open", defaultdict(int)
                 self.releasing = False
                 self.world.put(("joined", rank), b"")
+                begun = time.monotonic()
                 for peer in range(ndev):
                     if self.world.get(("joined", peer), lambda: time.monotonic() > begun + 5) is None:
                         raise NcclError("a rank never came")
@@ -252,8 +257,8 @@ class Fake:
                 before = getattr(fake.here, "last", None)
                 fake.here.last = Operation(self, sends, receives, before)
                 fake.here.last.start()
-
-        begun = time.monotonic()
+                if fake.at_once:
+                    fake.here.last.join()
 
         def group_start() -> None:
             fake.here.group = []
