@@ -180,10 +180,17 @@ class Feed:
             self._device_rows.begin(whole=start == 0)
         if self._stored or (keeping is not None and keeping.is_full):  # a rank's own columns, or memory
             stream = iter_batches(
-                rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted, readers=self._readers
+                rows,
+                self.plan,
+                sweep,
+                fields=fields,
+                start=start,
+                wanted_X=wanted,
+                readers=self._readers,
+                empty=self._uploads.empty,
             )
         else:
-            stream = self._shared.batches(rows, self.plan, sweep, fields, start, wanted)
+            stream = self._shared.batches(rows, self.plan, sweep, fields, start, wanted, self._uploads.empty)
         if sampling is not None and drawn is not None:
             stream = _renumbered(stream, sampling, drawn)
         count = start

@@ -25,8 +25,9 @@ _BATCH_SHARE = 16
 def chosen_products(comm: Communicator, xp: ModuleType, settings: FitSettings, d: int) -> AbstractContextManager[None]:
     """Return the context of the products of rows of `d` features. A collective, but for fits that have no choice.
 
-    Products on tensor cores take the place of those in float32 where a calibration says on every rank's GPU that the same
-    ones are fastest, and as exact. With virtual ranks it is always one, so that the bits do not depend on where they run.
+    Products on tensor cores take the place of those in float32 where a calibration says on every rank's GPU that the
+    same ones are fastest, and as exact. With virtual ranks they never do, so that the bits do not depend on where these
+    run.
     """
     exact = settings.dtype == "float32" and settings.precision in (None, "float32")
     if settings.device == "cpu" or not exact or d <= cuda.FEW_FEATURES or settings.virtual_shards is not None:
