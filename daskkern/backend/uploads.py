@@ -13,7 +13,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend import csr
 from daskkern.backend.device_rows import DeviceRows
-from daskkern.backend.namespace import is_sparse
+from daskkern.backend.namespace import is_of_gpu, is_sparse
 
 _SLOTS = 2
 _ALIGNMENT = 256
@@ -57,7 +57,10 @@ class Uploads:
         return np.empty(shape, dtype) if made is None else made
 
     def begin(self, *arrays: Array) -> Arrived:
-        """Begin to copy `arrays`, dense or CSR; return a function to call before their use. None stays None."""
+        """Begin to copy `arrays`, dense or CSR; return a function to call before their use.
+
+        None stays None, and arrays of the device stay what they are.
+        """
         if self._stream is None:
             return lambda: arrays
         xp, stream = self._xp, self._stream
@@ -84,16 +87,16 @@ class Uploads:
 
 
 def _parts(array: Array) -> tuple[HostArray, ...]:
-    """Return what is copied of an array: nothing of None, and of CSR rows, once they are canonical, their parts."""
-    if array is None:
+    """Return what is copied of an array: of CSR rows, once they are canonical, their parts, and of None nothing."""
+    if array is None or is_of_gpu(array):
         return ()
     return csr.parts_of(csr.checked(array, csr.float_dtype(array.dtype))) if is_sparse(array) else (array,)
 
 
 def _of_parts(array: Array, parts: tuple[HostArray, ...], targets: list[Array], xp: ModuleType) -> Array:
     """Return the array on the device, made of what was copied."""
-    if array is None:
-        return None
+    if array is None or is_of_gpu(array):
+        return array
     if not is_sparse(array):
         return targets[0]
     data, indices, indptr = targets

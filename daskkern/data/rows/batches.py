@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from daskkern.data.rows.batch_plan import BatchPlan, places_in_window, window_po
 from daskkern.data.rows.rows import ALL, Fields, Gathering, NewArray, RowBlock, Rows
 from daskkern.errors import SpecError
 
-__all__ = ["BatchPlan", "RowBatch", "Visit", "cut_window", "iter_batches", "read_window", "visits_of"]
+__all__ = ["BatchPlan", "RowBatch", "Visit", "cut_window", "iter_batches", "numbered", "read_window", "visits_of"]
 
 _THREADS = 2  # measured: two threads hide the decoding of compressed chunks behind the step; more bring no gain
 
@@ -228,6 +228,15 @@ def _parts(rows: Rows, plan: BatchPlan, visit: Visit, fields: Fields, share: Sha
         first, last = plan.bounds_of(chunk)
         yield slice(done, done + last - first), rows.read(first, last, fields)
         done += last - first
+
+
+def numbered(blocks: Iterable[RowBlock]) -> Iterator[RowBatch]:
+    """Yield consecutive blocks of rows as batches that have the numbers -1, -2 and so on, none of a plan's."""
+    start = 0
+    for number, block in enumerate(blocks, 1):
+        assert block.y is not None
+        yield RowBatch(-number, np.arange(start, start + len(block.y)), block)
+        start += len(block.y)
 
 
 def cut_window(plan: BatchPlan, visit: Visit, block: RowBlock) -> Iterator[RowBatch]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
 from itertools import pairwise
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -109,6 +110,11 @@ class Rows(ABC):
             y=self._read_targets(start, stop) if Fields.y in fields and self.task is not None else None,
             weight=self._read_weight(start, stop) if Fields.weight in fields and self.has_weight else None,
         )
+
+    def blocks_on(self, xp: ModuleType) -> Iterator[RowBlock] | None:
+        """Return all rows in order, block by block, with ``X`` on the GPU of `xp`; None where they do not lie there."""
+        del xp
+        return None
 
     def encoded(self) -> "Rows":
         """Return the same rows with blocks of ``X`` as they are stored, where that takes fewer bytes; else itself."""
