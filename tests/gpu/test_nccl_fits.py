@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -14,6 +15,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.basis import AllRows, Landmarks
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import EpochFinished, Event, StageFinished, silent
+from daskkern.losses import Loss, SquaredHinge
 from daskkern.solvers import EigenPro, Falkon, NystromSGD
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.job import FitJob
@@ -21,7 +23,7 @@ from daskkern.training.run.rank import FitRankResult, run_rank
 from daskkern.training.run.rank_task import RankTask
 from daskkern.training.setup.prepare import prepare
 from tests.support.fits import Fit, toy_settings, toy_source
-from tests.support.gpu.fake_arrays import waits_counted
+from tests.support.gpu.fake_arrays import launches_counted, waits_counted
 from tests.support.gpu.fake_cupy import Fake, Killed
 from tests.support.gpu.fake_gpu import FakeGpu
 from tests.support.threads import run_threads
@@ -51,9 +53,9 @@ def gpus(stand_in: FakeGpu) -> Iterator[Gpus]:
 class Toy:
     """A fit whose ranks have a GPU each."""
 
-    def __init__(self, name: str, gpus: Gpus, epochs: int) -> None:
+    def __init__(self, name: str, gpus: Gpus, epochs: int, loss: Loss | None = None) -> None:
         solver, basis = SOLVERS[name]
-        self._settings = replace(toy_settings(basis, solver), device="gpu", max_epochs=epochs)
+        self._settings = replace(toy_settings(basis, solver, loss), device="gpu", max_epochs=epochs)
         self._source, self._cuda = toy_source(), gpus.stand_in.cuda
         self._prepared = prepare(self._source, self._settings, False)
         self._plan = MemoryPlan((), kept=0, kept_wanted=0, keeps_rows=True, budget=1 << 40)
@@ -88,19 +90,20 @@ def test_ranks_on_gpus_of_their_own_make_the_model_of_one(gpus: Fake, name: str)
     assert [link.state for link in gpus.nccl.links] == ["destroyed"] * 5
 
 
-@pytest.mark.parametrize("name", ["window", "all rows"])
-def test_steps_with_traffic_wait_for_the_loss_alone(gpus: Gpus, name: str) -> None:
-    waits_so_far: list[int] = []
-    with waits_counted() as waits:
+@pytest.mark.parametrize("name", ["window", "all rows", "nystrom_sgd"])
+def test_steps_with_traffic_wait_for_the_loss_alone_and_take_few_launches(gpus: Gpus, name: str) -> None:
+    so_far: list[tuple[int, int]] = []
+    with waits_counted() as waits, launches_counted() as launches:
 
         def listen(event: Event) -> None:
             if isinstance(event, EpochFinished):
-                waits_so_far.append(len(waits))
+                so_far.append((len(waits), len(launches)))
 
-        Toy(name, gpus, epochs=3).run(2, listen)
-    of_an_epoch = waits[waits_so_far[0] : waits_so_far[1]]  # of both ranks, in five steps
-    assert set(of_an_epoch) == {"float"}
-    assert len(of_an_epoch) <= 4
+        Toy(name, gpus, epochs=3, loss=SquaredHinge()).run(2, listen)
+    (waited, launched), (then_waited, then_launched) = so_far[:2]  # of both ranks, in five steps
+    assert set(waits[waited:then_waited]) == {"float"}
+    assert then_waited - waited <= 4
+    assert then_launched - launched <= 2 * 5 * 40, Counter(launches[launched:then_launched])  # without NCCL's own
 
 
 def test_a_rank_that_is_killed_in_a_step_ends_the_others(gpus: Gpus) -> None:

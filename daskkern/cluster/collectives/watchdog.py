@@ -13,7 +13,7 @@ from daskkern.errors import CommunicatorClosedError
 _EVERY_S = 0.01
 
 
-class Moment(Protocol):
+class StreamEvent(Protocol):
     """A place in the work of a GPU."""
 
     @property
@@ -23,10 +23,10 @@ class Moment(Protocol):
 
 @dataclass(frozen=True)
 class InFlight:
-    """An operation that a GPU was given, between two of its moments: it may take `timeout_s` from the first on."""
+    """An operation that a GPU was given, between two of its events: it may take `timeout_s` from the first on."""
 
-    begun: Moment
-    ended: Moment
+    begun: StreamEvent
+    ended: StreamEvent
     timeout_s: float
     late: CommunicatorClosedError
 
