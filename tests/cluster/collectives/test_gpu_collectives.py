@@ -379,3 +379,5 @@ def test_the_stand_in_has_the_signatures_of_cupy(fake: Fake) -> None:
     assert {"getDevice", "setDevice", "deviceGetPCIBusId"} <= set(dir(real.cuda.runtime))
     assert callable(real.cuda.get_current_stream)
     assert "disable_timing" in real.cuda.Event.__doc__
+    assert isinstance(real.cuda.Event.done, property)
+    assert callable(real.cuda.get_elapsed_time)
