@@ -40,7 +40,8 @@ def streaming(
         plan, uploads = BatchPlan.for_rows(rows, batch), Uploads(xp)
         for epoch in (0, 1):
             begun, total = time.perf_counter(), 0
-            stream = iter_batches(rows, plan, epoch, fields=Fields.X, readers=reading_threads(xp))
+            reading = reading_threads(xp)
+            stream = iter_batches(rows, plan, epoch, fields=Fields.X, readers=reading, empty=uploads.empty)
             for arrived in begun_ahead((uploads.begin(item.block.X) for item in stream), uploads.ahead):
                 total += int(arrived()[0].nbytes)
             wait(xp)

@@ -6,6 +6,7 @@ single-process program; threads, Dask's comms and NCCL give the same numbers fro
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 
 import numpy as np
 
@@ -27,6 +28,10 @@ class Communicator(ABC):
     size: int
     timeout_s: float = 60.0
     """How long one collective waits for its peers."""
+    in_stream: ModuleType | None = None
+    """The module of the arrays whose collectives return before they have ended: what its current stream is given later
+    follows them. Where one fails, the next collective and :meth:`check` raise, and arrays that were read meanwhile are
+    worth nothing. None where every collective waits."""
 
     @property
     def bytes_sent(self) -> int:

@@ -101,8 +101,12 @@ def to_host(array: Array) -> HostArray:
 
 def as_host(values: Any) -> HostArray:
     """Return what a user gave - an array, on a GPU too, a list, a column of a frame - as a NumPy array."""
-    on_gpu = hasattr(values, "get") and hasattr(values, "strides")  # as CuPy's are; a column of pandas has no strides
-    return to_host(values) if on_gpu else np.asarray(values)
+    return to_host(values) if is_of_gpu(values) else np.asarray(values)
+
+
+def is_of_gpu(values: Any) -> bool:
+    """Return whether dense values are an array of CuPy's, which need not be installed."""
+    return hasattr(values, "get") and hasattr(values, "strides")  # a column of pandas has no strides
 
 
 def settle(array: Array = None) -> None:

@@ -13,7 +13,7 @@ from dask.delayed import delayed
 from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
-from daskkern.backend.namespace import as_host, is_sparse
+from daskkern.backend.namespace import as_host, is_of_gpu, is_sparse
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.csr import FeatureRows, as_csr
 from daskkern.data.rows.exact_integers import check_label_floats, check_quantities
@@ -161,7 +161,8 @@ def _blocks(
     to_y = none if y is None else list(y.to_delayed().reshape(len(sizes), -1)[:, 0])
     to_w = none if weight is None else list(weight.to_delayed())
     encode = _Encode(classes, info.n_stored is not None)
-    blocks = tuple(LazyBlock(parts, encode) for parts in zip(X.to_delayed()[:, 0], to_y, to_w, strict=True))
+    on_gpu = is_of_gpu(X._meta)
+    blocks = tuple(LazyBlock(parts, encode, on_gpu) for parts in zip(X.to_delayed()[:, 0], to_y, to_w, strict=True))
     return BlockSource(blocks, sizes, weight is not None, info, itemsize=X.dtype.itemsize)
 
 
@@ -202,7 +203,7 @@ def _labels_on_host(chunk: Any) -> HostArray:
 
 @dataclass(frozen=True, eq=False)
 class _Encode:
-    """Converts the computed parts of a block to (X, y, weight), with codes for class labels."""
+    """Converts the computed parts of a block to (X, y, weight), with codes for class labels. None stays None."""
 
     classes: HostArray | None
     is_sparse: bool
@@ -210,7 +211,7 @@ class _Encode:
     def __call__(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
         refuse_masks(X, "a chunk of X")
         refuse_masks(y, "a chunk of y")
-        rows, targets = self._rows(X), None if y is None else self._targets(as_host(y))
+        rows, targets = None if X is None else self._rows(X), None if y is None else self._targets(as_host(y))
         return rows, targets, None if weight is None else host_weights(weight)
 
     def _rows(self, X: Any) -> FeatureRows:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from daskkern.backend.uploads import Uploads, begun_ahead
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.batches import BatchPlan, iter_batches
 from tests.support.gpu.fake_arrays import FakeArray, on_device
 from tests.support.gpu.fake_gpu import cuda_module
 
@@ -87,11 +89,63 @@ def test_what_was_sent_may_change_at_once(xp: ModuleType) -> None:
     assert arrived()[0].get().tolist() == [1, 1, 1]
 
 
+def test_rows_are_decoded_into_the_memory_that_they_are_sent_from(xp: ModuleType) -> None:
+    sizes: list[int] = []
+    memory = xp.cuda.PinnedMemory
+    xp.cuda.PinnedMemory = lambda size: sizes.append(size) or memory(size)
+    X, y = np.random.default_rng(0).standard_normal((100, 64)).astype(np.float32), np.arange(100)
+    rows = ArrayRows(X, y, classes=tuple(range(100)), chunk_rows=10)
+    plan, uploads = BatchPlan(100, 8, 10, seed=1, window_rows=40), Uploads(xp)
+    seen = np.zeros(100, int)
+    for epoch in range(3):
+        stream = iter_batches(rows, plan, epoch, empty=uploads.empty, readers=2)
+        sent = ((item, uploads.begin(item.block.X)) for item in stream)
+        for item, arrived in begun_ahead(sent, uploads.ahead):
+            np.testing.assert_array_equal(arrived()[0].get(), X[item.positions], strict=True)
+            seen[item.positions] += 1
+            del item, arrived
+    assert (seen == 3).all()
+    assert min(sizes) >= 32 * X[:1].nbytes  # windows, and no copy of a batch
+    assert len(sizes) <= 8
+
+
+def test_pinned_memory_is_not_lent_again_before_the_copy_from_it_has_ended(xp: ModuleType) -> None:
+    uploads = Uploads(xp)
+    rows = uploads.empty((4, 3), np.dtype(np.float32))
+    rows[:] = 7
+    place = rows.ctypes.data
+    arrived = uploads.begin(rows[1:3])
+    del rows
+    other = uploads.empty((4, 3), np.dtype(np.float32))
+    other[:] = 8
+    assert other.ctypes.data != place
+    assert arrived()[0].get().tolist() == [[7.0] * 3] * 2
+    for _ in range(2):  # the slots are taken in turn, and wait for their last copy
+        uploads.begin(other)()
+    assert uploads.empty((3, 3), np.dtype(np.float32)).ctypes.data == place
+
+
+def test_where_no_memory_can_be_pinned_rows_are_copied(xp: ModuleType) -> None:
+    memory = xp.cuda.PinnedMemory
+
+    def refused(size: int) -> Any:
+        if size > 300:
+            raise RuntimeError("cudaErrorMemoryAllocation: out of memory")
+        return memory(size)
+
+    xp.cuda.PinnedMemory = refused
+    uploads = Uploads(xp)
+    rows = uploads.empty((40, 3), np.dtype(np.float32))  # 480 bytes
+    rows[:] = 7
+    assert uploads.begin(rows[:2])()[0].get().tolist() == [[7.0] * 3] * 2
+
+
 def test_numpy_arrays_stay_what_they_are() -> None:
     rows = np.ones((2, 2))
     uploads = Uploads(np)
     assert uploads.ahead == 0
     assert uploads.begin(rows, None)()[0] is rows
+    assert uploads.empty((2, 3), np.dtype(np.float32)).shape == (2, 3)
 
 
 def test_items_are_made_before_the_ones_in_use_are_done() -> None:

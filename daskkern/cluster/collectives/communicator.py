@@ -18,8 +18,8 @@ from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.allgather import gather_at, gather_parts
 from daskkern.cluster.collectives.allreduce import WAYS, Way
-from daskkern.cluster.collectives.binomial_tree import children, parent
 from daskkern.cluster.collectives.channel import PeerChannel
+from daskkern.cluster.collectives.host_tree import children, parent
 from daskkern.cluster.collectives.shared_memory import HostMemory, no_token
 from daskkern.cluster.collectives.shared_sums import SharedSums
 from daskkern.cluster.collectives.sum_costs import way_of_sum

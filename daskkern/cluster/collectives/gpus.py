@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from distributed.diagnostics import nvml
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.collectives.nccl import GATHER_BYTES, NcclCommunicator, connect, nccl_module, quietly
+from daskkern.cluster.collectives.nccl import GATHER_BYTES, NcclCommunicator, nccl_module, quietly
 
 
 @contextmanager
@@ -43,13 +44,18 @@ def gpu_collectives(
         return
     try:
         yield communicator, f"collectives run over NCCL {nccl_module().get_version()}"
-    except BaseException:
+    except BaseException as error:
         communicator.abort_nccl()  # the peers may not come
+        failure = communicator.failure
+        if failure is not None and error is not failure and isinstance(error, Exception):
+            raise failure from error  # of what was computed from arrays that had not arrived
         raise
     communicator.close()
 
 
 _ON_CPU, _WITHOUT, _READY = 0, 1, 2
+_CONNECTING = (8, 1 << 18)
+"""Numbers of a rank in the operations that connect ranks: NCCL takes other algorithms for short and for long ones."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -107,7 +113,7 @@ def _join(host: Communicator, xp: ModuleType, gather_bytes: int) -> NcclCommunic
     def join() -> None:
         xp.cuda.runtime.setDevice(device)  # of this thread
         made.append(nccl.NcclCommunicator(host.size, name, host.rank))
-        connect(made[0], xp, host.size)
+        _connect(made[0], xp, host.size)
         connected.append(True)
 
     # NCCL waits for all ranks without a deadline: hence a thread, which is abandoned when a rank never arrives.
@@ -123,6 +129,26 @@ def _join(host: Communicator, xp: ModuleType, gather_bytes: int) -> NcclCommunic
     for link in made:
         link.abort()
     return None
+
+
+def _connect(link: Any, xp: ModuleType, size: int) -> None:
+    """Run every operation that communicators use once, with few numbers and with many, and wait for its end.
+
+    NCCL connects ranks in the first call of an operation, and again for another of its algorithms, which it chooses by
+    size. That call blocks until all ranks have made it, whatever became of them.
+    """
+    nccl, stream = nccl_module(), xp.cuda.get_current_stream()
+    for count in _CONNECTING:
+        mine, all_of_them = xp.zeros(count, np.float32), xp.zeros((size, count), np.float32)
+        step = count * mine.dtype.itemsize
+        link.allGather(mine.data.ptr, all_of_them.data.ptr, count, nccl.NCCL_FLOAT32, stream.ptr)
+        link.broadcast(mine.data.ptr, all_of_them.data.ptr, count, nccl.NCCL_FLOAT32, 0, stream.ptr)
+        nccl.groupStart()
+        for peer in range(size):
+            link.send(mine.data.ptr, count, nccl.NCCL_FLOAT32, peer, stream.ptr)
+            link.recv(all_of_them.data.ptr + peer * step, count, nccl.NCCL_FLOAT32, peer, stream.ptr)
+        nccl.groupEnd()
+        stream.synchronize()
 
 
 def device_name(xp: ModuleType) -> str:

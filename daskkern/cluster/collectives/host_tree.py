@@ -1,4 +1,4 @@
-"""The tree down which rows are sent from one rank to all others: each host receives them once."""
+"""Trees down which one rank sends to all others: the binomial one, and that by which each host receives rows once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -74,3 +74,20 @@ def _edges(ranks: Sequence[int], of_first: int) -> Iterator[tuple[int, int]]:
 def _turned(items: list[_Item], by: int) -> list[_Item]:
     by %= len(items)
     return items[by:] + items[:by]
+
+
+def parent(rank: int) -> int:
+    """Return the rank above `rank` in the binomial tree with rank 0 as its root."""
+    return rank & (rank - 1)
+
+
+def children(rank: int, size: int) -> list[int]:
+    """Return the children of `rank` in that tree, nearest first.
+
+    Below a child are the ranks from it up to the next child.
+    """
+    below, step, span = [], 1, rank & -rank or size
+    while step < span and rank + step < size:
+        below.append(rank + step)
+        step *= 2
+    return below

@@ -2,12 +2,14 @@
 
 Not run on a GPU so far: tested against a stand-in for the calls used, whose signatures are CuPy 14's.
 
-NCCL has no deadlines: an operation whose peer is gone never ends. So the rank launches each operation on its stream
-and blocks until that has ended, while another thread (:mod:`daskkern.cluster.collectives.watchdog`) asks for an error
-that NCCL reports, an abort of the gang, and the deadline. In these cases it aborts the NCCL communicator, which frees
-the stream. Two calls of NCCL wait in themselves, where an abort has no stated effect: the first one of a kind, which
-connects the ranks, and the release of a communicator. Both are made in a thread, which is abandoned at the deadline
-(:func:`connect`, :meth:`NcclCommunicator.close`).
+NCCL has no deadlines: an operation whose peer is gone never ends. The rank gives each operation to its stream and goes
+on; what the stream is given later follows it. Another thread (:mod:`daskkern.cluster.collectives.watchdog`) meanwhile
+asks for an error that NCCL reports, an abort of the gang, and the deadline, which counts from when the stream comes to
+the operation. In these cases it aborts the NCCL communicator, which frees the stream. What the rank reads from the GPU
+after that is worth nothing: so each later collective, on the GPU or the host, raises what has happened, and nothing
+that was read goes to another rank. Two calls of NCCL wait in themselves, where an abort has no stated effect: the first
+one of a kind, which connects the ranks, and the release of a communicator. Both are made in a thread, which is
+abandoned at the deadline (:mod:`daskkern.cluster.collectives.gpus`, :meth:`NcclCommunicator.close`).
 
 Sums are taken along the tree of :mod:`daskkern.backend.summation`, as everywhere: terms are gathered, or scattered in
 segments, and added here. NCCL's own allreduce adds in an order that depends on the machine.
@@ -25,14 +27,11 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Channel, Communicator, check_lengths
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.summation import add_stacked
-from daskkern.cluster.collectives.watchdog import Watchdog
+from daskkern.cluster.collectives.watchdog import InFlight, Watchdog
 from daskkern.errors import CommunicatorClosedError
 
 GATHER_BYTES = 8_000_000
 """Bytes of all ranks together up to which sums are gathered, unless a communicator is given another number."""
-
-_CONNECTING = (8, 1 << 18)
-"""Numbers of a rank in the operations that connect ranks: NCCL takes other algorithms for short and for long ones."""
 
 
 class NcclCommunicator(Communicator):
@@ -53,7 +52,7 @@ class NcclCommunicator(Communicator):
     """
 
     def __init__(self, host: Communicator, xp: ModuleType, link: Any, gather_bytes: int = GATHER_BYTES) -> None:
-        self.rank, self.size, self.timeout_s = host.rank, host.size, host.timeout_s
+        self.rank, self.size, self.timeout_s, self.in_stream = host.rank, host.size, host.timeout_s, xp
         self._host, self._xp, self._link = host, xp, link
         self._sent, self._gather_bytes, self._closed = 0, gather_bytes, False
         self._ways: Counter[str] = Counter()
@@ -73,12 +72,17 @@ class NcclCommunicator(Communicator):
     def channel(self) -> Channel | None:
         return self._host.channel()
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Why an operation of the GPU was aborted; None if none was."""
+        return self._watchdog.error
+
     def check(self) -> None:
-        self._host.check()
+        self._peers().check()
 
     def allreduce(self, array: Array) -> Array:
         if not self._is_mine(array):
-            return self._host.allreduce(array)
+            return self._peers().allreduce(array)
         if array.nbytes * self.size <= self._gather_bytes:
             self._ways["nccl"] += 1
             return add_stacked(self._gathered(array, "allreduce"))
@@ -87,23 +91,24 @@ class NcclCommunicator(Communicator):
 
     def allgather(self, array: Array) -> Sequence[Array]:
         if not self._is_mine(array):
-            return self._host.allgather(array)
-        lengths = [int(part[0]) for part in self._host.allgather(np.array([len(array)], np.int64))]
+            return self._peers().allgather(array)
+        lengths = [int(part[0]) for part in self._peers().allgather(np.array([len(array)], np.int64))]
         return self._parts(array, lengths)
 
     def allgather_of(self, array: Array, lengths: Sequence[int]) -> Sequence[Array]:
         if not self._is_mine(array):
-            return self._host.allgather_of(array, lengths)
+            return self._peers().allgather_of(array, lengths)
         check_lengths([len(array)], lengths[self.rank : self.rank + 1])
         return self._parts(array, lengths)
 
     def gather_to(self, array: Array, holders: Sequence[int]) -> Sequence[Array] | None:
         """As for other ranks, over the host: its holders keep the arrays in host memory."""
-        return self._host.gather_to(to_host(array), holders)
+        held = to_host(array)
+        return self._peers().gather_to(held, holders)
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
         if not self._is_mine(array):
-            return self._host.broadcast(array, root)
+            return self._peers().broadcast(array, root)
         if not 0 <= root < self.size:
             raise ValueError(
                 f"got root={root} of a broadcast; expected 0 to {self.size - 1}, one of the {self.size} ranks"
@@ -120,7 +125,7 @@ class NcclCommunicator(Communicator):
         return received
 
     def barrier(self) -> None:
-        self._host.barrier()
+        self._peers().barrier()
 
     def abort(self, reason: str) -> None:
         self._host.abort(reason)
@@ -140,25 +145,40 @@ class NcclCommunicator(Communicator):
     def close(self) -> None:
         """Release the NCCL communicator; a collective. `host` stays open: its owner closes it.
 
-        NCCL waits for all ranks when it releases one, so the ranks tell each other first whether theirs still exists.
-        Unless all do, it is aborted. A release that a peer leaves waiting is abandoned at the deadline.
+        It waits for the operations of this rank. NCCL waits for all ranks when it releases one, so the ranks tell each
+        other first whether theirs still exists. Unless all do, it is aborted. A release that a peer leaves waiting is
+        abandoned at the deadline.
+
+        Raises
+        ------
+        CommunicatorClosedError
+            When an operation of this rank has failed that no collective has told of.
         """
         if self._closed:
             return
         self._closed = True
-        self._watchdog.stop()
+        self._xp.cuda.get_current_stream().synchronize()  # the watchdog ends it where a peer is gone
         try:
-            existing = np.concatenate(self._host.allgather(np.array([self._link is not None])))
+            existing = np.concatenate(self._peers().allgather(np.array([self._link is not None])))
         except CommunicatorClosedError:
             existing = np.zeros(1, bool)
+        self._watchdog.stop()
         if not existing.all():
             self.abort_nccl()
+            if self.failure is not None:
+                raise self.failure
             return
         link, self._link = self._link, None
         thread = threading.Thread(target=quietly, args=(link.destroy,), name="daskkern-nccl", daemon=True)
         thread.start()
         # A release that hangs is left alone: no operation is in flight, and NCCL does not say what an abort does then.
         thread.join(self.timeout_s)
+
+    def _peers(self) -> Communicator:
+        """Return the host's communicator, for what may depend on the GPU. Raises if an operation there has failed."""
+        if self._watchdog.error is not None:
+            raise self._watchdog.error
+        return self._host
 
     def _is_mine(self, array: Array) -> bool:
         return namespace_of(array) is self._xp and array.dtype.name in self._types
@@ -209,28 +229,29 @@ class NcclCommunicator(Communicator):
         return total.reshape(-1)[: array.size].reshape(array.shape)
 
     def _run(self, operation: str, launch: Callable[[int], None]) -> None:
-        """Launch an operation on the current stream, and return when it has ended.
+        """Give an operation to the current stream.
 
         Raises
         ------
         CommunicatorClosedError
-            When it misses the deadline, NCCL reports an error, or the gang is aborted.
+            When NCCL refuses it, or an earlier one has failed: it missed its deadline, NCCL reported an error, or the
+            gang was aborted.
         """
+        self.check()
         if self._link is None:
             raise CommunicatorClosedError(f"{operation} was not started: NCCL was aborted before")
         cuda = self._xp.cuda
-        stream, ended = cuda.get_current_stream(), cuda.Event(disable_timing=True)
+        stream, begun, ended = cuda.get_current_stream(), *(cuda.Event(disable_timing=True) for _ in range(2))
         late = CommunicatorClosedError(
             f"{operation} over NCCL was aborted by rank {self.rank}: it did not end in {self.timeout_s:g} s; see "
             "whether all workers are alive, or raise collective_timeout_s"
         )
         try:
-            self._host.check()
+            begun.record(stream)
             with self._watchdog.watching(self.timeout_s, late):
                 launch(stream.ptr)
-                ended.record(stream)
-                ended.synchronize()
-            self._check_operation()
+            ended.record(stream)
+            self._watchdog.follow(InFlight(begun, ended, self.timeout_s, late))
         except BaseException as error:
             self.abort_nccl()
             if isinstance(error, self._nccl.NcclError):
@@ -241,28 +262,12 @@ class NcclCommunicator(Communicator):
         """Raise when no operation can end any more: the gang is aborted, or NCCL has found an error."""
         self._host.check()
         link = self._link
-        if link is not None:
+        if link is None:
+            return
+        try:
             link.check_async_error()
-
-
-def connect(link: Any, xp: ModuleType, size: int) -> None:
-    """Run every operation that communicators use once, with few numbers and with many, and wait for its end.
-
-    NCCL connects ranks in the first call of an operation, and again for another of its algorithms, which it chooses by
-    size. That call blocks until all ranks have made it, whatever became of them.
-    """
-    nccl, stream = nccl_module(), xp.cuda.get_current_stream()
-    for count in _CONNECTING:
-        mine, all_of_them = xp.zeros(count, np.float32), xp.zeros((size, count), np.float32)
-        step = count * mine.dtype.itemsize
-        link.allGather(mine.data.ptr, all_of_them.data.ptr, count, nccl.NCCL_FLOAT32, stream.ptr)
-        link.broadcast(mine.data.ptr, all_of_them.data.ptr, count, nccl.NCCL_FLOAT32, 0, stream.ptr)
-        nccl.groupStart()
-        for peer in range(size):
-            link.send(mine.data.ptr, count, nccl.NCCL_FLOAT32, peer, stream.ptr)
-            link.recv(all_of_them.data.ptr + peer * step, count, nccl.NCCL_FLOAT32, peer, stream.ptr)
-        nccl.groupEnd()
-        stream.synchronize()
+        except self._nccl.NcclError as error:
+            raise CommunicatorClosedError(f"NCCL failed on rank {self.rank}: {error}") from error
 
 
 def quietly(work: Callable[[], None]) -> None:

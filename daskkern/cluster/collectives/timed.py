@@ -1,7 +1,6 @@
 """Timing of the ranks: computing, reading, checkpointing, waiting for slower ranks, and exchange."""
 
 import time
-from array import array as packed
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Channel, Communicator, SerialCommunicator
 from daskkern.backend.namespace import settle
+from daskkern.cluster.collectives.intervals import Intervals, Stopwatch, StreamClock
 
 Result = TypeVar("Result")
 
@@ -52,7 +52,8 @@ class TimedCommunicator(Communicator):
 
     The clocks of the ranks are never compared, only durations: with ``w[r, i]`` the work of rank r before collective
     i, the ranks can meet no earlier than ``max_r w[r, i]`` after the last one, so rank r waits
-    ``max_s w[s, i] - w[r, i]`` whatever the network does. The rest of its time in collectives is their own cost.
+    ``max_s w[s, i] - w[r, i]`` whatever the network does. The rest of its time in collectives is their own cost. Where
+    collectives return before they have ended, all this is measured on the stream that they are given to: nothing waits.
 
     Parameters
     ----------
@@ -75,11 +76,13 @@ class TimedCommunicator(Communicator):
         self._most, self._everyone = fold, whole or inner
         self._whole = None if whole is None else _TimedPart(whole, self)
         self._across = _TimedPart(across or SerialCommunicator(), self)
+        stream = self._everyone.in_stream
+        self._clock: Stopwatch = _HostClock() if stream is None else StreamClock(stream)
         self.begin()
 
     def _adopt(self, inner: Communicator) -> None:
         self.rank, self.size, self.timeout_s = inner.rank, inner.size, inner.timeout_s
-        self.sends_ahead, self._inner = inner.sends_ahead, inner
+        self.sends_ahead, self.in_stream, self._inner = inner.sends_ahead, inner.in_stream, inner
 
     @property
     def whole(self) -> "TimedCommunicator":
@@ -104,13 +107,12 @@ class TimedCommunicator(Communicator):
         """Restart the clock."""
         # Per rank: work, waiting, the next three; and the number of collectives.
         self._sums = np.zeros((6, self._everyone.size))
-        self._blocked, self._reading, self._checkpointing = 0.0, 0.0, 0.0
-        self._work, self._apart = packed("d"), False
-        self._left = time.perf_counter()
+        self._intervals, self._number, self._apart = Intervals(self._clock), 0, False
+        self._left = self._clock.mark()
 
     def times(self) -> Times:
         """Return the times since the last :meth:`begin`, and restart. A collective; the same on all ranks."""
-        self._work.append(time.perf_counter() - self._left)
+        self._intervals.add("work", self._left, self._clock.mark())
         self._fold()
         working, waiting, blocked, reading, checkpointing, number = self._sums
         number -= 1  # the last interval ends here, not with a collective
@@ -128,21 +130,21 @@ class TimedCommunicator(Communicator):
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Count the time inside the context, which contains no collectives, as reading."""
-        begun = time.perf_counter()
+        begun = self._clock.mark()
         try:
             yield
         finally:
-            self._reading += time.perf_counter() - begun
+            self._intervals.add("reading", begun, self._clock.mark())
 
     @contextmanager
     def checkpointing(self) -> Iterator[None]:
         """Count the time inside the context, collectives included, as checkpointing. Every rank enters it together."""
-        begun, self._apart = time.perf_counter(), True
+        begun, self._apart = self._clock.mark(), True
         try:
             yield
         finally:
             self._apart = False
-            self._checkpointing += time.perf_counter() - begun
+            self._intervals.add("checkpointing", begun, self._clock.mark())
 
     def allreduce(self, array: Array) -> Array:
         return self._timed(lambda: self._inner.allreduce(array), array)
@@ -189,46 +191,60 @@ class TimedCommunicator(Communicator):
         if self._apart:
             return collective()
         self._settle(array)
-        begun = time.perf_counter()
-        self._work.append(begun - self._left)
+        begun = self._clock.mark()
+        self._intervals.add("work", self._left, begun)
         result = collective()
-        self._left = time.perf_counter()
-        self._blocked += self._left - begun
-        if len(self._work) >= self._most:
+        self._left = self._clock.mark()
+        self._intervals.add("blocked", begun, self._left)
+        self._number += 1
+        if self._number >= self._most:
             self._fold()
-            self._left = time.perf_counter()
+            self._left = self._clock.mark()
         return result
 
     def _settle(self, array: Array) -> None:
         """Wait until a GPU has computed what is to be sent, so that this counts as work. One rank sends nothing."""
-        if self.size > 1:
+        if self.size > 1 and self.in_stream is None:
             settle(array)
 
     def _fold(self) -> None:
         """Add the intervals so far to the sums. All ranks call this after the same collective."""
-        parts = self._everyone.allgather(np.array([self._blocked, self._reading, self._checkpointing, *self._work]))
+        totals, work = self._intervals.read()
+        parts = self._everyone.allgather(np.array([*totals, *work]))
         table = np.stack([np.asarray(part) for part in parts])
-        work = table[:, 3:]
-        waiting = work.max(axis=0) - work
-        number = np.full(len(table), work.shape[1])
-        self._sums += [work.sum(axis=1), waiting.sum(axis=1), *table[:, :3].T, number]
-        self._work, self._blocked, self._reading, self._checkpointing = packed("d"), 0.0, 0.0, 0.0
+        spans = table[:, 3:]
+        waiting = spans.max(axis=0) - spans
+        number = np.full(len(table), spans.shape[1])
+        self._sums += [spans.sum(axis=1), waiting.sum(axis=1), *table[:, :3].T, number]
+        self._number = 0
+
+
+class _HostClock:
+    """The clock of the host."""
+
+    behind = 0
+
+    def mark(self) -> float:
+        return time.perf_counter()
+
+    def seconds(self, begun: float, ended: float) -> float:
+        return ended - begun
 
 
 class _TimedPart(TimedCommunicator):
     """A communicator whose collectives count together with those of another one."""
 
-    def __init__(self, inner: Communicator, clock: TimedCommunicator) -> None:
+    def __init__(self, inner: Communicator, timer: TimedCommunicator) -> None:
         self._adopt(inner)
-        self._clock, self._everyone = clock, inner
+        self._timer, self._everyone = timer, inner
 
     @property
     def whole(self) -> TimedCommunicator:
-        return self._clock.whole
+        return self._timer.whole
 
     @property
     def across(self) -> TimedCommunicator:
-        return self._clock.across
+        return self._timer.across
 
     @property
     def bytes_sent(self) -> int:
@@ -239,20 +255,20 @@ class _TimedPart(TimedCommunicator):
         return self._inner.ways
 
     def begin(self) -> None:
-        self._clock.begin()
+        self._timer.begin()
 
     def times(self) -> Times:
-        return self._clock.times()
+        return self._timer.times()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        with self._clock.reading():
+        with self._timer.reading():
             yield
 
     @contextmanager
     def checkpointing(self) -> Iterator[None]:
-        with self._clock.checkpointing():
+        with self._timer.checkpointing():
             yield
 
     def _timed(self, collective: Callable[[], Result], array: Array = None) -> Result:
-        return self._clock._timed(collective, array)
+        return self._timer._timed(collective, array)

@@ -2,18 +2,39 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 from daskkern.errors import CommunicatorClosedError
 
 _EVERY_S = 0.01
 
 
-class Watchdog:
-    """Watches the operations of one thread, which may block in calls that release the GIL and never return.
+class StreamEvent(Protocol):
+    """A place in the work of a GPU."""
 
-    The thread that waits polls nothing, and the start and the end of an operation cost two assignments.
+    @property
+    def done(self) -> bool:
+        """Whether the GPU has come there."""
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """An operation that a GPU was given, between two of its events: it may take `timeout_s` from the first on."""
+
+    begun: StreamEvent
+    ended: StreamEvent
+    timeout_s: float
+    late: CommunicatorClosedError
+
+
+class Watchdog:
+    """Watches the operations of one thread: calls that block without the GIL, and what a GPU was given.
+
+    The thread itself polls nothing, and the start and the end of an operation cost it two assignments.
 
     Parameters
     ----------
@@ -26,6 +47,8 @@ class Watchdog:
     def __init__(self, check: Callable[[], None], abort: Callable[[], None]) -> None:
         self._check, self._abort = check, abort
         self._watched: tuple[float, CommunicatorClosedError] | None = None
+        self._flying: deque[InFlight] = deque()
+        self._begun_at: float | None = None
         self._error: BaseException | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="daskkern-watchdog", daemon=True)
@@ -50,21 +73,44 @@ class Watchdog:
         if self._error is not None:
             raise self._error
 
+    def follow(self, operation: InFlight) -> None:
+        """Watch an operation of a GPU that follows those watched before, from when it begins to when it ends."""
+        self._flying.append(operation)
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why operations were aborted; None if they were not."""
+        return self._error
+
     def stop(self) -> None:
         """End the thread, at the latest with the check in which it is."""
         self._stopped.set()
 
     def _watch(self) -> None:
         while not self._stopped.wait(_EVERY_S):
-            watched = self._watched
-            if watched is None:
-                continue
-            deadline, late = watched
             try:
+                late = self._late()
+                if late is None:
+                    continue
                 self._check()
-                if time.monotonic() > deadline:
-                    raise late
+                if time.monotonic() > late[0]:
+                    raise late[1]
             except BaseException as error:
                 self._error = error
                 self._abort()
                 return
+
+    def _late(self) -> tuple[float, CommunicatorClosedError] | None:
+        """Return until when the oldest operation may take, and what it raises then; None if there is none."""
+        while self._flying and self._flying[0].ended.done:
+            self._flying.popleft()
+            self._begun_at = None
+        if not self._flying:
+            return self._watched
+        oldest = self._flying[0]
+        if self._begun_at is None and oldest.begun.done:
+            self._begun_at = time.monotonic()
+        deadline = float("inf") if self._begun_at is None else self._begun_at + oldest.timeout_s
+        if self._watched is not None and self._watched[0] < deadline:
+            return self._watched
+        return deadline, oldest.late

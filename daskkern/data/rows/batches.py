@@ -2,10 +2,11 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -13,10 +14,10 @@ import numpy as np
 from daskkern.arrays import IntArray
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.batch_plan import BatchPlan, places_in_window, window_positions
-from daskkern.data.rows.rows import ALL, Fields, Gathering, RowBlock, Rows
+from daskkern.data.rows.rows import ALL, Fields, Gathering, NewArray, RowBlock, Rows
 from daskkern.errors import SpecError
 
-__all__ = ["BatchPlan", "RowBatch", "Visit", "cut_window", "iter_batches", "read_window", "visits_of"]
+__all__ = ["BatchPlan", "RowBatch", "Visit", "cut_window", "iter_batches", "numbered", "read_window", "visits_of"]
 
 _THREADS = 2  # measured: two threads hide the decoding of compressed chunks behind the step; more bring no gain
 
@@ -72,6 +73,7 @@ def iter_batches(
     start: int = 0,
     wanted_X: Callable[[int], bool] | None = None,
     readers: int = 1,
+    empty: NewArray = np.empty,
 ) -> Iterator[RowBatch]:
     """Yield the batches of one epoch, in the order of ``plan.order(epoch)``.
 
@@ -90,6 +92,8 @@ def iter_batches(
         For other batches ``block.X`` is None, and X of a window without such a batch is not read. None means all.
     readers : int
         Threads that read parts of one window at the same time, where windows are read ahead.
+    empty : callable
+        Makes the arrays that dense features of a window are read into. It is called by the threads that read.
 
     Notes
     -----
@@ -102,18 +106,26 @@ def iter_batches(
         raise SpecError(f"got prefetch {prefetch} and start {start} of {plan.n_batches} batches; expected 0 or more")
     visits = visits_of(plan, epoch, fields, start, wanted_X)
     if prefetch == 0:
-        return _serial(rows, plan, visits, fields)
-    return _ahead(rows, plan, visits, fields, prefetch, readers)
+        return _serial(rows, plan, visits, fields, empty)
+    return _ahead(rows, plan, visits, fields, prefetch, readers, empty)
 
 
-def _serial(rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields) -> Iterator[RowBatch]:
+def _serial(
+    rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields, empty: NewArray
+) -> Iterator[RowBatch]:
     running = threading.Event()
     for visit in visits:
-        yield from cut_window(plan, visit, read_window(rows, plan, visit, fields, running))
+        yield from cut_window(plan, visit, read_window(rows, plan, visit, fields, running, empty=empty))
 
 
 def _ahead(
-    rows: Rows, plan: BatchPlan, visits: Iterator[Visit], fields: Fields, prefetch: int, readers: int
+    rows: Rows,
+    plan: BatchPlan,
+    visits: Iterator[Visit],
+    fields: Fields,
+    prefetch: int,
+    readers: int,
+    empty: NewArray,
 ) -> Iterator[RowBatch]:
     stop = threading.Event()
     pending: deque[tuple[Visit, Future[RowBlock]]] = deque()
@@ -123,7 +135,8 @@ def _ahead(
     def fill(limit: int) -> None:
         while len(pending) < limit and (visit := next(visits, None)) is not None:
             # Rows may belong to a worker, which its threads identify by their context.
-            reading = pool.submit(copy_context().run, read_window, rows, plan, visit, fields, stop, helpers, readers)
+            read = partial(read_window, rows, plan, visit, fields, stop, helpers, readers, empty)
+            reading = pool.submit(copy_context().run, read)
             pending.append((visit, reading))
 
     try:
@@ -150,6 +163,7 @@ def read_window(
     stop: threading.Event,
     helpers: ThreadPoolExecutor | None = None,
     readers: int = 1,
+    empty: NewArray = np.empty,
 ) -> RowBlock:
     """Read a window part by part, each row straight to its place in the permuted window.
 
@@ -158,7 +172,7 @@ def read_window(
     if not visit.with_features:
         fields &= ~Fields.X
     slots = places_in_window(plan, visit.window, visit.epoch)
-    gathering = Gathering(rows, len(slots), fields)
+    gathering = Gathering(rows, len(slots), fields, empty)
 
     def read(share: Share) -> None:
         places = slots[share.first : share.first + share.n_rows]
@@ -214,6 +228,15 @@ def _parts(rows: Rows, plan: BatchPlan, visit: Visit, fields: Fields, share: Sha
         first, last = plan.bounds_of(chunk)
         yield slice(done, done + last - first), rows.read(first, last, fields)
         done += last - first
+
+
+def numbered(blocks: Iterable[RowBlock]) -> Iterator[RowBatch]:
+    """Yield consecutive blocks of rows as batches that have the numbers -1, -2 and so on, none of a plan's."""
+    start = 0
+    for number, block in enumerate(blocks, 1):
+        assert block.y is not None
+        yield RowBatch(-number, np.arange(start, start + len(block.y)), block)
+        start += len(block.y)
 
 
 def cut_window(plan: BatchPlan, visit: Visit, block: RowBlock) -> Iterator[RowBatch]:

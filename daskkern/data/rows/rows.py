@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
 from itertools import pairwise
+from types import ModuleType
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -109,6 +111,11 @@ class Rows(ABC):
             weight=self._read_weight(start, stop) if Fields.weight in fields and self.has_weight else None,
         )
 
+    def blocks_on(self, xp: ModuleType) -> Iterator[RowBlock] | None:
+        """Return all rows in order, block by block, with ``X`` on the GPU of `xp`; None where they do not lie there."""
+        del xp
+        return None
+
     def encoded(self) -> "Rows":
         """Return the same rows with blocks of ``X`` as they are stored, where that takes fewer bytes; else itself."""
         return self
@@ -165,6 +172,12 @@ def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:
     return gathering.block()
 
 
+class NewArray(Protocol):
+    """Makes arrays in host memory whose values are not set, as :func:`numpy.empty` does."""
+
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any], /) -> HostArray: ...
+
+
 class Gathering:
     """A block of `m` rows assembled from parts in any order. Holds the block; sparse rows twice at the end.
 
@@ -176,11 +189,13 @@ class Gathering:
         Number of rows of the block; each of them must be put once.
     fields : Fields
         The fields to gather, as far as `rows` has them.
+    empty : callable
+        Makes the array of dense features.
     """
 
-    def __init__(self, rows: Rows, m: int, fields: Fields) -> None:
+    def __init__(self, rows: Rows, m: int, fields: Fields, empty: NewArray = np.empty) -> None:
         self._rows, self._wants_X = rows, Fields.X in fields
-        self._X = np.empty((m, rows.n_features), rows.dtype) if self._wants_X and not rows.is_sparse else None
+        self._X = empty((m, rows.n_features), rows.dtype) if self._wants_X and not rows.is_sparse else None
         self._y, self._weight = _targets_like(rows, m, fields), None
         if Fields.weight in fields and rows.has_weight:
             self._weight = np.empty(m, np.float64)

@@ -2,8 +2,9 @@
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,16 @@ from dask.delayed import delayed
 from distributed import Client
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.namespace import to_host
+from daskkern.backend.reductions import all_finite
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.membership import ask_scheduler, live_workers
 from daskkern.cluster.scheduler.task_results import await_ends
 from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.csr import FeatureRows, is_sparse, stack_rows
 from daskkern.data.rows.finite import check_finite
-from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.rows import RowBlock, Rows
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
 from daskkern.training.feeding.remote_values import RemoteValue, remote_values
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
@@ -33,10 +37,17 @@ class LazyBlock:
 
     parts: tuple[Any, Any, Any]
     encode: Callable[[Any, Any, Any], Any]
+    on_gpu: bool = False
+    """Whether its features are an array on a GPU."""
 
     def __call__(self) -> Any:
         """Compute the block in this thread."""
         return self.encode(*compute(*self.parts, scheduler="synchronous"))
+
+    def on_device(self) -> Any:
+        """Compute the block in this thread, and leave its features on the GPU."""
+        X, y, weight = compute(*self.parts, scheduler="synchronous")
+        return (X, *self.encode(None, y, weight)[1:])
 
     def delayed(self) -> Any:
         """Return the block as a task, whose inputs Dask schedules and computes once for all blocks."""
@@ -141,6 +152,19 @@ class BlockRows(Rows):
         self._starts: IntArray = np.concatenate([[0], np.cumsum(source.sizes)]).astype(np.int64)
         self._cache: OrderedDict[int, Triple] = OrderedDict()
         self._lock = threading.Lock()
+
+    def blocks_on(self, xp: ModuleType) -> Iterator[RowBlock] | None:
+        lazy = [block for block in self._blocks if isinstance(block, LazyBlock) and block.on_gpu]
+        if xp is np or len(lazy) < len(self._blocks) or self._scaling != Scaling():
+            return None
+        return (self._on_device(block, int(start), xp) for block, start in zip(lazy, self._starts, strict=False))
+
+    def _on_device(self, block: LazyBlock, start: int, xp: ModuleType) -> RowBlock:
+        X, y, weight = block.on_device()
+        X = xp.ascontiguousarray(xp.asarray(X).astype(self.dtype, copy=False))
+        if not all_finite(X):
+            check_finite(to_host(X), start)
+        return RowBlock(X, y, weight)
 
     def _read_features(self, start: int, stop: int) -> HostArray:
         return self._scaling.apply(self._join(start, stop, lambda triple: triple[0]), self.dtype)

@@ -12,7 +12,7 @@ from daskkern.backend.concurrency import reading_threads
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.batch_plan import BatchPlan
-from daskkern.data.rows.batches import RowBatch, iter_batches
+from daskkern.data.rows.batches import RowBatch, iter_batches, numbered
 from daskkern.data.rows.drawn import DrawnRows
 from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.events import Listener, StageFinished
@@ -92,9 +92,10 @@ class Feed:
         self._uploads = Uploads(xp)
         self._on_host = memory.rows_on_host
         keeps, reshuffle = memory.keeps_rows and not self._stored, self.plan.reshuffle
-        self._batches: dict[int, Batch] | None = {} if keeps and not reshuffle else None
+        on_device = keeps and not self._on_host and self._group is None and xp is not np
+        on_device = on_device and (reshuffle or self._rows.blocks_on(xp) is not None)
+        self._batches: dict[int, Batch] | None = {} if keeps and not reshuffle and not on_device else None
         self._kept_rows = RowCache(self._rows) if keeps and reshuffle and (self._on_host or xp is np) else None
-        on_device = keeps and reshuffle and not self._on_host and self._group is None and xp is not np
         self._device_rows = DeviceRowCache(self._rows.n_rows, xp) if on_device else None
         self.extremes = Extremes(prepared.sizes)
         self._memory: Array | None = None
@@ -119,7 +120,7 @@ class Feed:
         if self._blocks.failed and not self._failure_reported:
             self._failure_reported = True
             self._emit(StageFinished("kept blocks", 0.0, "the disk is full: the other blocks are computed again"))
-        if self._device_rows is not None and not self._device_rows.is_full and self._rows.in_memory:
+        if self._device_rows is not None and not self._device_rows.is_full:
             self._fill(self._device_rows)
         kept = self._batches
         if kept is not None and all(index in kept for index in order):
@@ -134,13 +135,15 @@ class Feed:
             yield from self._read(number, start)
 
     def _fill(self, cache: DeviceRowCache) -> None:
-        """Put all rows on the GPU before the first batch: those in memory need no reading that steps could hide."""
+        """Put all rows on the GPU before the first batch, where they lie there or in memory: steps hide no reading."""
         rows, fields = self._rows, row_fields(self._rows)
-        pieces = even_slices(rows.n_rows, max(self.plan.batch_size, _FILLED_BYTES // rows.row_bytes))
-        items = (
-            RowBatch(-number, np.arange(piece.start, piece.stop), rows.read(piece.start, piece.stop, fields))
-            for number, piece in enumerate(pieces, 1)
-        )
+        blocks = rows.blocks_on(self._xp)
+        if blocks is None:
+            if not rows.in_memory:
+                return
+            pieces = even_slices(rows.n_rows, max(self.plan.batch_size, _FILLED_BYTES // rows.row_bytes))
+            blocks = (rows.read(piece.start, piece.stop, fields) for piece in pieces)
+        items = numbered(blocks)
         cache.begin(whole=True)
         for (item, found), arrived in begun_ahead(map(self._encode, self._timed(items)), self._uploads.ahead):
             excess = self.extremes.observe(item.index, found, item.positions)
@@ -169,7 +172,7 @@ class Feed:
         def wanted(index: int) -> bool:
             return self._stored or self._needs_rows or not self._blocks.has(index)
 
-        fields = row_fields(self._rows)
+        fields, empty = row_fields(self._rows), self._uploads.empty
         sampling = self._prepared.sampling
         drawn = None if sampling is None else sampling.rows(self._rows, sweep)
         rows = self._rows if drawn is None else drawn
@@ -180,10 +183,10 @@ class Feed:
             self._device_rows.begin(whole=start == 0)
         if self._stored or (keeping is not None and keeping.is_full):  # a rank's own columns, or memory
             stream = iter_batches(
-                rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted, readers=self._readers
+                rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted, readers=self._readers, empty=empty
             )
         else:
-            stream = self._shared.batches(rows, self.plan, sweep, fields, start, wanted)
+            stream = self._shared.batches(rows, self.plan, sweep, fields, start, wanted, empty)
         if sampling is not None and drawn is not None:
             stream = _renumbered(stream, sampling, drawn)
         count = start

@@ -11,7 +11,7 @@ from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.batches import RowBatch, iter_batches
 from daskkern.data.rows.packed_rows import PackedRows
-from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.data.rows.rows import Fields, NewArray, Rows, take
 from daskkern.data.rows.shared_batches import shared_batches
 from daskkern.events import Listener, StageFinished
 from daskkern.training.run.settings import FitSettings
@@ -64,17 +64,27 @@ class SharedReading:
         self._once: bool | None = False if comm.size == 1 or settings.reading == "each" else None
 
     def batches(
-        self, rows: Rows, plan: BatchPlan, epoch: int, fields: Fields, start: int, wanted_X: Callable[[int], bool]
+        self,
+        rows: Rows,
+        plan: BatchPlan,
+        epoch: int,
+        fields: Fields,
+        start: int,
+        wanted_X: Callable[[int], bool],
+        empty: NewArray = np.empty,
     ) -> Iterator[RowBatch]:
         """Yield the batches of a pass from number `start` on, with X where this rank needs it. A collective.
 
-        They are the same, bit for bit, whichever rank reads them.
+        They are the same, bit for bit, whichever rank reads them. Where each reads for itself, `empty` makes the arrays
+        that it reads into.
         """
         if self._once is None:
             self._once = self._choose(rows, plan, epoch, fields)
         channel = self._comm.channel() if self._once else None
         if channel is None:
-            return iter_batches(rows, plan, epoch, fields=fields, start=start, wanted_X=wanted_X, readers=self._readers)
+            return iter_batches(
+                rows, plan, epoch, fields=fields, start=start, wanted_X=wanted_X, readers=self._readers, empty=empty
+            )
         someone = self._wanted_by_any(plan, wanted_X)
         shared = shared_batches(channel, rows, plan, epoch, fields=fields, start=start, wanted_X=someone)
         return shared if someone is None else _without_features(shared, wanted_X)

@@ -25,15 +25,16 @@ _BATCH_SHARE = 16
 def chosen_products(comm: Communicator, xp: ModuleType, settings: FitSettings, d: int) -> AbstractContextManager[None]:
     """Return the context of the products of rows of `d` features. A collective, but for fits that have no choice.
 
-    Three products of TF32 take the place of one in float32 where a calibration says on every rank's GPU that they are
-    faster and as exact. With virtual ranks it is always one, so that the bits do not depend on where they run.
+    Products on tensor cores take the place of those in float32 where a calibration says on every rank's GPU that the
+    same ones are fastest, and as exact. With virtual ranks they never do, so that the bits do not depend on where these
+    run.
     """
     exact = settings.dtype == "float32" and settings.precision in (None, "float32")
     if settings.device == "cpu" or not exact or d <= cuda.FEW_FEATURES or settings.virtual_shards is not None:
-        return cuda.on_tensor_cores(False)
-    mine = xp is not np and cuda.is_faster_and_as_exact(xp, d)
+        return cuda.products_by(cuda.WAYS[0])
+    mine = 0 if xp is np else cuda.WAYS.index(cuda.fastest_exact_way(xp, d))
     everyone = np.concatenate(comm.allgather(np.array([mine], np.int64)))
-    return cuda.on_tensor_cores(bool(everyone.all()))
+    return cuda.products_by(cuda.WAYS[mine if (everyone == mine).all() else 0])
 
 
 def batch_elements(device_size: int, dtype: str) -> int:

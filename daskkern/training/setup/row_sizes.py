@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.backend.namespace import to_host
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.kernels import Kernel
 from daskkern.kernels.norms import squared_norms
@@ -137,4 +138,4 @@ def clipped_weights(weight: HostArray | None) -> HostArray | None:
 def _sizes(kernel: Kernel | None, X: FeatureRows) -> FloatArray:
     with np.errstate(over="ignore", invalid="ignore"):
         values = squared_norms(X) + 1 if kernel is None else kernel.diagonal(X)
-        return np.asarray(values, np.float64)
+        return np.asarray(to_host(values), np.float64)

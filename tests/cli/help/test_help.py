@@ -64,7 +64,7 @@ def test_help_shows_choices_defaults_and_examples_by_heading() -> None:
     text = _help("fit")
     assert "TEXT" not in text
     assert text.index("Output:") < text.index("--out MODEL") < text.index("Model:") < text.index("--kernel NAME")
-    assert "--dtype float32|float64" in text
+    assert "--dtype auto|float32|float64" in text
     assert "daskkern fit train.zarr --out model.zarr --config fit.yaml \\\n      --set solver.window=4\n" in text
     assert "Other options:\n  -h, --help" in text
     assert "--task auto|classification|regression" in _help("ingest")

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -19,7 +20,8 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.summation import add_in_order
 from daskkern.cluster.collectives.gpus import gpu_collectives
 from daskkern.cluster.collectives.nccl import GATHER_BYTES, NcclCommunicator
-from daskkern.errors import CommunicatorClosedError
+from daskkern.cluster.collectives.timed import TimedCommunicator, Times
+from daskkern.errors import CommunicatorClosedError, DivergenceError
 from tests.support.gpu.fake_cupy import Fake, Killed
 from tests.support.threads import run_threads
 
@@ -155,6 +157,9 @@ def test_when_one_rank_cannot_join_all_take_the_host(cupy: ModuleType, fake: Fak
     assert "destroyed" not in [link.state for link in fake.links]
 
 
+LATE = r"over NCCL was aborted by rank 0: .* in 0\.3 s"
+
+
 def test_a_peer_that_does_not_come_ends_in_an_error_at_the_deadline(cupy: ModuleType, fake: Fake) -> None:
     said = []
 
@@ -162,13 +167,15 @@ def test_a_peer_that_does_not_come_ends_in_an_error_at_the_deadline(cupy: Module
         if comm.rank == 0:
             begun = time.monotonic()
             comm.timeout_s = 0.3
-            with pytest.raises(CommunicatorClosedError, match=r"over NCCL was aborted by rank 0: .* in 0\.3 s"):
+            comm.allreduce(cupy.asarray(np.ones(3))).get()
+            with pytest.raises(CommunicatorClosedError, match=LATE):
                 comm.allreduce(cupy.asarray(np.ones(3)))
             said.append(time.monotonic() - begun)
-            with pytest.raises(CommunicatorClosedError, match="NCCL was aborted before"):
-                comm.allreduce(cupy.asarray(np.ones(3)))
+            with pytest.raises(CommunicatorClosedError, match=LATE):
+                comm.allreduce(np.ones(3))  # over the host: what was read is worth nothing
 
-    on_gpus(2, cupy, work)
+    with pytest.raises(CommunicatorClosedError, match=LATE):
+        on_gpus(2, cupy, work)
     assert 0.2 < said[0] < 30
     assert [link.state for link in fake.links] == ["aborted", "aborted"]  # the other one is not released without it
 
@@ -203,9 +210,14 @@ def test_a_rank_that_is_killed_in_an_operation_does_not_hang_the_others(
         comm.barrier()
         fake.dies_in, comm.timeout_s, begun = died_in, 0.4, time.monotonic()
         collective = comm.allreduce if died_in != "broadcast" else lambda array: comm.broadcast(array, 2)
+
+        def until_noticed() -> None:
+            collective(cupy.asarray(np.ones(3))).get()
+            comm.check()
+
         with pytest.raises(CommunicatorClosedError, match="over NCCL was aborted by rank"):
-            collective(cupy.asarray(np.ones(3)))
-        with pytest.raises(CommunicatorClosedError, match="NCCL was aborted before"):
+            until_noticed()
+        with pytest.raises(CommunicatorClosedError, match="over NCCL was aborted by rank"):
             comm.allgather_of(cupy.asarray(np.ones(3)), [3] * comm.size)
         seconds.append(time.monotonic() - begun)
         if len(seconds) == 2:
@@ -226,7 +238,7 @@ def test_lengths_that_are_known_are_not_exchanged(cupy: ModuleType, fake: Fake) 
             for lengths in ([2, 2, 2], [0, 3, 1]):
                 mine = cupy.asarray(np.full((lengths[comm.rank], 2), comm.rank, np.float32))
                 parts = comm.allgather_of(mine, lengths)
-                assert [part.tolist() for part in parts] == [[[r, r]] * n for r, n in enumerate(lengths)]
+                assert [part.get().tolist() for part in parts] == [[[r, r]] * n for r, n in enumerate(lengths)]
             assert asked == []
             with pytest.raises(ValueError, match=r"got arrays of \[5\] rows to gather; expected \[2\]"):
                 comm.allgather_of(cupy.asarray(np.ones(5)), [2, 2, 2])
@@ -236,16 +248,86 @@ def test_lengths_that_are_known_are_not_exchanged(cupy: ModuleType, fake: Fake) 
     on_gpus(3, cupy, work)
 
 
+def test_a_rank_goes_on_while_its_gpu_waits_for_others(cupy: ModuleType, fake: Fake) -> None:
+    went_on = threading.Event()
+
+    def work(comm: Communicator, note: str) -> list[float]:
+        assert comm.in_stream is cupy
+        if comm.rank == 1:
+            assert went_on.wait(30)
+        received = [comm.broadcast(cupy.asarray(np.full(2, 10.0 * comm.rank + step)), 1) for step in range(3)]
+        went_on.set()
+        return [float(array.get()[0]) for array in received]
+
+    assert on_gpus(2, cupy, work) == [[10.0, 11.0, 12.0]] * 2
+
+
+def test_the_deadline_counts_from_when_the_gpu_comes_to_an_operation(cupy: ModuleType, fake: Fake) -> None:
+    def work(comm: Communicator, note: str) -> float:
+        comm.timeout_s = 1.0
+        if comm.rank == 0:
+            received = [comm.broadcast(cupy.asarray(np.zeros(2)), 1) for _ in range(3)]
+        else:
+            received = []
+            for step in range(3):
+                time.sleep(0.6)  # the last one comes after 1.8 s
+                received.append(comm.broadcast(cupy.asarray(np.full(2, 1.0 + step)), 1))
+        return float(sum(array.get()[0] for array in received))
+
+    assert on_gpus(2, cupy, work) == [6.0, 6.0]
+
+
+def test_times_are_those_of_the_streams_which_nothing_waits_for(cupy: ModuleType, fake: Fake) -> None:
+    went_on = threading.Event()
+
+    def work(inner: Communicator, note: str) -> Times:
+        comm = TimedCommunicator(inner)
+        if comm.rank == 1:
+            assert went_on.wait(30)
+            time.sleep(0.5)
+        comm.broadcast(cupy.asarray(np.ones(3)), 1)
+        went_on.set()
+        return comm.times()
+
+    first, second = on_gpus(2, cupy, work)
+    assert first == second
+    assert first.collectives == 1
+    assert first.longest_wait > 0.4
+    assert first.waiting == first.longest_wait / 2
+
+
+def test_what_was_made_of_arrays_that_never_came_is_not_the_error(cupy: ModuleType, fake: Fake) -> None:
+    def work(comm: Communicator, note: str) -> None:
+        comm.timeout_s = 0.3
+        if comm.rank == 0:
+            comm.broadcast(cupy.asarray(np.ones(3)), 1).get()
+            raise DivergenceError("the loss became nan")
+
+    with pytest.raises(CommunicatorClosedError, match=LATE):
+        on_gpus(2, cupy, work)
+
+
+def test_a_failure_that_nobody_has_noticed_is_told_at_the_release(cupy: ModuleType, fake: Fake) -> None:
+    def work(comm: Communicator, note: str) -> None:
+        comm.timeout_s = 0.3
+        if comm.rank == 0:
+            comm.broadcast(cupy.asarray(np.ones(3)), 1)
+
+    with pytest.raises(CommunicatorClosedError, match=LATE):
+        on_gpus(2, cupy, work)
+
+
 def test_an_abort_of_the_gang_ends_an_operation_on_the_gpu(cupy: ModuleType, fake: Fake) -> None:
     def work(comm: Communicator, note: str) -> None:
         if comm.rank == 1:
             time.sleep(0.1)
             comm.abort("worker 1 was lost")
             return
-        with pytest.raises(CommunicatorClosedError, match="worker 1 was lost"):
-            comm.broadcast(cupy.asarray(np.ones(3)), 1)
+        comm.broadcast(cupy.asarray(np.ones(3)), 1).get()
+        comm.check()
 
-    on_gpus(2, cupy, work)
+    with pytest.raises(CommunicatorClosedError, match="worker 1 was lost"):
+        on_gpus(2, cupy, work)
     assert [link.state for link in fake.links] == ["aborted", "aborted"]
 
 
@@ -254,10 +336,11 @@ def test_an_error_that_nccl_has_noticed_is_told(cupy: ModuleType, fake: Fake) ->
         if comm.rank == 1:
             fake.links[0].world.broken = "NCCL_ERROR_REMOTE_ERROR: remote process exited or there was a network error"
             return
-        with pytest.raises(CommunicatorClosedError, match=r"allgather over NCCL failed on rank 0: NCCL_ERROR_REMOTE"):
-            comm._gathered(cupy.asarray(np.ones(3)), "allgather")
+        comm.broadcast(cupy.asarray(np.ones(3)), 1).get()
+        comm.check()
 
-    on_gpus(2, cupy, work)
+    with pytest.raises(CommunicatorClosedError, match=r"NCCL failed on rank 0: NCCL_ERROR_REMOTE"):
+        on_gpus(2, cupy, work)
 
 
 def test_a_rank_that_fails_leaves_no_communicator_open(cupy: ModuleType, fake: Fake) -> None:
@@ -296,3 +379,5 @@ def test_the_stand_in_has_the_signatures_of_cupy(fake: Fake) -> None:
     assert {"getDevice", "setDevice", "deviceGetPCIBusId"} <= set(dir(real.cuda.runtime))
     assert callable(real.cuda.get_current_stream)
     assert "disable_timing" in real.cuda.Event.__doc__
+    assert isinstance(real.cuda.Event.done, property)
+    assert callable(real.cuda.get_elapsed_time)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from daskkern.arrays import HostArray
 from daskkern.backend.summation import add_in_order
 from daskkern.cluster.collectives.allreduce import WAYS, Way
-from daskkern.cluster.collectives.binomial_tree import children, parent
 from daskkern.cluster.collectives.communicator import DaskCommunicator
+from daskkern.cluster.collectives.host_tree import children, parent
 from daskkern.cluster.collectives.sum_costs import cost_of_sum, memory_seconds, way_of_sum
 from daskkern.errors import CommunicatorClosedError
 from tests.support.collectives.reordering import reordering_transports

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,12 +52,15 @@ class HostDevice:
         *,
         turn_left: bool,
         turn_right: bool,
-        precision: Precision,
+        precision: Precision | Literal["bf16x9"],
         scale: float = 1.0,
         add: bool = False,
     ) -> None:
         assert left.dtype == right.dtype == out.dtype
-        left, right = rounded(left, precision), rounded(right, precision)
+        if precision == "bf16x9":  # errs less than float32
+            left, right = left.astype(np.float64), right.astype(np.float64)
+        else:
+            left, right = rounded(left, precision), rounded(right, precision)
         made = (left.T if turn_left else left) @ (right.T if turn_right else right)
         out[...] = scale * made + (out if add else 0)
 

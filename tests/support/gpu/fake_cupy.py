@@ -1,7 +1,9 @@
 """A stand-in for the parts of CuPy that NCCL collectives use: arrays in host memory, GPUs that are threads.
 
-Operations run beside the caller, as on a stream, and never end when a peer does not come. As NCCL's do, the first one
-of a kind and the release of a communicator wait in the call itself until all ranks have made it, or until an abort.
+Operations run beside the caller, as on a stream, and never end when a peer does not come. What is done with arrays is
+done after them, as on their stream, and does not tell the caller when an operation was aborted: its arrays then hold
+what they held before. As NCCL's do, the first operation of a kind and the release of a communicator wait in the call
+itself until all ranks have made it, or until an abort.
 """
 
 import ctypes
@@ -17,6 +19,19 @@ import numpy as np
 BYTES = {7: 4, 8: 8, 4: 8}
 
 
+_here = threading.local()
+"""The last operation of the thread's stream, its device, and the operations of an open group."""
+_kept: list[Any] = []
+"""Arrays whose address was asked for: memory of a stream is not given to others before the stream has done with it."""
+
+
+def reached() -> None:
+    """Wait until the stream of this thread has done what it was given."""
+    last = getattr(_here, "last", None)
+    if last is not None:
+        last.join()
+
+
 class Memory:
     def __init__(self, ptr: int) -> None:
         self.ptr = ptr
@@ -27,10 +42,30 @@ class FakeArray(np.ndarray):
 
     @property
     def data(self) -> Any:  # type: ignore[override]
+        _kept.append(self)
         return Memory(self.ctypes.data)
 
     def get(self) -> np.ndarray:
+        reached()
         return np.array(self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        reached()
+        given = [_plain(array) for array in inputs]
+        kwargs = {name: tuple(map(_plain, value)) if name == "out" else value for name, value in kwargs.items()}
+        return np.asarray(getattr(ufunc, method)(*given, **kwargs)).view(FakeArray)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        reached()
+        return super().__array_function__(func, types, args, kwargs)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        reached()
+        super().__setitem__(key, value)
+
+    def copy(self, order: Any = "C") -> Any:
+        reached()
+        return super().copy(order)
 
 
 class NcclError(RuntimeError):
@@ -39,6 +74,10 @@ class NcclError(RuntimeError):
 
 class Killed(BaseException):
     """The process of a rank has ended."""
+
+
+def _plain(array: Any) -> Any:
+    return array.view(np.ndarray) if isinstance(array, FakeArray) else array
 
 
 class World:
@@ -60,14 +99,41 @@ class World:
             return self.slots.get(key)
 
 
-class Fake:
-    """A module that looks like CuPy to one process whose threads have a GPU each."""
+class Operation(threading.Thread):
+    """What a stream does for an operation, after what it was given before: bytes are read, sent and received."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: Any, sends: list[Any], receives: list[Any], before: "Operation | None") -> None:
+        super().__init__(daemon=True)
+        self._link, self._sends, self._receives, self._before = link, sends, receives, before
+        self.ended_at = 0.0
+
+    def run(self) -> None:
+        if self._before is not None:
+            self._before.join()
+            self._before = None
+        world = self._link.world
+        for key, address, nbytes in self._sends:
+            world.put(key, ctypes.string_at(address, nbytes))
+        for key, address in self._receives:
+            value = world.get(key, lambda: self._link.state != "open")
+            if value is not None:
+                ctypes.memmove(address, value, len(value))
+        self.ended_at = time.perf_counter()
+
+
+class Fake:
+    """A module that looks like CuPy to one process whose threads have a GPU each.
+
+    With `at_once`, an operation ends before the call that begins it: for other arrays than those of this module.
+    """
+
+    def __init__(self, at_once: bool = False) -> None:
+        self.at_once = at_once
         self.worlds: dict[bytes, World] = {}
         self.lock = threading.Lock()
         self.devices: dict[int, int] = {}
-        self.here = threading.local()
+        self.here = _here
+        _kept.clear()
         self.links: list[Any] = []
         self.refuses_to_join = False
         self.dies_while_connecting = self.dies_in_release = False
@@ -84,14 +150,23 @@ class Fake:
 
         class Event:
             def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
-                self._last: threading.Thread | None = None
+                self._last: Any = None
+                self._at = 0.0
 
             def record(self, stream: Any = None) -> None:
-                self._last = getattr(fake.here, "last", None)
+                self._last, self._at = getattr(fake.here, "last", None), time.perf_counter()
+
+            @property
+            def done(self) -> bool:
+                return self._last is None or not self._last.is_alive()
 
             def synchronize(self) -> None:
                 if self._last is not None:
                     self._last.join()
+
+            @property
+            def reached_at(self) -> float:
+                return self._at if self._last is None else max(self._at, self._last.ended_at)
 
         class NcclCommunicator:
             def __init__(self, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:
@@ -105,6 +180,7 @@ class Fake:
                 self.rank, self.number, self.state, self.messages = rank, 0, "open", defaultdict(int)
                 self.releasing = False
                 self.world.put(("joined", rank), b"")
+                begun = time.monotonic()
                 for peer in range(ndev):
                     if self.world.get(("joined", peer), lambda: time.monotonic() > begun + 5) is None:
                         raise NcclError("a rank never came")
@@ -125,8 +201,8 @@ class Fake:
                 self._meet("allGather")
                 self._may_die("allGather")
                 nbytes, number = count * BYTES[datatype], self._next()
-                self.world.put((number, self.rank), ctypes.string_at(sendbuf, nbytes))
-                self._begin([((number, peer), recvbuf + peer * nbytes) for peer in range(self.world.size)])
+                sends = [((number, self.rank), sendbuf, nbytes)]
+                self._begin(sends, [((number, peer), recvbuf + peer * nbytes) for peer in range(self.world.size)])
 
             def broadcast(
                 self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
@@ -134,9 +210,8 @@ class Fake:
                 self._meet("broadcast")
                 self._may_die("broadcast")
                 number = self._next()
-                if self.rank == root:
-                    self.world.put((number, root), ctypes.string_at(sendbuff, count * BYTES[datatype]))
-                self._begin([((number, root), recvbuff)])
+                sends = [((number, root), sendbuff, count * BYTES[datatype])] if self.rank == root else []
+                self._begin(sends, [((number, root), recvbuff)])
 
             def _may_die(self, operation: str) -> None:
                 if fake.dies_in == operation and self.rank == self.world.size - 1:
@@ -148,11 +223,12 @@ class Fake:
                 assert fake.here.group is not None
                 self.messages["to", peer] += 1
                 key = (self.rank, peer, self.messages["to", peer])
-                self.world.put(key, ctypes.string_at(sendbuf, count * BYTES[datatype]))
+                fake.here.group.append((self, (key, sendbuf, count * BYTES[datatype]), None))
 
             def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
                 self.messages["from", peer] += 1
-                fake.here.group.append((self, ((peer, self.rank, self.messages["from", peer]), recvbuf)))
+                key = (peer, self.rank, self.messages["from", peer])
+                fake.here.group.append((self, None, (key, recvbuf)))
 
             def check_async_error(self) -> None:
                 if self.world.broken:
@@ -177,35 +253,22 @@ class Fake:
                 self.number += 1
                 return self.number
 
-            def _begin(self, receives: list[Any]) -> None:
+            def _begin(self, sends: list[Any], receives: list[Any]) -> None:
                 before = getattr(fake.here, "last", None)
-
-                def work() -> None:
-                    if before is not None:
-                        before.join()
-                    for key, address in receives:
-                        value = self.world.get(key, lambda: self.state != "open")
-                        if value is not None:
-                            ctypes.memmove(address, value, len(value))
-
-                fake.here.last = threading.Thread(target=work, daemon=True)
+                fake.here.last = Operation(self, sends, receives, before)
                 fake.here.last.start()
-
-        begun = time.monotonic()
+                if fake.at_once:
+                    fake.here.last.join()
 
         def group_start() -> None:
             fake.here.group = []
 
         def group_end() -> None:
             for link, group in itertools.groupby(fake.here.group, key=lambda item: item[0]):
+                items = list(group)
                 link._meet("sends")
-                link._begin([receive for _, receive in group])
+                link._begin([one for _, one, _ in items if one], [one for _, _, one in items if one])
             fake.here.group = None
-
-        def synchronize() -> None:
-            last = getattr(fake.here, "last", None)
-            if last is not None:
-                last.join()
 
         nccl = ModuleType("cupy.cuda.nccl")
         nccl.__dict__.update(
@@ -221,9 +284,12 @@ class Fake:
             getDeviceProperties=lambda number: {"uuid": int(number << 64).to_bytes(16, "little").split(b"\0")[0]},
             deviceGetPCIBusId=lambda number: f"0000:{number + 1:02X}:00.0",
         )
-        stream = SimpleNamespace(ptr=17, synchronize=synchronize)
+        stream = SimpleNamespace(ptr=17, synchronize=reached)
         cuda = ModuleType("cupy.cuda")  # without nccl, which must be imported
-        cuda.__dict__.update(runtime=runtime, Event=Event, get_current_stream=lambda device_id=-1: stream)
+        cuda.__dict__.update(
+            runtime=runtime, Event=Event, get_current_stream=lambda device_id=-1: stream,
+            get_elapsed_time=lambda first, last: (last.reached_at - first.reached_at) * 1e3,
+        )  # fmt: skip
         cupy.cuda, self.modules = cuda, {"cupy": cupy, "cupy.cuda": cuda, "cupy.cuda.nccl": nccl}
         self.nccl = nccl
         cupy.ndarray = FakeArray

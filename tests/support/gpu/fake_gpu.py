@@ -2,12 +2,14 @@
 
 Kernels are the same CUDA text compiled as C++ (:mod:`tests.support.gpu.cuda_on_host`), cuBLAS is NumPy behind the same
 addresses and strides, and a stream other than the default one does nothing until somebody waits for it. There is no
-NCCL and no sparse matrix. :data:`SIGNATURES` is compared with the real CuPy where that is installed.
+sparse matrix, and NCCL only where :meth:`FakeGpu.gpus_of_threads` adds it. :data:`SIGNATURES` is compared with the real
+CuPy where that is installed.
 """
 
 import ctypes
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -23,6 +25,7 @@ from daskkern.kernels.engines.cuda.device import device_of
 from tests.support.gpu import fake_cublas, fake_graphs
 from tests.support.gpu.cuda_on_host import HostDevice
 from tests.support.gpu.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, launched, on_device, waited
+from tests.support.gpu.fake_cupy import Fake
 from tests.support.gpu.fake_pool import FakePool
 
 MEMORY = 8 << 30
@@ -115,9 +118,10 @@ class Event:
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self._stream: Stream | None = None
+        self.reached_at = 0.0
 
     def record(self, stream: Stream | None = None) -> None:
-        self._stream = stream
+        self._stream, self.reached_at = stream, time.perf_counter()
 
     def synchronize(self) -> None:
         if self._stream is not None and self._stream.busy:
@@ -215,6 +219,21 @@ class FakeGpu:
                 else:
                     sys.modules[name] = module
 
+    @contextmanager
+    def gpus_of_threads(self) -> Iterator[Fake]:
+        """Install the module with NCCL, and with a GPU for each number that a thread gives to ``setDevice``."""
+        fake = Fake(at_once=True)
+        fake.module()
+        with self.installed() as module:
+            runtime, before = module.cuda.runtime, module.cuda.nccl
+            one = runtime.deviceGetPCIBusId
+            runtime.deviceGetPCIBusId = lambda device: f"0000:{device + 1:02X}:00.0"
+            module.cuda.nccl = sys.modules["cupy.cuda.nccl"] = fake.nccl
+            try:
+                yield fake
+            finally:
+                runtime.deviceGetPCIBusId, module.cuda.nccl = one, before
+
 
 def _take(size: int) -> None:
     """Give memory of the device."""
@@ -269,6 +288,7 @@ def cuda_module() -> ModuleType:
         get_allocator=lambda: getattr(here, "allocator", _take),
         set_allocator=lambda allocator: setattr(here, "allocator", allocator),
         MemoryPool=FakePool,
+        get_elapsed_time=lambda first, last: (last.reached_at - first.reached_at) * 1e3,
         cublas=fake_cublas.module(),
         device=SimpleNamespace(get_cublas_handle=lambda: 5),
     )  # fmt: skip

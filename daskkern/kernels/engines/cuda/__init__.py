@@ -23,13 +23,14 @@ from daskkern.kernels.engines.cuda.engine import (
     matvec,
     rmatvec,
 )
-from daskkern.kernels.engines.cuda.float32_products import is_faster_and_as_exact, on_tensor_cores, terms_bytes
+from daskkern.kernels.engines.cuda.float32_products import WAYS, fastest_exact_way, products_by, terms_bytes
 from daskkern.kernels.engines.cuda.tensor_operands import FEW_FEATURES, operand_bytes, tensor_operand
 
 __all__ = [
     "FEW_FEATURES",
     "MOST_OUTPUTS",
     "PARTIAL_BYTES",
+    "WAYS",
     "WORKSPACE_BYTES",
     "Device",
     "Operands",
@@ -37,12 +38,12 @@ __all__ = [
     "block_table",
     "device_of",
     "double_product",
+    "fastest_exact_way",
     "fill",
-    "is_faster_and_as_exact",
     "matvec",
-    "on_tensor_cores",
     "operand_bytes",
     "partial_bytes",
+    "products_by",
     "rmatvec",
     "sum_over_blocks",
     "tensor_operand",

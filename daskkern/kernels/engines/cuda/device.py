@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from daskkern.arrays import Array
 from daskkern.backend.devices import compiled_once
 from daskkern.kernels.engines.cuda.recording import current_recorder
 from daskkern.kernels.precision import Precision
+
+_EMULATED_16BFX9 = 78
+"""CUBLAS_COMPUTE_32F_EMULATED_16BFX9 of cuBLAS 12.9, for which CuPy 14 has no name."""
 
 
 class Device(Protocol):
@@ -38,7 +41,7 @@ class Device(Protocol):
         *,
         turn_left: bool,
         turn_right: bool,
-        precision: Precision,
+        precision: Precision | Literal["bf16x9"],
         scale: float = 1.0,
         add: bool = False,
     ) -> None:
@@ -76,7 +79,7 @@ class Cupy:
         *,
         turn_left: bool,
         turn_right: bool,
-        precision: Precision,
+        precision: Precision | Literal["bf16x9"],
         scale: float = 1.0,
         add: bool = False,
     ) -> None:
@@ -90,7 +93,8 @@ class Cupy:
         turn_left, turn_right : bool
             Take the transpose instead.
         precision : str
-            "tf32" and "float16" let tensor cores round the operands; products are summed in float32.
+            "tf32" and "float16" let tensor cores round the operands; products are summed in float32. "bf16x9" are nine
+            products of bfloat16 with the error of float32; RuntimeError where cuBLAS has none.
         scale : float
             Multiplies the product.
         add : bool
@@ -112,6 +116,8 @@ class Cupy:
         compute = cublas.CUBLAS_COMPUTE_64F if double else cublas.CUBLAS_COMPUTE_32F
         if precision == "tf32":
             compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
+        elif precision == "bf16x9":
+            compute = _EMULATED_16BFX9
         alpha, beta = np.full(1, scale, out.dtype), np.full(1, float(add), out.dtype)
         # cuBLAS is column-major: it gets the transposes, in exchanged order.
         self._calls.gemmEx(

@@ -15,7 +15,7 @@ from daskkern.backend.tiles import balanced, slices
 from daskkern.kernels.engines.cuda import launch
 from daskkern.kernels.engines.cuda.block_by_block import MOST_OUTPUTS, SUM_ROWS, block_table, sum_over_blocks
 from daskkern.kernels.engines.cuda.device import Device
-from daskkern.kernels.engines.cuda.float32_products import are_on_tensor_cores, rows_at_once, three_products
+from daskkern.kernels.engines.cuda.float32_products import float32_way, multiply_float32, rows_at_once
 from daskkern.kernels.engines.cuda.tensor_operands import FEW_FEATURES
 from daskkern.kernels.formula import Program
 from daskkern.kernels.points import Side
@@ -67,7 +67,7 @@ class Operands:
         """Whether one call writes the values where they belong, without a copy of its operands on the way."""
         if self.is_sparse:
             return self.what.difference is None
-        in_terms = self.precision == "float32" and are_on_tensor_cores()
+        in_terms = self.precision == "float32" and float32_way() == "tf32x3"
         return not (in_terms or self.precision == "float16")
 
     @property
@@ -221,8 +221,8 @@ def _multiply(of: Operands, left: Side, right: Side, out: Array) -> None:
     xp = of.device.xp
     as_rows = left.operand is None or right.operand is None
     X, Z = (xp.ascontiguousarray(side.rows if as_rows else side.operand) for side in (left, right))
-    if of.precision == "float32" and are_on_tensor_cores():
-        three_products(of.device, X, Z, out)
+    if of.precision == "float32":
+        multiply_float32(of.device, X, Z, out, float32_way())
     else:
         of.device.multiply(X, Z, out, turn_left=False, turn_right=True, precision=of.precision)
 

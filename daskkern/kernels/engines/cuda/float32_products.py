@@ -1,4 +1,4 @@
-"""Inner products of float32 rows on tensor cores, by three products of TF32 in one call of cuBLAS.
+"""Inner products of float32 rows on tensor cores, by three products of TF32, or by nine of bfloat16 in cuBLAS.
 
     x.z = low(x).high(z) + high(x).low(z) + high(x).high(z) ,   x = high(x) + low(x) + rest ,
 
@@ -7,7 +7,9 @@ of 2^-22 |x| |z|, as is the rounding of float32's own sums. Tensor cores cut off
 with many terms: so at most 512 of the last kind are summed there, and these sums are added in float32. On an H200, with
 784 normal features and 512 terms of any kind at a time, the largest error was 0.9 times float32's and the root of the
 mean square 2.0 times, in 0.6 of its time; in one sum of all 2,352 terms 1.4 and 3.7 times, in 0.5 of the time.
-:func:`is_faster_and_as_exact` measures both.
+
+From CUDA 12.9 on, cuBLAS makes float32 products of nine products of bfloat16 where a GPU has them (Blackwell); that has
+not been measured. :func:`fastest_exact_way` measures the time and the error of each way.
 
 References
 ----------
@@ -22,6 +24,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
+from typing import Literal
 
 import numpy as np
 
@@ -38,22 +41,34 @@ _GAIN, _AS_EXACT = 0.9, 1.5
 _SIDE = 64  # rows and points of the calibration for each processor: 8,448 on an H100
 _LEAST_SIDE, _CHECKED, _REPEATS = 256, 128, 3
 
-_on_tensor_cores: ContextVar[bool] = ContextVar("on_tensor_cores", default=False)
+Way = Literal["float32", "tf32x3", "bf16x9"]
+"""How float32 rows are multiplied: in float32, by three products of TF32, or by nine of bfloat16."""
+WAYS: tuple[Way, ...] = ("float32", "tf32x3", "bf16x9")
+
+_way: ContextVar[Way] = ContextVar("way", default="float32")
 
 
 @contextmanager
-def on_tensor_cores(chosen: bool = True) -> Iterator[None]:
-    """Within the context, wide float32 rows on a GPU are multiplied by three products of TF32, if `chosen`."""
-    token = _on_tensor_cores.set(chosen)
+def products_by(way: Way) -> Iterator[None]:
+    """Within the context, wide float32 rows on a GPU are multiplied in this way."""
+    token = _way.set(way)
     try:
         yield
     finally:
-        _on_tensor_cores.reset(token)
+        _way.reset(token)
 
 
-def are_on_tensor_cores() -> bool:
-    """Return whether this is within :func:`on_tensor_cores`."""
-    return _on_tensor_cores.get()
+def float32_way() -> Way:
+    """Return how wide float32 rows are multiplied here."""
+    return _way.get()
+
+
+def multiply_float32(device: Device, X: Array, Z: Array, out: Array, way: Way) -> None:
+    """Write ``X Z^T`` (m, p) to `out` for contiguous float32 rows (m, d) and (p, d)."""
+    if way == "tf32x3":
+        three_products(device, X, Z, out)
+    else:
+        device.multiply(X, Z, out, turn_left=False, turn_right=True, precision=way)
 
 
 def three_products(device: Device, X: Array, Z: Array, out: Array) -> None:
@@ -93,10 +108,11 @@ def terms_bytes(m: int, p: int, d: int) -> int:
 
 
 @cache
-def is_faster_and_as_exact(xp: ModuleType, d: int) -> bool:
-    """Return whether three products of `d` features take less time on this GPU than one in float32, and err as little.
+def fastest_exact_way(xp: ModuleType, d: int) -> Way:
+    """Return how float32 rows of `d` features are multiplied in the least time on this GPU, with an error of float32's.
 
-    Less time is nine tenths; as little is 1.5 times the largest error of float32 against float64, on normal features.
+    Float32 itself, unless another way takes less than nine tenths of its time and errs by at most 1.5 times as much,
+    against float64 on normal features. A way that cuBLAS does not have here is none.
     """
     device, rng = device_of(xp), np.random.default_rng(0)
     processors = int(xp.cuda.runtime.getDeviceProperties(xp.cuda.runtime.getDevice())["multiProcessorCount"])
@@ -105,19 +121,21 @@ def is_faster_and_as_exact(xp: ModuleType, d: int) -> bool:
     out = xp.empty((side, side), np.float32)
     some = X[:_CHECKED].astype(np.float64) @ Z.astype(np.float64).T
 
-    def one() -> None:
-        device.multiply(X, Z, out, turn_left=False, turn_right=True, precision="float32")
-
-    def three() -> None:
-        three_products(device, X, Z, out)
-
-    def measured(work: Callable[[], None]) -> tuple[float, float]:
-        work()
+    def measured(way: Way) -> tuple[float, float]:
+        multiply_float32(device, X, Z, out, way)
         error = float(abs(out[:_CHECKED] - some).max())
-        return _seconds(xp, work), error
+        return _seconds(xp, lambda: multiply_float32(device, X, Z, out, way)), error
 
-    (one_s, one_error), (three_s, three_error) = measured(one), measured(three)
-    return three_s < _GAIN * one_s and three_error <= _AS_EXACT * one_error
+    (seconds, exact), best = measured("float32"), WAYS[0]
+    least = _GAIN * seconds
+    for way in WAYS[1:]:
+        try:
+            seconds, error = measured(way)
+        except RuntimeError:  # cuBLAS's words for what it does not have
+            continue
+        if seconds < least and error <= _AS_EXACT * exact:
+            least, best = seconds, way
+    return best
 
 
 def _seconds(xp: ModuleType, work: Callable[[], None]) -> float:

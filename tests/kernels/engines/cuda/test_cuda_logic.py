@@ -278,7 +278,7 @@ def test_points_become_terms_once_for_as_many_rows_as_there_is_room_for(
     for room, launches in ((12 * 72 * 90, ["tf32_terms"] * 2 + ["profile"]), (12 * 72 * 30, None)):
         monkeypatch.setattr(float32_products, "TERMS_BYTES", room)
         device.launches.clear()
-        with cuda_engine.on_tensor_cores():
+        with cuda_engine.products_by("tf32x3"):
             cuda_engine.block(of, out)
         assert launches is None or device.launches == launches
         _close(out, Gaussian(6.0).block(X, Z).astype(np.float64), "float32")

@@ -110,15 +110,15 @@ def test_kernel_values_and_products_have_the_error_of_float32(device: HostDevice
     )
     exact = kernel.block(X.astype(np.float64), Z.astype(np.float64))
 
-    def errors(chosen: bool) -> tuple[float, float]:
+    def errors(way: products.Way) -> tuple[float, float]:
         made = np.empty((120, 200), np.float32)
-        with cuda.on_tensor_cores(chosen):
+        with cuda.products_by(way):
             cuda.block(operands, made)
             scores = cuda.matvec(operands, A, None)
         size = exact @ np.abs(A)
         return float(np.abs(made - exact).max()), float((np.abs(scores - exact @ A) / size).max())
 
-    for three, one in zip(errors(True), errors(False), strict=True):
+    for three, one in zip(errors("tf32x3"), errors("float32"), strict=True):
         assert three < 2 * one + 1e-7
 
 
@@ -133,12 +133,23 @@ def test_points_pass_in_pieces_of_bounded_memory(device: HostDevice, monkeypatch
     np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-4)
 
 
-@pytest.mark.one_in(3)
+FLOAT32_S = 3.0
+
+
 @pytest.mark.parametrize(
-    ("one_s", "three_s", "wrong", "chosen"), [(3.0, 2.0, 0.0, True), (3.0, 2.8, 0.0, False), (3.0, 2.0, 1e-3, False)]
+    ("three_s", "nine_s", "wrong", "chosen"),
+    [
+        (2.0, None, 0.0, "tf32x3"),
+        (2.8, None, 0.0, "float32"),  # a gain of less than a tenth
+        (2.0, None, 1e-3, "float32"),
+        (2.0, 1.0, 0.0, "bf16x9"),
+        (2.0, 2.5, 0.0, "tf32x3"),
+        (2.0, 1.0, 1e-3, "bf16x9"),
+        (2.8, 2.9, 0.0, "float32"),
+    ],
 )
-def test_they_are_chosen_where_they_are_faster_and_as_exact(
-    one_s: float, three_s: float, wrong: float, chosen: bool, device: HostDevice, monkeypatch: pytest.MonkeyPatch
+def test_the_fastest_exact_way_is_chosen(
+    three_s: float, nine_s: float | None, wrong: float, chosen: str, device: HostDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
 
@@ -147,9 +158,12 @@ def test_they_are_chosen_where_they_are_faster_and_as_exact(
             self.__dict__ = device.__dict__
 
         def multiply(self, left: Any, right: Any, out: Any, **how: Any) -> None:
+            taken = {"float32": FLOAT32_S, "tf32": three_s, "bf16x9": nine_s}[how["precision"]]
+            if taken is None:
+                raise RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED")
             super().multiply(left, right, out, **how)
             if not how.get("add"):  # the first of the sums that make a product
-                clock[0] += one_s if how["precision"] == "float32" else three_s
+                clock[0] += taken
             if how["precision"] == "tf32":
                 out += wrong
 
@@ -162,26 +176,34 @@ def test_they_are_chosen_where_they_are_faster_and_as_exact(
     timed = Timed()
     monkeypatch.setattr(products, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     monkeypatch.setattr(products, "device_of", lambda module: timed)
-    assert products.is_faster_and_as_exact(xp, 70) is chosen
+    assert products.fastest_exact_way(xp, 70) == chosen
 
 
-@pytest.mark.parametrize(("faster", "chosen"), [((True, True), True), ((True, False), False)])
-def test_all_ranks_multiply_alike(faster: tuple[bool, bool], chosen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ways", "chosen"),
+    [
+        (("tf32x3", "tf32x3"), "tf32x3"),
+        (("bf16x9", "bf16x9"), "bf16x9"),
+        (("tf32x3", "float32"), "float32"),
+        (("tf32x3", "bf16x9"), "float32"),
+    ],
+)
+def test_all_ranks_multiply_alike(ways: tuple[str, str], chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = ModuleType("gpu")
 
-    def ranks(d: int, **changes: Any) -> list[bool]:
-        def work(comm: Communicator) -> bool:
+    def ranks(d: int, **changes: Any) -> list[str]:
+        def work(comm: Communicator) -> str:
             settings = replace(planned_settings(Landmarks(9), EigenPro(), **changes), device="gpu")
             with chosen_products(comm, gpu, settings, d):
-                return products.are_on_tensor_cores()
+                return products.float32_way()
 
         return run_threads(2, work)
 
-    answers = iter(faster * 9)
-    measured: Callable[[ModuleType, int], bool] = lambda xp, d: next(answers)  # noqa: E731
-    monkeypatch.setattr(cuda, "is_faster_and_as_exact", measured)
+    answers = iter(ways * 9)
+    measured: Callable[[ModuleType, int], str] = lambda xp, d: next(answers)  # noqa: E731
+    monkeypatch.setattr(cuda, "fastest_exact_way", measured)
     assert ranks(784, dtype="float32") == [chosen] * 2
-    assert ranks(64, dtype="float32") == [False] * 2
-    assert ranks(784, dtype="float64") == [False] * 2
-    assert ranks(784, dtype="float32", precision="tf32") == [False] * 2
-    assert ranks(784, dtype="float32", virtual_shards=4) == [False] * 2
+    assert ranks(64, dtype="float32") == ["float32"] * 2
+    assert ranks(784, dtype="float64") == ["float32"] * 2
+    assert ranks(784, dtype="float32", precision="tf32") == ["float32"] * 2
+    assert ranks(784, dtype="float32", virtual_shards=4) == ["float32"] * 2
