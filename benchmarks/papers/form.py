@@ -98,7 +98,7 @@ class PaperRow:
 
     @property
     def unit(self) -> str:
-        """The compared quantity: an error, seconds, epochs, a loss, steps, orders of rows, curves, costs or a peer's error."""
+        """The compared quantity: errors, seconds, epochs, a loss, steps, orders of rows, curves, costs or a peer's error."""
         if self.curves:
             return "curves"
         if parse_loss(self.loss).costs is not None:
