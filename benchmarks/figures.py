@@ -32,6 +32,7 @@ _PLAIN = (
     "mae",
     "rmse",
     "loss",
+    "cost",
     "losses",
 )
 UNITS = frozenset((*_SIZES, *_PLAIN))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from contest.data import Data, load, tiny_data
 from figures import Run, read, today, write
-from papers.compared import beside_peer, row_orders
+from papers.compared import beside_peer, costs_of_errors, row_orders
 from papers.curves import CURVES, errors_by_epoch, mean_loss
 from papers.form import PaperRow
 from papers.rows import NYSTROM_KERNELS, ROWS
@@ -36,6 +36,7 @@ def run_row(row: PaperRow, data: Data) -> dict[str, Any]:
     """Return the results of the row here."""
     mine = row.of(data)
     ways = {"epochs": _epochs_needed, "loss": _last_loss, "steps": _steps, "orders": row_orders, "peer": beside_peer}
+    ways["costs"] = costs_of_errors
     if row.curves:
         ways["curves"] = CURVES[row.curves]
     found = ways.get(row.unit, _fitted)(row, mine)
@@ -140,6 +141,7 @@ def tiny_rows() -> list[PaperRow]:
         replace(spectral, compares_steps=True),
         replace(_found("orders"), data="tiny", n_epochs=2),
         replace(_found("peer"), data="tiny", most_rows=100),
+        replace(_found("costs"), data="tiny", loss="multiclass_hinge:0,1/2,0", most_rows=100),
         replace(tiny, loss="squared", solver=NYTRO(), curves="descent"),
         replace(tiny, loss="squared", curves="losses"),
         replace(tiny, curves="conditioning"),

@@ -1,4 +1,4 @@
-"""Rows of the papers that compare: ways to order rows, and a fit with that of another program on the same rows."""
+"""Rows of the papers that compare: orders of rows, costs of errors, and another program on the same rows."""
 
 import time
 from dataclasses import replace
@@ -9,6 +9,7 @@ from contest.data import Data
 from sklearn.svm import LinearSVC
 
 from daskkern import KernelClassifier
+from daskkern.losses import parse_loss
 from papers.form import PaperRow
 
 ORDERS = ("independent", "fixed", "fresh")
@@ -63,3 +64,18 @@ def beside_peer(row: PaperRow, data: Data) -> dict[str, Any]:
         found[f"{name}_error"] = data.error(model.predict(data.X_test))
         found[f"n_{name}_support_vectors"] = len(model.support_ if name == "peer" else model.dual_coef_)
     return found
+
+
+def costs_of_errors(row: PaperRow, data: Data) -> dict[str, Any]:
+    """Return the mean costs of a fit without costs, with them, and of the classes that are cheapest by the first one.
+
+    That is, by the probabilities of the fit without.
+    """
+    loss = parse_loss(row.loss)
+    costs = np.array(loss.costs)
+    models = [replace(row, loss=each).estimator(data).fit(data.X, data.y) for each in (loss.name, row.loss)]
+    plain, costly = (np.asarray(model.predict(data.X_test)) for model in models)
+    cheapest = (models[0].predict_proba(data.X_test) @ costs).argmin(axis=1)
+    found = {"plain": plain, "our": costly, "cheapest": cheapest}
+    mean = {f"{name}_cost": round(float(costs[data.y_test, codes].mean()), 4) for name, codes in found.items()}
+    return {**mean, "plain_error": data.error(plain), "our_error": data.error(costly)}

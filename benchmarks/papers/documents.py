@@ -133,9 +133,20 @@ def peer_in_words(row: Row) -> str:
     return f"{ours}; {row['peer']} {peers}{busy(row) and ', all' + busy(row)}"
 
 
+def costs_in_words(row: Row) -> str:
+    """Return the mean cost of a test row, and the errors, of three ways to predict."""
+    ways = (
+        f"{row['plain_cost']:.3f} without costs and {row['plain_error']:.2%} errors",
+        f"{row['our_cost']:.3f} with them and {row['our_error']:.2%}",
+        f"{row['cheapest_cost']:.3f} for the cheapest class by the probabilities of the first",
+    )
+    return f"mean cost {', '.join(ways)}"
+
+
 WORDS: dict[str, Callable[[Row], str]] = {
     "orders": orders_in_words,
     "peer": peer_in_words,
+    "costs": costs_in_words,
     "curves": curves_in_words,
 }
 """What our figures are in words, by the unit of a row."""

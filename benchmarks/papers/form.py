@@ -10,6 +10,7 @@ from contest.data import Data, median_distance
 from daskkern import KernelClassifier
 from daskkern.basis import BasisSpec
 from daskkern.kernels import Kernel
+from daskkern.losses import parse_loss
 from daskkern.solvers import Solver
 
 
@@ -97,9 +98,11 @@ class PaperRow:
 
     @property
     def unit(self) -> str:
-        """The compared quantity: an error, seconds, epochs, a loss, steps, orders of rows, curves or a peer's error."""
+        """The compared quantity: errors, seconds, epochs, a loss, steps, orders, curves, costs or the error of a peer."""
         if self.curves:
             return "curves"
+        if parse_loss(self.loss).costs is not None:
+            return "costs"
         if self.compares_orders or self.peer is not None:
             return "orders" if self.compares_orders else "peer"
         if self.compares_steps or self.paper_loss is not None:

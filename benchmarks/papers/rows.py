@@ -26,6 +26,7 @@ TABLES = {
     "pegasos-kernel": "Shalev-Shwartz et al., Pegasos, 2011, as shown in the lecture on large scale learning: kernels",
     "pegasos-orders": "Shalev-Shwartz et al., Pegasos, 2011, as shown in the lecture: figure 8, orders of the rows",
     "exact-svm": "Exact support vectors, and chi-squared kernels, which the lecture names, compared with scikit-learn",
+    "structured-loss": "Structured loss, which the lecture names: errors that cost more than others",
     "pegasos-linear": "Shalev-Shwartz et al., Pegasos, 2011, as shown in the lecture on large scale learning: linear",
 }
 """Sections of the page, in their order."""

@@ -20,6 +20,8 @@ from daskkern.backend.device_rows import DeviceRows
 from daskkern.backend.devices import cupy_problem
 from daskkern.errors import ClusterError, SpecError
 
+Constants = tuple[float, ...] | tuple[tuple[float, ...], ...]
+
 _ROOM = 0.8
 """Share of the free memory of a device that a computation may plan with: libraries allocate outside the pool."""
 
@@ -79,8 +81,8 @@ def device_rows(rows: Array, xp: ModuleType) -> DeviceRows:
     return DeviceRows(xp, xp.asarray(data), xp.asarray(indices), xp.asarray(starts), on_host, tuple(rows.shape))
 
 
-def constants_like(values: tuple[float, ...], like: Array) -> Array:
-    """Return numbers (k,) in the dtype of an array, where that is. On a GPU they are uploaded once, and kept."""
+def constants_like(values: Constants, like: Array) -> Array:
+    """Return numbers, (k,) or (k, l), in the dtype of an array, where that is. They are uploaded to a GPU once."""
     xp = namespace_of(like)
     if xp is np:
         return np.asarray(values, like.dtype)
@@ -88,7 +90,7 @@ def constants_like(values: tuple[float, ...], like: Array) -> Array:
 
 
 @lru_cache(4096)
-def _constants(xp: ModuleType, device: int, values: tuple[float, ...], dtype: str) -> Array:
+def _constants(xp: ModuleType, device: int, values: Constants, dtype: str) -> Array:
     del device  # a part of the key
     return xp.asarray(np.asarray(values, dtype))
 

@@ -19,7 +19,7 @@ from daskkern.losses.smoothed_hinge import SmoothedHinge
 from daskkern.losses.squared import Squared
 from daskkern.losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
 from daskkern.losses.squared_hinge import SquaredHinge
-from daskkern.losses.targets import best_of, decode, encode, n_outputs
+from daskkern.losses.targets import best_of, check_classes, decode, encode, n_outputs
 
 _KNOWN: tuple[type[Loss], ...] = (
     Squared,
@@ -96,6 +96,7 @@ __all__ = [
     "SquaredHinge",
     "best_constant",
     "best_of",
+    "check_classes",
     "decode",
     "encode",
     "n_outputs",

@@ -27,6 +27,8 @@ class Loss(NestedParameters, ABC):
     """The tasks of the loss: "classification", "regression" or both."""
     joint: ClassVar[bool] = False
     """True when one score a class enters a single loss; False for one-vs-rest sums over the outputs."""
+    costs: tuple[tuple[float, ...], ...] | None = None
+    """The cost of each wrong class (column) for each class (row), of losses that have them; None: all the same."""
 
     @abstractmethod
     def value(self, f: Array, y: Array) -> Array:

@@ -1,8 +1,24 @@
 """Conversion between class codes and the targets and scores of a loss."""
 
+from collections.abc import Sequence
+
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
+from daskkern.errors import SpecError
 from daskkern.losses.base import Loss
+
+_SHOWN = 10
+
+
+def check_classes(loss: Loss, classes: Sequence[object]) -> None:
+    """Raise SpecError when the loss has costs of another number of classes."""
+    if loss.costs is None or len(loss.costs) == len(classes):
+        return
+    shown = ", ".join(map(str, classes[:_SHOWN])) + (", ..." if len(classes) > _SHOWN else "")
+    raise SpecError(
+        f"got costs of {len(loss.costs)} classes for the {loss.name} loss, but the rows have {len(classes)}: {shown}; "
+        "give a row and a column of costs for each, in this order"
+    )
 
 
 def n_outputs(loss: Loss, n_classes: int) -> int:

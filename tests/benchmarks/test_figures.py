@@ -159,7 +159,7 @@ def test_the_rows_of_the_papers_name_what_there_is(scripts: ModuleType) -> None:
     entries = [each for _, made in documents.values() for each in made]
     assert sorted(each.key for each in entries if each.key) == sorted(row.key for row in rows.ROWS)
     assert all(each.key or (each.why and (each.theirs or not each.data)) for each in entries)
-    places = [import_module(f"daskkern.{name}") for name in ("solvers", "kernels", "basis")]
+    places = [import_module(f"daskkern.{name}") for name in ("solvers", "kernels", "basis", "losses")]
     for each in entries:
         for system in re.findall(r"systems? ((?:`\w+`(?:, )?)+)", each.ours):
             assert set(re.findall(r"`(\w+)`", system)) <= set(SYSTEMS), each.what

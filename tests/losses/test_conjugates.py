@@ -15,6 +15,7 @@ from daskkern.losses import (
     EpsilonInsensitive,
     Huber,
     Loss,
+    MulticlassHinge,
     Quantile,
     SmoothedHinge,
     SquaredEpsilonInsensitive,
@@ -28,6 +29,7 @@ EVERY = [
     Quantile(0.9),
     EpsilonInsensitive(0.7),
     SquaredEpsilonInsensitive(0.7),
+    MulticlassHinge([[0, 1, 5], [0.5, 0, 1], [2.25, 0, 0]]),
 ]
 each_loss = pytest.mark.parametrize("loss", [loss for loss in EVERY if isinstance(loss, Dual)], ids=lambda x: x.spec())
 each_of_one_output = pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from daskkern.losses import (
     Huber,
     Logistic,
     Loss,
+    MulticlassHinge,
     MultinomialLogistic,
     Probabilistic,
     Quantile,
@@ -38,6 +39,7 @@ EVERY = [
     Quantile(0.9),
     EpsilonInsensitive(0.7),
     SquaredEpsilonInsensitive(0.7),
+    MulticlassHinge([[0, 1, 5], [0.5, 0, 1], [2.25, 0, 0]]),
 ]
 NOT_SMOOTH = {"hinge", "multiclass_hinge", "absolute", "quantile", "epsilon_insensitive"}
 each_loss = pytest.mark.parametrize("loss", EVERY, ids=lambda loss: loss.spec())
@@ -236,6 +238,14 @@ def test_an_unknown_loss_is_refused_with_the_nearest_name() -> None:
         ("smoothed_hinge:0", "got gamma=0.0 for the smoothed_hinge loss; give a positive number"),
         ("quantile:1", "got q=1.0 for the quantile loss; give a number between 0 and 1"),
         ("epsilon_insensitive:inf", "got epsilon=inf for the epsilon_insensitive loss; give a positive number"),
+        ("multiclass_hinge:costs.csv", r"got costs 'costs.csv' .* from a CSV file .*paste -sd/ costs.csv"),
+        ("multiclass_hinge:1", r"got costs of shape \(1, 1\) for the multiclass_hinge loss; give a square table"),
+        ("multiclass_hinge:0,1/1,0/1,1", r"got costs of shape \(3, 2\) for the multiclass_hinge loss"),
+        ("multiclass_hinge:0,1/1", r"got costs .* for the multiclass_hinge loss; give a square table"),
+        ("multiclass_hinge:0,-1/1,0", "got a cost of -1 for the multiclass_hinge loss; give numbers from 0 to 1e"),
+        ("multiclass_hinge:0,nan/1,0", "got a cost of nan for the multiclass_hinge loss"),
+        ("multiclass_hinge:0,1/1,2", "got the cost 2 of predicting class number 1 for its own rows"),
+        ("multiclass_hinge:0,0/0,0", "got costs that are all 0 for the multiclass_hinge loss"),
     ],
 )
 def test_parameters_without_a_meaning_are_refused(text: str, sentence: str) -> None:

@@ -112,12 +112,13 @@ def loss_value(spec: str, f: HostArray, y: HostArray) -> FloatArray:
 
 def _loss(spec: str, f: list[float], y: list[float]) -> float:
     name, _, word = spec.partition(":")
+    if name == "multiclass_hinge":
+        right, costs = y.index(1.0), [row.split(",") for row in word.split("/")]
+        wrong = [k for k in range(len(f)) if k != right]
+        return max(0.0, *((float(costs[right][k]) if word else 1.0) + f[k] - f[right] for k in wrong))
     a = float(word or 1)
     if name == "multinomial_logistic":
         return math.log(sum(math.exp(score) for score in f)) - sum(a * b for a, b in zip(f, y, strict=True))
-    if name == "multiclass_hinge":
-        right = y.index(1.0)
-        return max(0.0, *(1 + score - f[right] for k, score in enumerate(f) if k != right))
     one: dict[str, Callable[[float, float], float]] = {
         "absolute": lambda s, t: abs(s - t),
         "quantile": lambda s, t: a * (t - s) if t > s else (1 - a) * (s - t),

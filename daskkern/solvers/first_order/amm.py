@@ -1,6 +1,6 @@
 """AMM: multi-hyperplane machines; hyperplanes are added and pruned during the fit, and the largest gives the score.
 
-    g_k(x) = max_j w_kj . x ,   loss = max(0, 1 + max_(k != y) g_k(x) - w_yz . x) ,   z = argmax_j w_yj . x
+    g_k(x) = max_j w_kj . x ,   z = argmax_j w_yj . x ,   loss = max(0, max_(k != y) (delta(y, k) + g_k(x)) - w_yz . x)
 
 Each row takes a Pegasos step: all weights shrink by ``1 - 1 / t``, and where the loss is not 0, ``w_yz`` gains and the
 best other weight loses ``x / (alpha t)``. A weight that is 0 competes with the others, with a score of 0, and becomes
@@ -15,7 +15,8 @@ References
 ----------
 Wang, Djuric, Crammer and Vucetic, "Trading representability for scalability: adaptive multi-hyperplane machine for
 nonlinear classification", KDD 2011, algorithm 1 and section 4.3. Where we differ: there are at most `hyperplanes`
-weights a class; z is chosen again at every visit of a row (their online form); a row's weight multiplies its step.
+weights a class; z is chosen again at every visit of a row (their online form); a row's weight multiplies its step;
+errors may have costs delta(y, k), which are 1 there.
 """
 
 from dataclasses import dataclass
@@ -101,26 +102,29 @@ class AMM(Solver[AMMRun]):
         f = best_of(rows.scores(slice(None)), self.hyperplanes)
         value = problem.loss.value(f, rows.y)
         loss = float((value if rows.weight is None else value * rows.weight[:, 0]).sum())
+        assert isinstance(problem.loss, MulticlassHinge)
+        margins = problem.loss.margins(rows.y)
         t = state.t
         for i in range(batch.size):
             t += 1
-            self._visit(rows, i, 1 / (problem.alpha * t), 1 - 1 / t)
+            self._visit(rows, i, margins[i], 1 / (problem.alpha * t), 1 - 1 / t)
         iterate = applied(problem, batch, state.iterate, rows).passed()
         if batch.last:
             iterate = self._pruned(problem, iterate.fold(), t, comm)
         return AMMRun(iterate, t), loss
 
-    def _visit(self, rows: Sequence, i: int, eta: float, shrink: float) -> None:
-        """Take the step of row `i` of the batch."""
+    def _visit(self, rows: Sequence, i: int, margins: Array, eta: float, shrink: float) -> None:
+        """Take the step of row `i` of the batch, `margins` (n_classes,) being what its wrong classes cost."""
         b = self.hyperplanes
         row = slice(i, i + 1)
         scores, y = rows.scores(row).reshape(-1, b), int(rows.y[i].argmax())
         own = int(scores[y].argmax())
         most = float(scores[y, own])
         scores[y] = -np.inf
+        scores += margins[:, None]
         other = int(scores.argmax())
         weight = 1.0 if rows.weight is None else float(rows.weight[i, 0])
-        size = eta * weight if 1 + scores.flat[other] > most else 0.0
+        size = eta * weight if scores.flat[other] > most else 0.0
         rows.step(row, shrink, np.array([[size, -size]]), [y * b + own, other])
 
     def _pruned(self, problem: ColumnProblem, iterate: Iterate, t: int, comm: Communicator) -> Iterate:

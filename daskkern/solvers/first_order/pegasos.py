@@ -156,7 +156,7 @@ def radius(loss: Loss, alpha: float, n_outputs: int) -> float:
             f"got project=True for solver pegasos with the {loss.name} loss, whose value at 0 depends on the targets; "
             "give project=False"
         )
-    y = np.eye(1, n_outputs) if loss.joint else np.array([[-1.0], [1.0]])
+    y = np.eye(n_outputs) if loss.joint else np.array([[-1.0], [1.0]])
     return float(np.sqrt(2 * loss.value(np.zeros_like(y), y).max() / alpha))
 
 

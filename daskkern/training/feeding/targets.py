@@ -11,7 +11,7 @@ from daskkern.data.rows.finite import check_labels
 from daskkern.data.rows.rows import Fields, RowBlock, Rows
 from daskkern.data.schema.class_weights import weights_of_classes
 from daskkern.errors import DataError, SpecError
-from daskkern.losses import Loss, Squared, best_constant, encode, n_outputs, with_constant
+from daskkern.losses import Loss, Squared, best_constant, check_classes, encode, n_outputs, with_constant
 from daskkern.training.run.settings import FitSettings
 
 _LARGEST = 1e140
@@ -128,7 +128,8 @@ def learn_targets(rows: Rows, settings: FitSettings) -> Targets:
         Fewer than two classes among the rows, unless other rows follow; weights that are all zero; targets that are
         not finite.
     SpecError
-        A loss that does not support the task, a class weight for an unknown class.
+        A loss that does not support the task, or whose costs are of another number of classes; a class weight for an
+        unknown class.
     """
     if rows.task is None:
         raise DataError("the rows have no targets, so nothing can be fitted; ingest them with --target, or pass y")
@@ -192,6 +193,7 @@ def _check_range(reach: FloatArray) -> None:
 
 def _classification(rows: Rows, settings: FitSettings) -> Targets:
     classes = rows.classes or ()
+    check_classes(settings.loss, classes)
     counts, weights = np.zeros(len(classes), np.int64), np.zeros(len(classes))
     for block in _blocks(rows):
         _check_weight(block.weight)

@@ -24,7 +24,8 @@ class EarlyStopping:
         Least improvement, in units of the monitored quantity: mean loss, accuracy or R2.
     monitor : "auto", "loss" or "score"
         What is monitored on the validation rows: the mean loss, or accuracy (R2 for regression). "auto" is the loss
-        where scores can be read as probabilities, of which accuracy says little, and the score otherwise.
+        where scores can be read as probabilities, of which accuracy says little, or errors have costs, and the score
+        otherwise.
     """
 
     fraction: float = 0.1
@@ -34,7 +35,9 @@ class EarlyStopping:
 
     def watches_loss(self, loss: Loss) -> bool:
         """Return whether a fit with `loss` monitors the mean loss."""
-        return self.monitor == "loss" or (self.monitor == "auto" and isinstance(loss, Probabilistic))
+        return self.monitor == "loss" or (
+            self.monitor == "auto" and (isinstance(loss, Probabilistic) or loss.costs is not None)
+        )
 
     def __post_init__(self) -> None:
         set_python_numbers(self)

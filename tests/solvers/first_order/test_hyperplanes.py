@@ -18,9 +18,17 @@ from tests.support.fits import Fit, Runs, toy_source
 ALPHA = 1e-2
 
 
-def _fit(dtype: str = "float64", epochs: int = 2, solver: AMM | None = None) -> Fit:
+COSTS = ((0.0, 1.0, 4.0), (0.5, 0.0, 1.0), (1.0, 2.0, 0.0))
+
+
+def _fit(
+    dtype: str = "float64",
+    epochs: int = 2,
+    solver: AMM | None = None,
+    costs: tuple[tuple[float, ...], ...] | None = None,
+) -> Fit:
     settings = FitSettings(
-        Gaussian(2.0), MulticlassHinge(), Linear(), solver or AMM(3, prune=5.0), ALPHA, max_epochs=epochs,
+        Gaussian(2.0), MulticlassHinge(costs), Linear(), solver or AMM(3, prune=5.0), ALPHA, max_epochs=epochs,
         batch_size=25, dtype=dtype, device="cpu",
     )  # fmt: skip
     return Fit.of(toy_source(weighted=True), settings)
@@ -32,6 +40,8 @@ def _loop(fit: Fit, b: int, prune: float) -> list[HostArray]:
     y, weight = fit.source.y, fit.source.weight / fit.source.weight.mean()
     W, t, after = np.zeros((3, b, X.shape[1])), 0, []
     rows = fit.source.open("float64")
+    assert isinstance(fit.settings.loss, MulticlassHinge)
+    delta = 1 - np.eye(3) if fit.settings.loss.costs is None else np.array(fit.settings.loss.costs)
     for epoch in range(1, fit.settings.max_epochs + 1):
         batches = [item.positions for item in _batches(rows, fit, epoch)]
         ends = set(np.cumsum([len(part) for part in batches]) + t)
@@ -40,9 +50,10 @@ def _loop(fit: Fit, b: int, prune: float) -> list[HostArray]:
             g = W @ X[i]
             z, rest = g[y[i]].argmax(), g.copy()
             rest[y[i]] = -np.inf
+            rest += delta[y[i]][:, None]
             k, j = np.unravel_index(rest.argmax(), rest.shape)
             W *= 1 - 1 / t
-            if 1 + g[k, j] > g[y[i], z]:
+            if rest[k, j] > g[y[i], z]:
                 W[y[i], z] += weight[i] / (ALPHA * t) * X[i]
                 W[k, j] -= weight[i] / (ALPHA * t) * X[i]
             if t in ends:
@@ -60,9 +71,9 @@ def _batches(rows: object, fit: Fit, epoch: int) -> list[object]:
     return list(iter_batches(rows, fit.prepared.plan, epoch))
 
 
-@pytest.mark.parametrize("averaging", [0.0, 0.5])
-def test_steps_are_those_of_a_plain_loop(averaging: float) -> None:
-    fit = _fit(solver=AMM(3, prune=5.0, averaging=averaging))
+@pytest.mark.parametrize(("averaging", "costs"), [(0.0, None), (0.5, None), (0.0, COSTS)])
+def test_steps_are_those_of_a_plain_loop(averaging: float, costs: tuple[tuple[float, ...], ...] | None) -> None:
+    fit = _fit(solver=AMM(3, prune=5.0, averaging=averaging), costs=costs)
     (result,) = fit.results(1)
     coef = np.empty_like(result.coef)
     coef[result.ids] = result.coef

@@ -151,7 +151,7 @@ def test_a_few_rows_of_weight_zero_stay() -> None:
 
 
 @pytest.mark.parametrize("share", [0.5, 0.03])
-@pytest.mark.parametrize("estimator", [KernelRegressor(random_state=0, device="cpu", learn_features=False), KernelKMeans(3)])
+@pytest.mark.parametrize("estimator", [KernelRegressor(random_state=0, learn_features=False), KernelKMeans(3)])
 def test_rows_of_weight_zero_say_nothing_of_scaling_and_kernel(estimator: Any, share: float) -> None:
     X, y = _data()
     weight = np.where(np.random.default_rng(3).random(N) < share, 0.0, 1.0)
