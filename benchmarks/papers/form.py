@@ -98,7 +98,7 @@ class PaperRow:
 
     @property
     def unit(self) -> str:
-        """The compared quantity: errors, seconds, epochs, a loss, steps, orders, curves, costs or an error of a peer."""
+        """The compared quantity: errors, seconds, epochs, a loss, steps, orders, curves, costs or a peer's error."""
         if self.curves:
             return "curves"
         if parse_loss(self.loss).costs is not None:
