@@ -287,6 +287,7 @@ class Epochs:
                 arrays[name + _POINTS] = dense(points)
         holders = holders_in_group(self.comm.whole.size, self.comm.size, self.comm.across.rank)
         whole = Snapshot(shards, arrays, snapshot.numbers).gather_to(self.comm, holders)
+        self.comm.whole.check()  # nothing is kept that was computed from arrays which never came
         last = self._signals.stop or self._signals.regroup or bool(position.reason)
         commit = None if whole is None else Commit(whole, position)
         self.checkpointing.keep(commit, time.perf_counter() - begun, last=last)
