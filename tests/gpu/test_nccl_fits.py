@@ -53,9 +53,9 @@ def gpus(stand_in: FakeGpu) -> Iterator[Gpus]:
 class Toy:
     """A fit whose ranks have a GPU each."""
 
-    def __init__(self, name: str, gpus: Gpus, epochs: int, loss: Loss | None = None) -> None:
+    def __init__(self, name: str, gpus: Gpus, epochs: int, loss: Loss | None = None, alpha: float = 1e-3) -> None:
         solver, basis = SOLVERS[name]
-        self._settings = replace(toy_settings(basis, solver, loss), device="gpu", max_epochs=epochs)
+        self._settings = replace(toy_settings(basis, solver, loss), device="gpu", max_epochs=epochs, alpha=alpha)
         self._source, self._cuda = toy_source(), gpus.stand_in.cuda
         self._prepared = prepare(self._source, self._settings, False)
         self._plan = MemoryPlan((), kept=0, kept_wanted=0, keeps_rows=True, budget=1 << 40)
@@ -99,7 +99,7 @@ def test_steps_with_traffic_wait_for_the_loss_alone_and_take_few_launches(gpus: 
             if isinstance(event, EpochFinished):
                 so_far.append((len(waits), len(launches)))
 
-        Toy(name, gpus, epochs=3, loss=SquaredHinge()).run(2, listen)
+        Toy(name, gpus, epochs=3, loss=SquaredHinge(), alpha=0.0).run(2, listen)
     (waited, launched), (then_waited, then_launched) = so_far[:2]  # of both ranks, in five steps
     assert set(waits[waited:then_waited]) == {"float"}
     assert then_waited - waited <= 4
