@@ -31,7 +31,7 @@ class Communicator(ABC):
     in_stream: ModuleType | None = None
     """The module of the arrays whose collectives return before they have ended: what its current stream is given later
     follows them. Where one fails, the next collective and :meth:`check` raise, and arrays that were read meanwhile are
-    worth nothing. None where every collective waits."""
+    invalid. None where every collective waits."""
 
     @property
     def bytes_sent(self) -> int:

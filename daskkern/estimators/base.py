@@ -120,6 +120,9 @@ class KernelEstimator(ModelEstimator):
         }
         return for_few_rows(settings, {name for name, is_open in left_open.items() if is_open}, n_rows, n_features)
 
+    def _settings_for(self, source: RowSource) -> FitSettings:
+        return self.fit_settings(source.info.n_rows, source.info.task, source.info.n_features)
+
     def _columns(self, n_rows: int | None) -> BasisSpec:
         """Return the basis of a fit to `n_rows` rows, or, with None, of a fit that may continue on other rows."""
         basis: BasisSpec | str = as_basis(self.basis)
@@ -173,10 +176,7 @@ class KernelEstimator(ModelEstimator):
 
     def _submit(self, source: RowSource, validation: RowSource | None, out: Any) -> FitHandle:
         """Submit a detached fit to `source`."""
-        source, settings = (
-            self._named(source),
-            self.fit_settings(source.info.n_rows, source.info.task, source.info.n_features),
-        )
+        source, settings = self._named(source), self._settings_for(source)
         client = active_client(self.client)
         if out is None or client is None:
             what = "out=, where a worker writes the model" if out is None else "a client of a cluster to run on"
@@ -197,10 +197,7 @@ class KernelEstimator(ModelEstimator):
         """Fit to `source` and set the attributes that classifier and regressor share."""
         if out is not None:
             raise SpecError(f"got out={out!r} without detach=True; call save() after the fit instead")
-        source, settings = (
-            self._named(source),
-            self.fit_settings(source.info.n_rows, source.info.task, source.info.n_features),
-        )
+        source, settings = self._named(source), self._settings_for(source)
         client = active_client(self.client)
         with self._listening(settings.max_epochs) as listener:
             result = fit(

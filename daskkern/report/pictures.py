@@ -1,4 +1,4 @@
-"""The figures of a report, as SVG for its page and as PNG files beside it."""
+"""The figures of a report, as SVG for its page and as PNG files in its folder."""
 
 import io
 import re

@@ -12,23 +12,10 @@ import pytest
 from rich.console import Console
 
 from daskkern.cli import info
-from daskkern.cli.main import main
 from daskkern.data.storage.store import open_store
 from daskkern.data.storage.store_rows import StoreRows
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    def command(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(word) for word in words])
-        out, err = capfd.readouterr()
-        assert isinstance(end.value.code, int)
-        return end.value.code, out, err
-
-    return command
 
 
 @pytest.fixture

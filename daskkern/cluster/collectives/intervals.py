@@ -12,7 +12,7 @@ class Stopwatch(Protocol):
 
     @property
     def behind(self) -> int:
-        """Number of intervals after which one of them is read: until then, its end may lie ahead."""
+        """Number of intervals that may be pending: the end of one may not have come yet."""
 
     def mark(self) -> Any:
         """Return the present moment."""
@@ -68,7 +68,7 @@ class Intervals:
         self._read_all_but(self._clock.behind)
 
     def read(self) -> tuple[Sequence[float], Sequence[float]]:
-        """Return the seconds in collectives, reading and checkpointing, and those of each work, and begin anew."""
+        """Return the seconds in collectives, reading and checkpointing, and those of each work, and reset them."""
         self._read_all_but(0)
         totals, work = tuple(self._totals.values()), self._work
         self._clear()

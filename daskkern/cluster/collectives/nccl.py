@@ -6,7 +6,7 @@ NCCL has no deadlines: an operation whose peer is gone never ends. The rank give
 on; what the stream is given later follows it. Another thread (:mod:`daskkern.cluster.collectives.watchdog`) meanwhile
 asks for an error that NCCL reports, an abort of the gang, and the deadline, which counts from when the stream comes to
 the operation. In these cases it aborts the NCCL communicator, which frees the stream. What the rank reads from the GPU
-after that is worth nothing: so each later collective, on the GPU or the host, raises what has happened, and nothing
+after that is invalid: so each later collective, on the GPU or the host, raises what has happened, and nothing
 that was read goes to another rank. Two calls of NCCL wait in themselves, where an abort has no stated effect: the first
 one of a kind, which connects the ranks, and the release of a communicator. Both are made in a thread, which is
 abandoned at the deadline (:mod:`daskkern.cluster.collectives.gpus`, :meth:`NcclCommunicator.close`).
@@ -152,7 +152,7 @@ class NcclCommunicator(Communicator):
         Raises
         ------
         CommunicatorClosedError
-            When an operation of this rank has failed that no collective has told of.
+            When an operation of this rank has failed and no collective has raised its error.
         """
         if self._closed:
             return

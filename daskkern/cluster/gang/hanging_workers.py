@@ -55,10 +55,8 @@ def usable_workers(
             with removing_hung(client, settings.silence_s, listener):
                 return choose_workers(client, settings.n_ranks, settings.workers, code, patience, listener)
         except ClusterError:
-            if remove_hanging_workers(
-                client, settings.silence_s, listener
-            ):  # one worker less each time: the loop terminates
-                continue
+            if remove_hanging_workers(client, settings.silence_s, listener):
+                continue  # with one worker less each time: the loop ends
             if time.monotonic() - begun > _OTHERS_S or not _quiet(live_workers(client), settings.silence_s):
                 raise
 

@@ -5,7 +5,7 @@ has their kernel rows computed or finds them in memory, solves their problem (:m
 change to the gradient of all variables. Where memory holds only some of the rows, variables that stay at an edge of
 their box are left out, and the rows that are kept have fewer columns. At the end the scores of rows that were left
 out are completed by the changes since, and the conditions are checked for all variables. Where the rounding of all
-changes may exceed that of one sum over the coefficients, the scores are computed from the coefficients anew: neither
+changes may exceed that of one sum over the coefficients, all scores are computed from the coefficients: neither
 rounding nor what was left out can be mistaken for the optimum.
 
 References

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import daskkern
-from daskkern.cli.main import COMMANDS, main, whole_command
+from daskkern.cli.main import COMMANDS, whole_command
 from daskkern.data.storage.store import open_store
 from daskkern.data.storage.store_rows import StoreRows
 
@@ -18,18 +18,6 @@ Run = Callable[..., tuple[int, str, str]]
 
 WITHOUT_JSON = {"demo", "watch"}
 """One is for people, and the other has --log-json."""
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    def command(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(word) for word in words])
-        out, err = capfd.readouterr()
-        assert isinstance(end.value.code, int)
-        return end.value.code, out, err
-
-    return command
 
 
 @pytest.fixture
