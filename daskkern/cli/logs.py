@@ -55,9 +55,8 @@ class _Log:
         self._read = page.read
         lines = [*self._new_events(), *((line.time, _worded(line)) for line in page.lines)]
         if not self._begun:
-            self._tell(
-                self.status.submitted, f"submitted by {self.status.metadata.owner}"
-            )  # clocks of workers may differ
+            # First, whatever the times of the others say: clocks of workers may differ.
+            self._tell(self.status.submitted, f"submitted by {self.status.metadata.owner}")
             self._begun = True
         for at, text in sorted(lines):
             self._tell(at, text)

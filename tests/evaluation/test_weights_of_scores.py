@@ -98,3 +98,11 @@ def test_weights_that_are_all_zero_are_refused(tmp_path: Path) -> None:
     model = KernelRegressor(max_epochs=1).fit(table[["a", "b"]], table["y"])
     with pytest.raises(DataError, match="weight 0"):
         score_rows(model.model_, str(tmp_path / "z.parquet"), ScoringPlace(), weight="w")
+
+
+def test_a_missing_column_of_weights_is_not_said_to_be_of_the_training_rows(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"a": np.arange(30.0), "y": np.arange(30.0) % 7})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    model = KernelRegressor(device="cpu").fit(rows[["a"]], rows["y"]).model_
+    with pytest.raises(DataError, match=r"has no column 'weight'; the columns are 'a', 'y'"):
+        score_rows(model, str(tmp_path / "rows.csv"), ScoringPlace(), weight="weight")

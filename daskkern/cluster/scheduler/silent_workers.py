@@ -40,7 +40,7 @@ class SilentWorkers:
         others = [other for other in self._scheduler.workers.values() if other is not worker]
         cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
         silent_s = now - worker.last_seen
-        if self.was_blocked(now, silence_s):  # on a busy machine again and again, which does not explain a minute
+        if self.was_blocked(now, silence_s):  # short blocks, again and again, do not explain a long silence
             silent_s -= self._blocked_s(worker.last_seen, now)
         if cut_off or silent_s < silence_s:
             return False

@@ -120,11 +120,12 @@ def _choose_like(names: Sequence[str], request: Request, like: TableSchema, sour
     if target is None:
         known = like.target_names or ()
         target = known if set(known) <= set(names) else ()
-    for name in (*features, *target, *([request.weight] if request.weight else [])):
-        if name not in names:
-            raise DataError(
-                f"{source} has no column {name!r}, which the training rows had{_meant(name, names, source)}"
-            )
+    for name, why in (
+        *((name, ", which the training rows had") for name in (*features, *target)),
+        (request.weight, ""),
+    ):
+        if name is not None and name not in names:
+            raise DataError(f"{source} has no column {name!r}{why}{_meant(name, names, source)}")
     return ColumnRoles(features, target, request.weight, request.keep)
 
 
