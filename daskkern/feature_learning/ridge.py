@@ -74,7 +74,7 @@ class Ridge:
         size = float(gram.diagonal().mean())
         moments = (moments + moments.T) / 2
         gram[xp.arange(p), xp.arange(p)] += _JITTER * size
-        moments[xp.arange(p), xp.arange(p)] += _ROUNDING * float(moments.trace())
+        moments[xp.arange(p), xp.arange(p)] += _ROUNDING * float(moments.diagonal().sum())
         return cls(kernel, Z, moments, gram, target, _LEAST * size, _MOST * size)
 
     def only(self, alpha: float) -> "Ridge":
