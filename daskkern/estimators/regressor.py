@@ -114,7 +114,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         How features are scaled; as in :class:`daskkern.KernelClassifier`.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
         Learn the metric of the kernel; as in :class:`daskkern.KernelClassifier`. None learns it in exact fits of up to
-        3,000 rows of up to 100 features with ``kernel="auto"``; False never does.
+        3,000 rows with ``kernel="auto"``, fewer of more than 100 features: 9e8 / n_features is the most for the squared
+        number of rows. False never does.
     calibrate : bool or float
         Calibrate the model for `predict_interval`; as in :class:`daskkern.KernelClassifier`.
     handle_unknown

@@ -105,7 +105,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             flag_value="auto",
             metavar="|".join([*METRICS, "none"]),
             help="Learn the metric of the kernel on sampled rows: auto without a value.  [default: auto for exact "
-            "regressions of up to 3,000 rows and 100 features, else none]",
+            "regressions of up to 3,000 rows, fewer of more than 100 features, else none]",
         ),
         click.option(
             "--calibrate",

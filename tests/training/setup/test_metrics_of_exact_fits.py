@@ -34,7 +34,9 @@ def test_a_function_of_one_of_twelve_features_is_found() -> None:
     [
         ({}, MOST_LEARNED, 100, True),
         ({}, MOST_LEARNED + 1, 100, False),
-        ({}, 500, 101, False),
+        ({}, MOST_LEARNED, 101, False),
+        ({}, 300, 10_000, True),
+        ({}, 301, 10_000, False),
         ({}, 500, None, False),
         ({"learn_features": False}, 500, 5, False),
         ({"kernel": "laplacian:median"}, 500, 5, False),
