@@ -116,8 +116,8 @@ def fit_command(
     guard = ModelGuard.of(whole_out)
     request.check()
     source = open_rows(store, roles)
-    begun = read_fingerprint(place).get("settings", {}).get("solver", {}).get("name", "") if resume else ""
-    settings = request.settings(source.info.task, source.info.n_rows, begun, source.info.n_features)
+    earlier = read_fingerprint(place).get("settings", {}) if resume else {}
+    settings = request.settings(source.info.task, source.info.n_rows, earlier, source.info.n_features)
     watched = None if validation is None else open_rows(validation, roles, source.info)
     note = order_note(source.open("float32"))
     if note is not None:

@@ -36,7 +36,7 @@ from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis
+from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis, with_usual_metric
 
 _FEW_LANDMARKS = 1000
 """Landmarks from which on a first call of `partial_fit` may have fewer than requested without a warning."""
@@ -116,9 +116,11 @@ class KernelEstimator(ModelEstimator):
         left_open = {
             "solver": self.solver == "auto" and not self.warm_start and self.checkpoint is None,  # no epochs follow
             "dtype": self.dtype == "auto",
-            "learn_features": self.learn_features is None and is_regressor(self),
         }
-        return for_few_rows(settings, {name for name, is_open in left_open.items() if is_open}, n_rows, n_features)
+        settings = for_few_rows(settings, {name for name, is_open in left_open.items() if is_open}, n_rows)
+        if self.learn_features is not None or not is_regressor(self):
+            return settings
+        return with_usual_metric(settings, n_rows, n_features, names_solver=not left_open["solver"])
 
     def _settings_for(self, source: RowSource) -> FitSettings:
         return self.fit_settings(source.info.n_rows, source.info.task, source.info.n_features)

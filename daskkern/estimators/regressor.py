@@ -113,9 +113,10 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
     scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ..., Scaling, None
         How features are scaled; as in :class:`daskkern.KernelClassifier`.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
-        Learn the metric of the kernel; as in :class:`daskkern.KernelClassifier`. None learns it in exact fits of up to
-        3,000 rows with ``kernel="auto"``, fewer of more than 100 features: 9e8 / n_features is the most for the squared
-        number of rows. False never does.
+        Learn the metric of the kernel; as in :class:`daskkern.KernelClassifier`. None learns it with
+        ``kernel="auto"`` and the squared loss, of up to 100 features, unless more than 3,000 rows come with another
+        solver than "auto", `memory_budget`, `max_seconds`, ``alpha=0``, `warm_start` or `checkpoint`; of more
+        features, in exact fits of up to ``sqrt(9e8 / n_features)`` rows. False never does.
     calibrate : bool or float
         Calibrate the model for `predict_interval`; as in :class:`daskkern.KernelClassifier`.
     handle_unknown

@@ -104,8 +104,8 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=False,
             flag_value="auto",
             metavar="|".join([*METRICS, "none"]),
-            help="Learn the metric of the kernel on sampled rows: auto without a value.  [default: auto for exact "
-            "regressions of up to 3,000 rows, fewer of more than 100 features, else none]",
+            help="Learn the metric of the kernel on sampled rows: auto without a value.  [default: auto for "
+            "regressions of up to 100 features with no solver or limit named, else none]",
         ),
         click.option(
             "--calibrate",

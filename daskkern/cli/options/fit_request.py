@@ -26,7 +26,7 @@ from daskkern.solvers.sampling import draws_rows
 from daskkern.systems import System, system
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis
+from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis, with_usual_metric
 
 OPTIONS = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "nearest"),
@@ -45,12 +45,19 @@ class FitRequest:
     values: Mapping[str, Any]
 
     def settings(
-        self, task: str | None, n_rows: int | None = None, begun: str = "", n_features: int | None = None
+        self,
+        task: str | None,
+        n_rows: int | None = None,
+        resumed: Mapping[str, Any] | None = None,
+        n_features: int | None = None,
     ) -> FitSettings:
         """Return the settings for a store of this task and size. Raises SpecError for an invalid value.
 
-        `begun` is the solver of the fit that is resumed, by which the default solver is that of the first run.
+        `resumed` are the settings of the run that is resumed, as its checkpoint has them: its solver, and whether the
+        metric of the kernel is learned, are defaults then.
         """
+        earlier = resumed or {}
+        begun = str(earlier.get("solver", {}).get("name", ""))
         if as_flag("multilabel", self.values.get("multilabel", False)):
             task = "classification"  # of each label
         named = self.values.get("system")
@@ -62,8 +69,15 @@ class FitRequest:
             )
         if settings.solver.most_epochs(2) == 1:
             _refuse_epochs(self.values, settings.solver.name)
-        open_choice = named is None and task == "regression" and "learn_features" not in self.values
-        return for_few_rows(settings, {"learn_features"} if open_choice else (), n_rows, n_features)
+        if named is not None or task != "regression" or "learn_features" in self.values:
+            return settings
+        if begun and "learn_features" not in earlier:
+            return settings
+        return with_usual_metric(settings, n_rows, n_features, names_solver=self._names_solver)
+
+    @property
+    def _names_solver(self) -> bool:
+        return any(name == "solver" or name.startswith("solver.") for name in self.values)
 
     def check(self) -> None:
         """Raise SpecError for values that suit rows of no task; so they are refused before rows are read."""
@@ -111,7 +125,7 @@ class FitRequest:
             reading=str(get("reading", "auto")),
             groups=as_groups(get("groups", "auto")),
         )
-        named = any(name == "solver" or name.startswith("solver.") for name in self.values)
+        named = self._names_solver
         left_open = {"dtype"} if get("dtype", "auto") == "auto" else set()
         if not (named or begun == settings.solver.name or ("epochs" in self.values and not begun)):
             settings = replace(settings, max_epochs=FitSettings.max_epochs) if begun else settings

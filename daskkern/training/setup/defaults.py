@@ -21,6 +21,8 @@ MOST_LEARNED, _MOST_PRODUCTS = 3000, 9e8
 
 With 3,000 rows of 100 features, or 300 of 10,000, that takes less than ten seconds of a core.
 """
+_MOST_FEATURES = 100
+"""Features up to which the metric of a regression to more rows is learned: its sample is then at most 40 MB."""
 _JITTER = 1e-2  # where targets have no noise, the best penalty is below the rounding of kernel values
 _EPOCHS = ("max_epochs", "batch_size", "early_stopping", "sampling", "max_seconds")
 _RANKS = ("virtual_shards", "groups", "reading", "memory_budget", "keep_blocks", "disk_budget", "precision")
@@ -38,16 +40,29 @@ def usual_basis(n_rows: int | None, solver: Solver[Any]) -> BasisSpec:
     return next((basis for basis in (*both, LocalRows()) if basis.name in solver.bases), both[0])
 
 
-def for_few_rows(
-    settings: FitSettings, left_open: Collection[str], n_rows: int | None, n_features: int | None = None
-) -> FitSettings:
-    """Return `settings` with what suits a fit to few rows for those of "solver", "dtype", "learn_features" left open.
+def for_few_rows(settings: FitSettings, left_open: Collection[str], n_rows: int | None) -> FitSettings:
+    """Return `settings` with what suits a fit to few rows for those of "solver" and "dtype" that are left open.
 
-    Rows and features are None where their numbers are not known, or rows will follow; then nothing changes.
+    `n_rows` is None where the number is not known, or rows will follow; then nothing changes.
     """
     for name, choose in (("solver", _exact_solver), ("dtype", _wide_dtype)):
         settings = choose(settings, n_rows) if name in left_open else settings
-    return _learned_metric(settings, n_rows, n_features) if "learn_features" in left_open else settings
+    return settings
+
+
+def with_usual_metric(
+    settings: FitSettings, n_rows: int | None, n_features: int | None, *, names_solver: bool
+) -> FitSettings:
+    """Return `settings` of a regression, which say nothing of the metric of the kernel, with the default for it.
+
+    `names_solver` says whether somebody named the solver. Rows and features are None where their numbers are not known,
+    or rows will follow; then nothing changes.
+    """
+    if n_rows is None or n_features is None:
+        return settings
+    if n_rows <= MOST_LEARNED:
+        return _metric_of_few(settings, n_rows, n_features)
+    return settings if names_solver else _metric_of_many(settings, n_features)
 
 
 def _exact_solver(settings: FitSettings, n_rows: int | None) -> FitSettings:
@@ -88,17 +103,32 @@ def _wide_dtype(settings: FitSettings, n_rows: int | None) -> FitSettings:
     return replace(settings, dtype="float64") if exact else settings
 
 
-def _learned_metric(settings: FitSettings, n_rows: int | None, n_features: int | None) -> FitSettings:
-    """Return `settings` of a regression with the metric of the kernel learned, where it is cheap and was left open.
+def _metric_of_few(settings: FitSettings, n_rows: int, n_features: int) -> FitSettings:
+    """Return `settings` of a regression to up to 3,000 rows with the metric of the kernel learned, where it is cheap.
 
-    That is for up to 3,000 rows that are solved exactly, with ``kernel="auto"``, and fewer of more than 100 features.
-    On 50 tables of up to 2,600 rows of up to 100 features the squared error with a metric was 0.56 times that without
-    (geometric mean; more than 5% lower on 13, higher on 1), and on 10 of 111 to 1,538 features 0.36 times (lower on 7,
-    higher on 1), as held-out rows decide whether one is used.
+    That is for rows that are solved exactly, with ``kernel="auto"``, and fewer of more than 100 features. On 50 tables
+    of up to 2,600 rows of up to 100 features the squared error with a metric was 0.56 times that without (geometric
+    mean; more than 5% lower on 13, higher on 1), and on 10 of 111 to 1,538 features 0.36 times (lower on 7, higher on
+    1), as held-out rows decide whether one is used.
     """
-    if n_rows is None or n_features is None:
-        return settings
-    few = n_rows <= MOST_LEARNED and n_rows**2 * n_features <= _MOST_PRODUCTS
+    cheap = n_rows**2 * n_features <= _MOST_PRODUCTS
+    return _with_metric(settings) if cheap and settings.solver.solves_exactly else settings
+
+
+def _metric_of_many(settings: FitSettings, n_features: int) -> FitSettings:
+    """Return `settings` of a regression to more than 3,000 rows with the metric of the kernel learned, by default.
+
+    That is for up to 100 features, the squared loss, and ``kernel="auto"``, where nobody named a solver or limited
+    memory or time. Trials on up to 20,000 rows take 5 to 13 s of a core, at most twice what the fit takes. On 31 tables
+    of 4,900 to 12,000 rows it gained more than 5% of the squared error on 9, most of it on 8 of these, and lost that on
+    none (docs/choose.md); on QM9's 435 features the error doubled.
+    """
+    limited = settings.memory_budget is not None or settings.max_seconds is not None
+    usual = isinstance(settings.loss, Squared) and settings.alpha != 0
+    return _with_metric(settings) if usual and not limited and n_features <= _MOST_FEATURES else settings
+
+
+def _with_metric(settings: FitSettings) -> FitSettings:
     open_choice = settings.learn_features is None and isinstance(settings.kernel, AutoKernel)
-    learns = few and open_choice and settings.solver.solves_exactly and uses_kernel(settings.basis)
+    learns = open_choice and uses_kernel(settings.basis)
     return replace(settings, learn_features=FeatureLearning()) if learns else settings

@@ -1,4 +1,4 @@
-"""The metric of exact regressions, which is learned where nobody says whether to."""
+"""The metric of regressions, which is learned where nobody says whether to."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,9 @@ from click.testing import CliRunner
 from sklearn.metrics import r2_score
 
 import daskkern
-from daskkern import KernelClassifier, KernelRegressor
+from daskkern import KernelClassifier, KernelRegressor, Linear, RandomFeatures
 from daskkern.cli.main import cli
+from daskkern.cli.options.fit_request import FitRequest
 from daskkern.feature_learning import FeatureLearning
 from daskkern.models import load_model
 from daskkern.training.setup.defaults import MOST_LEARNED
@@ -33,8 +34,19 @@ def test_a_function_of_one_of_twelve_features_is_found() -> None:
     ("changes", "n_rows", "n_features", "expected"),
     [
         ({}, MOST_LEARNED, 100, True),
-        ({}, MOST_LEARNED + 1, 100, False),
         ({}, MOST_LEARNED, 101, False),
+        ({}, MOST_LEARNED + 1, 100, True),
+        ({}, 10**7, 100, True),
+        ({}, 10**7, 101, False),
+        ({"max_epochs": 20}, 10**5, 5, True),
+        ({"max_seconds": 60.0}, 10**5, 5, False),
+        ({"memory_budget": 10**9}, 10**5, 5, False),
+        ({"solver": "eigenpro"}, 10**5, 5, False),
+        ({"alpha": 0.0}, 10**5, 5, False),
+        ({"basis": RandomFeatures(100)}, 10**5, 5, True),
+        ({"basis": Linear(), "kernel": "auto"}, 10**5, 5, False),
+        ({"loss": "huber"}, 10**5, 5, False),
+        ({"warm_start": True}, 10**5, 5, False),
         ({}, 300, 10_000, True),
         ({}, 301, 10_000, False),
         ({}, 500, None, False),
@@ -66,3 +78,10 @@ def test_the_command_line_has_the_same_default(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli, words, catch_exceptions=False)
         assert result.exit_code == 0, result.output
         assert ("learn_features" in load_model(model).provenance["settings"]) is expected
+
+
+@pytest.mark.parametrize("had_metric", [False, True])
+def test_a_run_is_resumed_with_the_metric_that_it_began_with(had_metric: bool) -> None:
+    begun = {"solver": {"name": "eigenpro"}} | ({"learn_features": {}} if had_metric else {})
+    settings = FitRequest({}).settings("regression", 10**5, begun, 5)
+    assert (settings.learn_features is not None) is had_metric
