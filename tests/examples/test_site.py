@@ -202,11 +202,11 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_tables_of_choices_are_those_of_the_figures(benchmarks: Path) -> None:
     pages, figures = importlib.import_module("pages"), importlib.import_module("figures")
-    page = (DOCS / "choose.md").read_text()
+    page = (DOCS / "measured-choices.md").read_text()
     tables = [line for line in pages.choices(figures.read(benchmarks / "results-choices.json")) if line]
     assert len(tables) > 30
     for line in tables:
-        assert line.startswith("###") or line in page, f"docs/choose.md lacks: {line}"
+        assert line.startswith("###") or line in page, f"docs/measured-choices.md lacks: {line}"
 
 
 def test_every_file_of_figures_is_on_a_page_with_its_machine_and_date(benchmarks: Path) -> None:
