@@ -49,13 +49,20 @@ class StageFinished:
 
 @dataclass(frozen=True)
 class BatchFinished:
-    """One step. `loss` is the running mean training loss of this epoch, `rows_per_second` its mean rate."""
+    """One step. `loss` is the running mean training loss of this epoch, `rows_per_second` its mean rate.
+
+    Steps that follow the last batch, without rows, count on, beyond `n_batches`; `loss` is then that of all rows. Where
+    the solver knows how far it is from the optimum, `optimality` is that in its `measure`, and the fit ends at `tol`.
+    """
 
     epoch: int
     batch: int
     n_batches: int
     loss: float
     rows_per_second: float
+    measure: str = ""
+    optimality: float = float("nan")
+    tol: float = 0.0
 
 
 @dataclass(frozen=True)

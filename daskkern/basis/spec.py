@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from daskkern.arrays import HostArray
-from daskkern.backend.namespace import namespace_with, to_device
+from daskkern.backend.namespace import is_sparse, namespace_with, to_device
 from daskkern.basis.base import BasisSpec, ColumnRequest, ColumnSet
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import sampled_rows
@@ -109,9 +109,9 @@ class RandomFeatures(BasisSpec):
     kind : str
         "auto" follows the kernel: random Fourier features of Gaussian, Laplacian, Matern and Cauchy kernels, hidden
         units of the arc-cosine kernels, a TensorSketch of the polynomial kernel. "orthogonal" draws Fourier features
-        with less variance, and "fastfood" ones of products of Hadamard and diagonal matrices. "step", "relu", "relu2",
-        "sigmoid" and "tanh" are hidden units with random weights, and "projection" is a random projection of the
-        rows, whatever the kernel.
+        with less variance, and "fastfood" ones of products of Hadamard and diagonal matrices, by fast transforms of
+        dense rows of about 200 features or more. "step", "relu", "relu2", "sigmoid" and "tanh" are hidden units with
+        random weights, and "projection" is a random projection of the rows, whatever the kernel.
     """
 
     name: ClassVar[str] = "random features"
@@ -139,9 +139,10 @@ class RandomFeatures(BasisSpec):
         return sketch_bytes(kernel, self.kind, self.n, n_features, seed)
 
     def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
-        scale = float(np.sqrt(np.mean(squared_norms(sampled_rows(rows, request.seed)))))
+        sample = sampled_rows(rows, request.seed)
+        scale = float(np.sqrt(np.mean(squared_norms(sample))))
         kernel, points = random_columns(
-            request.kernel, self.kind, self.n, rows.n_features, request.seed, request.dtype, scale
+            request.kernel, self.kind, self.n, rows.n_features, request.seed, request.dtype, scale, is_sparse(sample)
         )
         return ColumnSet.of(kernel, points)
 

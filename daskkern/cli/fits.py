@@ -154,7 +154,9 @@ def _progress(status: FitStatus) -> str:
     if not status.epoch:
         return ""
     of = f"/{status.metadata.max_epochs}" if status.metadata.max_epochs else ""
-    return f"epoch {status.epoch}{of}, batch {status.batch}/{status.n_batches}"
+    steps = status.batch - status.n_batches
+    done = f"step {steps} after its batches" if steps > 0 else f"batch {status.batch}/{status.n_batches}"
+    return f"epoch {status.epoch}{of}, {done}"
 
 
 def _took(status: FitStatus) -> str:

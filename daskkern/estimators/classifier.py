@@ -39,8 +39,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         is the Laplacian of the L1 or the Euclidean distance, or a smoother kernel; see ``docs/features-and-kernels.md``.
     loss : str or Loss
         "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or "multiclass_hinge".
-        All but the last two are one-vs-rest for several classes. A parameter follows the name: "smoothed_hinge:0.5"; of
-        "multiclass_hinge" it is costs of errors, ``MulticlassHinge(costs)``.
+        All but the last two are one-vs-rest. A parameter follows the name: "smoothed_hinge:0.5"; a Loss may have costs.
     basis : Landmarks, AllRows, LocalRows, RandomFeatures, NystromFeatures, DoublyStochastic, Linear, int or "auto"
         The columns of the model. "auto" takes all rows as centres up to 10,000 rows, and 10,000 landmarks for more
         rows, for `partial_fit`, and where solver, `sampling` or `virtual_shards` require landmarks.

@@ -6,7 +6,8 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.features.fourier import FourierFeatures
-from daskkern.kernels import ArcCosine, Kernel, Neuron, Polynomial, TensorSketch
+from daskkern.kernels import ArcCosine, Fastfood, Kernel, Neuron, Polynomial, TensorSketch
+from daskkern.kernels.columns.fastfood import is_faster, table_bytes
 from daskkern.kernels.functions.neuron import ACTIVATIONS
 from daskkern.kernels.functions.spectral import in_row_coordinates, seen_features, spectral_kernel
 
@@ -19,11 +20,11 @@ _WITHOUT_BIAS = (*_UNITS, "projection")
 
 
 def random_columns(
-    kernel: Kernel, kind: str, n: int, d: int, seed: int, dtype: str, scale: float
+    kernel: Kernel, kind: str, n: int, d: int, seed: int, dtype: str, scale: float, sparse: bool = False
 ) -> tuple[Kernel, HostArray]:
     """Return a function and weights (n, d) whose columns approximate `kernel`, or are hidden units of their own.
 
-    Of a TensorSketch the weights are column numbers (n, 1).
+    Of a TensorSketch, and of Fastfood where transforms are faster, the weights are column numbers (n, 1).
 
     Parameters
     ----------
@@ -36,6 +37,8 @@ def random_columns(
         Columns; Fourier features need an even number.
     scale : float
         The root of the mean squared norm of the rows.
+    sparse : bool
+        Whether the rows are sparse: transforms would make them dense.
 
     Raises
     ------
@@ -46,6 +49,8 @@ def random_columns(
         gamma = 1 / d if kernel.gamma is None else kernel.gamma
         sketch = TensorSketch(kernel.degree, gamma, kernel.coef0, n, seed, d)
         return sketch, np.arange(n, dtype=dtype)[:, None]
+    if kind == "fastfood" and not sparse and n % 2 == 0 and is_faster(kernel, n, d):
+        return Fastfood(kernel, n, seed, d), np.arange(n, dtype=dtype)[:, None]
     activation = _activation(kernel, kind)
     if activation == "fourier":
         half = _frequencies(kernel, kind, n, d, seed)
@@ -58,7 +63,9 @@ def random_columns(
 
 
 def sketch_bytes(kernel: Kernel, kind: str, n: int, d: int, seed: int) -> int:
-    """Return the bytes of the tables of a TensorSketch, whose columns are numbers; 0 for features of another kind."""
+    """Return the bytes of the tables of columns that are numbers; 0 for features of another kind."""
+    if kind == "fastfood" and is_faster(kernel, n, d):
+        return table_bytes(n, d)
     if not (isinstance(kernel, Polynomial) and kind == "auto"):
         return 0
     return TensorSketch(kernel.degree, 1.0, kernel.coef0, n, seed, d).table_bytes

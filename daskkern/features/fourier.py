@@ -19,10 +19,10 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
+from daskkern.kernels.columns.fastfood import STREAM
+from daskkern.kernels.columns.hadamard import FastFrequencies
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.kernels.functions.spectral import spectral_kernel, spread
-
-_STREAM = 81
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class FourierFeatures:
 
     def frequencies(self, d: int) -> FloatArray:
         """Return the n / 2 columns of W (d, n / 2) for a length scale of 1."""
-        rng = generator(self.seed, _STREAM)
+        rng = generator(self.seed, STREAM)
         return spread(spectral_kernel(self.kernel), rng.standard_normal((d, self.n // 2)), rng)
 
     def orthogonal(self, d: int) -> FloatArray:
         """Return frequencies in groups of d orthogonal ones, each as long as a normal vector's: less variance."""
-        rng, half = generator(self.seed, _STREAM), self.n // 2
+        rng, half = generator(self.seed, STREAM), self.n // 2
         groups = [np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(-(-half // d))]
         lengths = np.sqrt(rng.chisquare(d, half))
         return spread(spectral_kernel(self.kernel), np.concatenate(groups, axis=1)[:, :half] * lengths, rng)
@@ -63,31 +63,7 @@ class FourierFeatures:
     def fastfood(self, d: int) -> FloatArray:
         """Return frequencies ``D^(-1/2) S H G P H B``, in groups of D, the next power of two from d on.
 
-        B has random signs, H is the Walsh-Hadamard matrix, P a permutation, G is normal, and S gives every frequency
-        the length of a normal vector. A group takes D + D log D steps to make. Products with rows are those with any
-        other frequencies: the gain of the paper, D log D steps for a product with a group, is not made use of.
+        They are those of :class:`daskkern.kernels.Fastfood`, which makes products with rows by fast transforms.
         """
-        rng, half, D = generator(self.seed, _STREAM), self.n // 2, 1 << (d - 1).bit_length()
-        groups = [_fastfood_group(rng, d, D) for _ in range(-(-half // D))]
-        return spread(spectral_kernel(self.kernel), np.concatenate(groups)[:half].T, rng)
-
-
-def _fastfood_group(rng: np.random.Generator, d: int, D: int) -> FloatArray:
-    """Return D frequencies (D, d)."""
-    signed = np.zeros((D, d))
-    signed[np.arange(d), np.arange(d)] = rng.choice((-1.0, 1.0), d)
-    normal = rng.standard_normal(D)
-    mixed = _walsh_hadamard(_walsh_hadamard(signed)[rng.permutation(D)] * normal[:, None])
-    lengths = np.sqrt(rng.chisquare(D, D)) / np.linalg.norm(normal)
-    frequencies: FloatArray = mixed * (lengths / D**0.5)[:, None]
-    return frequencies
-
-
-def _walsh_hadamard(rows: FloatArray) -> FloatArray:
-    """Return ``H rows`` for rows (D, d), D a power of two."""
-    found, (D, d), step = rows, rows.shape, 1
-    while step < D:
-        pairs = found.reshape(-1, 2, step, d)
-        found = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(D, d)
-        step *= 2
-    return found
+        rng, half = generator(self.seed, STREAM), self.n // 2
+        return spread(spectral_kernel(self.kernel), FastFrequencies.drawn(rng, d, half).dense(), rng)

@@ -3,6 +3,7 @@
 from daskkern.kernels.base import Kernel, Points, plain_products
 from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import MOST_DRAWN, Drawn
+from daskkern.kernels.columns.fastfood import Fastfood
 from daskkern.kernels.columns.locally_linear import LocalFeatures
 from daskkern.kernels.columns.mapped import Mapped, nystrom_map
 from daskkern.kernels.columns.partition_tree import PartitionTree
@@ -51,6 +52,7 @@ __all__ = [
     "Diagnosis",
     "DifferenceKernel",
     "Drawn",
+    "Fastfood",
     "Gaussian",
     "InversePolynomial",
     "Kernel",

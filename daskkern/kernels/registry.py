@@ -16,6 +16,7 @@ from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import Drawn
+from daskkern.kernels.columns.fastfood import Fastfood
 from daskkern.kernels.columns.locally_linear import LocalFeatures
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
@@ -128,7 +129,7 @@ def from_spec(spec: Mapping[str, object]) -> Kernel:
     parameters = {key: value for key, value in spec.items() if key != "name"}
     if name == AutoKernel.name and not set(parameters) - {"categories"}:
         return AutoKernel(**parameters)  # type: ignore[arg-type]
-    if name in ("sum", "product", "scaled", "drawn", "partitioned", "tree_average"):
+    if name in ("sum", "product", "scaled", "drawn", "fastfood", "partitioned", "tree_average"):
         return _composite(name, parameters)
     entry = COLUMN_FUNCTIONS.get(name) or _entry(name)
     for key, value in parameters.items():
@@ -164,6 +165,7 @@ def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:
     takes = {
         "scaled": {"kernel", "factor"},
         "drawn": {"kernel", "seed", "width", "n_features"},
+        "fastfood": {"kernel", "width", "seed", "n_features"},
         "partitioned": {"kernel", "tree"},
         "tree_average": {"kernel", "trees", "n_features"},
     }
@@ -172,9 +174,9 @@ def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:
         raise SpecError(f"the {name} of kernels takes {sorted(wanted)}; found {dict(parameters)!r:.60}")
     if name == "scaled":
         return Scaled(from_spec(parameters["kernel"]), parameters["factor"])  # type: ignore[arg-type]
-    if name == "drawn":
+    if name in ("drawn", "fastfood"):
         own = {key: value for key, value in parameters.items() if key != "kernel"}
-        return Drawn(from_spec(parameters["kernel"]), **own)  # type: ignore[arg-type]
+        return (Drawn if name == "drawn" else Fastfood)(from_spec(parameters["kernel"]), **own)  # type: ignore[arg-type]
     if name == "partitioned":
         return Partitioned(from_spec(parameters["kernel"]), _tree(parameters["tree"]))  # type: ignore[arg-type]
     if name == "tree_average":

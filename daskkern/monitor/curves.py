@@ -39,7 +39,7 @@ def batch_columns(history: History, smoothing: float) -> Columns:
     """
     batches = {name: np.asarray(column, float) for name, column in history["batches"].items()}
     loss = batches["loss"]
-    passes = batches["epoch"] - 1 + batches["batch"] / np.maximum(batches["n_batches"], 1)
+    passes = batches["epoch"] - 1 + np.minimum(batches["batch"] / np.maximum(batches["n_batches"], 1), 1)
     return {
         "time": (batches["time"] - begin_of(history)) / time_unit(history)[0],
         "passes": passes,

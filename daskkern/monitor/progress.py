@@ -125,12 +125,17 @@ class _Line:
     def _state(self, event: BatchFinished, now: float, done: int, total: int, width: int) -> str:
         """Return the numbers that fit `width` columns, of the most important ones first."""
         assert self._begun is not None
-        parts = [f"batch {event.batch}/{event.n_batches}", f"loss {event.loss:.4g}"]
+        steps = event.batch - event.n_batches
+        parts = [f"step {steps}" if steps > 0 else f"batch {event.batch}/{event.n_batches}"]
+        if event.measure:
+            parts.append(f"{event.measure} {event.optimality:.3g}, to end at {event.tol:.3g}")
+        parts.append(f"loss {event.loss:.4g}")
         if self._score == self._score:
             parts.append(f"score {self._score:.4f}")
-        if done > self._begun[1] and total:
+        if done > self._begun[1] and total and steps <= 0:
             parts.append(f"{whole_seconds((now - self._begun[0]) / (done - self._begun[1]) * (total - done))} left")
-        parts.append(f"{event.rows_per_second:,.0f} rows/s")
+        if steps <= 0:
+            parts.append(f"{event.rows_per_second:,.0f} rows/s")
         if self._memory:
             parts.append(f"{format_bytes(max(self._memory.values()))}{' a rank' if len(self._memory) > 1 else ''}")
         while len(parts) > 1 and len("  ".join(parts)) > width:

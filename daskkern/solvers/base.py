@@ -199,6 +199,18 @@ class Solver(NestedParameters, ABC, Generic[State]):
         On a GPU the sum may be an array () of it, which the caller reads when it wants to wait.
         """
 
+    def after_rows(
+        self, problem: Problem[Any], state: State, comm: Communicator, *, stop: bool
+    ) -> tuple[State, float] | None:
+        """Return the state after one more piece of the work that follows the last batch of an epoch, without rows.
+
+        With it comes the sum of the losses of all rows as it is last known. None ends the epoch, as by default. Between
+        two pieces a run can be stopped and committed, so that a piece should take seconds at most. With `stop` the run
+        ends here: the state is then one that a model can be made of, without a further step.
+        """
+        del problem, state, comm, stop
+        return None
+
     @abstractmethod
     def finish(self, problem: Problem[Any], state: State, comm: Communicator) -> Array:
         """Return this rank's coefficients (p_r, c) of the model that `state` represents, at the end of an epoch."""

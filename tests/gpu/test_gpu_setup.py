@@ -15,7 +15,7 @@ from daskkern.backend import namespace
 from daskkern.backend.namespace import free_on_device, free_unused_memory, namespace_with, to_device, to_host
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures, spec
 from daskkern.data.schema.schema import Scaling
-from daskkern.kernels import Gaussian, Kernel, Laplacian
+from daskkern.kernels import Fastfood, Gaussian, Kernel, Laplacian
 from daskkern.linalg import eigen, lazy, lazy_kernel_matrix, symmetric_eigen, top_eigenpairs
 from daskkern.losses import Squared
 from daskkern.preconditioners import CovarianceState, NystromState, SpectrumSettings, eigenpro_state, nystrom
@@ -164,6 +164,24 @@ def test_sizes_of_features_are_those_of_the_cpu(xp: ModuleType, used: list[str],
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9)
     mapped = ["spec"] * isinstance(basis, NystromFeatures)
     assert used == ([] if isinstance(basis, Linear) else [*mapped, "feature_blocks"])
+
+
+def test_fast_transforms_are_those_of_the_cpu(xp: ModuleType) -> None:
+    rng = np.random.default_rng(0)
+    X, A, G = (rng.standard_normal(shape) for shape in ((40, 20), (100, 3), (40, 3)))
+    kernel, numbers = Fastfood(Gaussian(3.0), 100, 0, 20), np.arange(100.0)[:, None]
+    points, on_device = kernel.points(numbers), kernel.points(xp.asarray(numbers))
+    rows = xp.asarray(X)
+    head, there = np.empty((40, 7)), xp.empty((40, 7))
+    scores, found = kernel.matvec(X, points, A, head), kernel.matvec(rows, on_device, xp.asarray(A), there)
+    np.testing.assert_allclose(to_host(found), scores, atol=1e-12)
+    np.testing.assert_allclose(to_host(there), head, atol=1e-12)
+    block = to_host(kernel.block(rows, on_device))
+    np.testing.assert_allclose(block, kernel.block(X, points), atol=1e-13)
+    pulled = to_host(kernel.rmatvec(rows, on_device, xp.asarray(G)))
+    np.testing.assert_allclose(pulled, kernel.rmatvec(X, points, G), atol=1e-12)
+    some = np.array([[3.0], [70.0], [71.0]])
+    np.testing.assert_allclose(to_host(kernel.block(rows, xp.asarray(some))), block[:, [3, 70, 71]], atol=1e-13)
 
 
 def _landmarks(source: ArraySource, settings: FitSettings) -> HostArray:

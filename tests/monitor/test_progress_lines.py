@@ -118,3 +118,13 @@ def test_eighty_columns_keep_bar_and_clock_and_leave_out_the_last_numbers() -> N
     assert f"{'━' * 8}{' ' * 9}batch" in line  # without colours the second half of the bar is blank
     assert re.search(r"batch 2/4  loss 0\.7  score 0\.6543 .* \d:\d\d:\d\d$", line.rstrip()), line
     assert "a rank" not in line
+
+
+def test_steps_after_the_last_batch_show_how_far_the_optimum_is() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with progress(1, console) as listener:
+        task = listener._bar.tasks[0]
+        for batch, gap in ((1, 0.0), (2, 0.3), (9, 0.012)):
+            given = ("duality gap", gap, 0.001) if batch > 1 else ()
+            listener(BatchFinished(1, batch, 1, 0.5, 1000.0, *given))
+        assert task.fields["state"] == "step 8  duality gap 0.012, to end at 0.001  loss 0.5"

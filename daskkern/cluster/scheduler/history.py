@@ -114,6 +114,8 @@ class FitHistory:
         if len(points) < 2 or max_epochs < 1:
             return float("nan")
         last = points[-1]
+        if last[2] > last[3]:  # of steps after the last batch nobody knows how many will come
+            return float("nan")
         since = max(_PACE_S, (last[0] - points[0][0]) / 2)
         first = next(point for point in points if last[0] - point[0] <= since)
         done, before = _passes(last), _passes(first)

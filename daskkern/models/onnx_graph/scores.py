@@ -7,7 +7,7 @@ import numpy as np
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import ModelError
-from daskkern.kernels import Coordinate, Drawn, Kernel, Partitioned, Placement, TreeAverage
+from daskkern.kernels import Coordinate, Drawn, Fastfood, Kernel, Partitioned, Placement, TreeAverage
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.models.onnx_graph.builder import GraphBuilder
 from daskkern.models.onnx_graph.kernel_values import check_expressible, kernel_values, mapped_rows
@@ -29,7 +29,7 @@ def score_nodes(graph: GraphBuilder, kernel: Kernel, points: Any, coef: HostArra
     if isinstance(kernel, Coordinate):
         return _linear(graph, points, coef, rows)
     dtype = points.dtype
-    if isinstance(kernel, Drawn):
+    if isinstance(kernel, Drawn | Fastfood):
         numbers = np.asarray(points.toarray() if is_sparse(points) else points)[:, 0].astype(np.int64)
         neuron, weights = kernel.as_neurons(numbers)
         return _sum(graph, neuron, neuron, weights.astype(dtype), coef, rows, neuron.placement_for(weights))

@@ -44,7 +44,9 @@ def _running_tiles(status: _Status, now: float, rate: float) -> tuple[tuple[str,
     metadata = status["card"]
     of = f" of {int(metadata['max_epochs'])}" if metadata["max_epochs"] else ""
     score = f"Validation {score_name(str(metadata['task']))}"
-    batch = f"{int(status['batch']):,} of {int(status['n_batches']):,}" if status["n_batches"] else "-"
+    done, batches = int(status["batch"]), int(status["n_batches"])
+    batch = f"{min(done, batches):,} of {batches:,}" if batches else "-"
+    batch += f", then step {done - batches:,}" if batches and done > batches else ""
     return (
         ("State", badge(status)),
         ("Epoch", f"{int(status['epoch'])}{of}"),

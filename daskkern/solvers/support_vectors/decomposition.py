@@ -19,16 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskkern.arrays import FloatArray, HostArray, IntArray
-from daskkern.solvers.support_vectors.block_problem import PAD, BlockProblem, BlockSteps, solve_plainly
-from daskkern.solvers.support_vectors.box_problem import (
-    BoxProblem,
-    BoxSolution,
-    bounds_of,
-    levels_of,
-    violations,
-)
+from daskkern.arrays import FloatArray, IntArray
+from daskkern.solvers.support_vectors.block_problem import BlockProblem, BlockSteps, solve_plainly
+from daskkern.solvers.support_vectors.box_problem import BoxProblem, BoxSolution, levels_of, violations
 from daskkern.solvers.support_vectors.kernel_rows import KernelRows
+from daskkern.solvers.support_vectors.working_sets import Here, expanded, in_groups, padded, worst
 
 try:
     from daskkern.solvers.support_vectors import compiled_block
@@ -69,7 +64,10 @@ def solve_boxes(problem: BoxProblem, rows: KernelRows, tol: float, max_rounds: i
     max_rounds : int
         Most working sets; with these used up, the violation in the solution is larger.
     """
-    return _Decomposition(problem, rows, tol).solved(max_rounds)
+    solution = Decomposition(problem, rows, tol, max_rounds)
+    while solution.advance():
+        pass
+    return solution.found()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,43 +78,99 @@ class _LeftOut:
     coef: FloatArray
 
 
-class _Decomposition:
-    """The state of one solution."""
+@dataclass(frozen=True, eq=False)
+class Between:
+    """A solution between two working sets, from which another one can go on.
 
-    def __init__(self, problem: BoxProblem, rows: KernelRows, tol: float) -> None:
-        self._problem, self._rows, self._tol = problem, rows, tol
-        self._b = problem.start.copy()
-        self._last = np.zeros(0, np.int64)  # the last working set, oldest first
-        self._steps, self._computed = 0, rows.computed
+    Attributes
+    ----------
+    b : (v,) float64
+        Variables.
+    f : (n,) float64 or None
+        Scores, with which the solution goes on with the same bits; None where rows are left out of them. They are then
+        computed from the variables.
+    last : (q,) int64
+        The last working set, oldest first.
+    moved : float
+        Sum of squared changes of coefficients that `f` has the rounding of.
+    n_rounds : int
+        Working sets so far.
+    """
+
+    b: FloatArray
+    f: FloatArray | None
+    last: IntArray
+    moved: float
+    n_rounds: int
+
+
+class Decomposition:
+    """One solution, a working set at a time.
+
+    Parameters are those of :func:`solve_boxes`; `between` is where an earlier solution of the same problem ended.
+    """
+
+    def __init__(
+        self, problem: BoxProblem, rows: KernelRows, tol: float, max_rounds: int, between: Between | None = None
+    ) -> None:
+        self._problem, self._rows, self._tol, self._max_rounds = problem, rows, tol, max_rounds
+        self._b = problem.start.copy() if between is None else between.b.copy()
+        self._last = np.zeros(0, np.int64) if between is None else between.last
+        self._rounds = 0 if between is None else between.n_rounds
+        self._steps, self._computed, self._checks = 0, rows.computed, 0
         self._unit = rows.rounding  # of a score by a coefficient of 1
         self._left_out: list[_LeftOut] = []
-        self._begin()
+        self._known: Here | None = None
+        self._unsummed = np.zeros(0, np.int64)  # rows whose parts of the scores are still to be added
+        if between is None or between.f is None:
+            self._begin()
+            return
+        self._take_all()
+        self._f, self._moved = between.f.copy(), between.moved
 
-    def solved(self, max_rounds: int) -> BoxSolution:
-        checks, rounds = 0, 0
-        while True:
-            here = self._here()
-            if here.violation <= self._tol or rounds >= max_rounds:
-                if checks >= _CHECKS or (self._whole and not self._is_rounded()):
-                    break
-                self._complete()
-                checks += 1
-                continue
-            if rounds % _SHRINK_EVERY == _SHRINK_EVERY - 1 and not self._rows.holds_all:
-                here = self._shrunk(here)
-            self._round(here)
-            rounds += 1
-        if not self._whole:
+    def advance(self) -> bool:
+        """Solve one working set, or work on the scores; return False, without either, where the solution has ended."""
+        if self._unsummed.size:
+            self._sum()
+            return True
+        here = self._here()
+        if here.violation <= self._tol or self._rounds >= self._max_rounds:
+            if self._checks >= _CHECKS or (self.is_whole and not self._is_rounded()):
+                return False
             self._complete()
-            here = self._here()
+            self._checks += 1
+            return True
+        if self._rounds % _SHRINK_EVERY == _SHRINK_EVERY - 1 and not self._rows.holds_all:
+            here = self._shrunk(here)
+        self._round(here)
+        self._rounds += 1
+        return True
+
+    def found(self) -> BoxSolution:
+        """Return the solution so far, completing the scores where rows are left out of them."""
+        if not self.is_whole:
+            self._complete()
+        while self._unsummed.size:
+            self._sum()
+        here = self._here()
         levels = levels_of(self._problem, self._b, here.g)
         computed = self._rows.computed - self._computed
-        return BoxSolution(self._b, self._f, levels, here.violation, rounds, self._steps, computed)
+        return BoxSolution(self._b, self._f, levels, here.violation, self._rounds, self._steps, computed)
+
+    def between(self) -> Between:
+        """Return copies of what another solution needs to go on from here."""
+        f = self._f.copy() if self.is_whole else None
+        return Between(self._b.copy(), f, self._last, self._moved, self._rounds)
 
     @property
-    def _whole(self) -> bool:
-        """Whether all variables are active."""
-        return self._active.size == self._problem.rows.size
+    def n_rounds(self) -> int:
+        """Working sets so far."""
+        return self._rounds
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all variables are active, and the scores are those of all rows."""
+        return self._active.size == self._problem.rows.size and not self._unsummed.size
 
     def _coef(self) -> FloatArray:
         return self._problem.coefficients(self._b, self._rows.n_rows)
@@ -127,34 +181,46 @@ class _Decomposition:
         return self._unit * self._moved**0.5 > max(_ROUNDING * self._tol, _REPEATED * self._unit * once)
 
     def _begin(self) -> None:
-        """Make all variables active, with scores from the coefficients."""
+        """Make all variables active, and begin scores from the coefficients."""
+        self._take_all()
+        self._f, self._moved = np.zeros(self._rows.n_rows), 0.0
+        self._unsummed = np.flatnonzero(self._coef())
+        self._sum()
+
+    def _sum(self) -> None:
+        """Add the parts of so many rows to the scores as a working set has."""
+        some, self._unsummed = np.split(self._unsummed, [WORKING_SET])
+        self._f += self._rows.scores(some, self._coef()[some])
+        self._known = None
+
+    def _take_all(self) -> None:
         if self._rows.columns.size < self._rows.n_rows:
             self._rows.take_columns(None)
-        self._left_out, self._active = [], np.arange(self._problem.rows.size)
-        coef = self._coef()
-        support = np.flatnonzero(coef)
-        self._f, self._moved = self._rows.scores(support, coef[support]), 0.0
+        self._left_out, self._active, self._known = [], np.arange(self._problem.rows.size), None
 
     def _complete(self) -> None:
         """Make all variables active, with the scores of all rows."""
+        if self._unsummed.size:
+            return
         if self._is_rounded():
             self._begin()
             return
-        self._rows.take_columns(None)
-        coef = self._coef()
-        for left_out in self._left_out:
-            change = coef - left_out.coef
+        left_out, coef = self._left_out, self._coef()
+        self._take_all()
+        for each in left_out:
+            change = coef - each.coef
             moved = np.flatnonzero(change)
-            self._f[left_out.columns] += self._rows.scores_at(left_out.columns, moved, change[moved])
-        self._left_out, self._active = [], np.arange(self._problem.rows.size)
+            self._f[each.columns] += self._rows.scores_at(each.columns, moved, change[moved])
 
-    def _here(self) -> "_Here":
-        p, at = self._problem, self._active
-        g = self._f[p.rows[at]] + p.slope[at]
-        b = self._b[at]
-        return _Here.of(p, p.groups[at], g, b < p.high[at], b > p.low[at])
+    def _here(self) -> Here:
+        if self._known is None:
+            p, at = self._problem, self._active
+            g = self._f[p.rows[at]] + p.slope[at]
+            b = self._b[at]
+            self._known = Here.of(p, p.groups[at], g, b < p.high[at], b > p.low[at])
+        return self._known
 
-    def _shrunk(self, here: "_Here") -> "_Here":
+    def _shrunk(self, here: Here) -> Here:
         """Leave out variables that remain at a bound: they would not enter a working set."""
         if self._problem.coupled:
             groups = self._problem.groups[self._active]
@@ -169,21 +235,21 @@ class _Decomposition:
         gone = np.setdiff1d(self._rows.columns, columns, assume_unique=True)
         self._left_out.append(_LeftOut(gone, self._coef()))
         self._active = active
-        self._last = self._last[np.isin(self._last, active)]
+        self._last, self._known = self._last[np.isin(self._last, active)], None
         self._rows.take_columns(columns)
         return self._here()
 
-    def _round(self, here: "_Here") -> None:
+    def _round(self, here: Here) -> None:
         chosen = self._working_set(here)
         p = self._problem
-        order, edges = _in_groups(chosen, p.groups[chosen], p.n_groups if p.coupled else 1, p.coupled)
+        order, edges = in_groups(chosen, p.groups[chosen], p.n_groups if p.coupled else 1, p.coupled)
         known = order >= 0
         members = order[known]
         rows, places = np.unique(p.rows[members], return_inverse=True)
         self._rows.load(rows)
-        K = _expanded(self._rows.square(rows), places, known)
-        boxes = [_padded(values[members], known) for values in (p.low, p.high, self._b)]
-        g = _padded(self._f[p.rows[members]] + p.slope[members], known)
+        K = expanded(self._rows.square(rows), places, known)
+        boxes = [padded(values[members], known) for values in (p.low, p.high, self._b)]
+        g = padded(self._f[p.rows[members]] + p.slope[members], known)
         low, high, b = boxes
         before = b.copy()
         block = BlockProblem(K, K.diagonal().copy(), low, high, b, g, edges, p.coupled)
@@ -194,9 +260,9 @@ class _Decomposition:
         moved = np.flatnonzero(change)
         self._moved += float(change @ change)
         self._f[self._rows.columns] += self._rows.combine(rows[moved], change[moved])
-        self._last = chosen
+        self._last, self._known = chosen, None
 
-    def _working_set(self, here: "_Here") -> IntArray:
+    def _working_set(self, here: Here) -> IntArray:
         """Return the variables of the next round: the newer half of the last ones, then those that violate most."""
         size = min(WORKING_SET, self._active.size)
         kept = self._last[-(size // 2) :] if self._last.size else self._last
@@ -204,78 +270,5 @@ class _Decomposition:
         place[self._active] = np.arange(self._active.size)
         free = np.ones(self._active.size, bool)
         free[place[kept]] = False
-        new = _worst(here, self._problem.groups[self._active], free, size - kept.size, self._problem.coupled)
+        new = worst(here, self._problem.groups[self._active], free, size - kept.size, self._problem.coupled)
         return np.concatenate([kept, self._active[new]])
-
-
-@dataclass(frozen=True, eq=False)
-class _Here:
-    """The active variables: gradients, which may rise and fall, the bounds of their groups, and the violation."""
-
-    g: FloatArray
-    up: HostArray
-    down: HostArray
-    rising: FloatArray
-    falling: FloatArray
-    violation: float
-
-    @classmethod
-    def of(cls, p: BoxProblem, groups: IntArray, g: FloatArray, up: HostArray, down: HostArray) -> "_Here":
-        if not p.coupled:
-            none = np.zeros(1)
-            return cls(g, up, down, none, none, float(violations(g, up, down).max(initial=0.0)))
-        edge = bounds_of(groups, p.n_groups, g, up, down)
-        return cls(g, up, down, edge.rising, edge.falling, edge.violation)
-
-
-def _worst(here: _Here, groups: IntArray, free: HostArray, count: int, coupled: bool) -> IntArray:
-    """Return at most `count` active variables, among those that are `free` to be chosen, that violate most."""
-    if not coupled:
-        over = np.where(free, violations(here.g, here.up, here.down), 0.0)
-        return _largest(over, count, 0.0)
-    chosen: list[IntArray] = []
-    n_groups = here.rising.size
-    for group in range(n_groups):
-        if not here.rising[group] > here.falling[group]:
-            continue
-        member = free & (groups == group)
-        each = max(1, count // (2 * n_groups))  # of few variables, too: a pair of one group must be able to move
-        up = _largest(np.where(member & here.up, -here.g, -np.inf), each, here.falling[group])
-        member[up] = False
-        down = _largest(np.where(member & here.down, here.g, -np.inf), each, -here.rising[group])
-        chosen += [up, down]
-    return np.concatenate(chosen) if chosen else np.zeros(0, np.int64)
-
-
-def _largest(values: FloatArray, count: int, above: float) -> IntArray:
-    """Return the places of the `count` largest values among those above a number."""
-    candidates = np.flatnonzero(values > above)
-    if candidates.size <= count:
-        return candidates
-    return candidates[np.argpartition(-values[candidates], count)[:count]]
-
-
-def _in_groups(chosen: IntArray, groups: IntArray, n_groups: int, coupled: bool) -> tuple[IntArray, IntArray]:
-    """Return the variables in the order of their groups, each padded with -1, and where groups begin."""
-    parts, edges = [], [0]
-    for group in range(n_groups):
-        part = chosen[groups == group] if coupled else chosen
-        size = max(PAD, -(-part.size // PAD) * PAD)
-        parts.append(np.concatenate([part, np.full(size - part.size, -1)]))
-        edges.append(edges[-1] + size)
-    return np.concatenate(parts), np.array(edges, np.int64)
-
-
-def _expanded(values: HostArray, places: IntArray, known: HostArray) -> FloatArray:
-    """Return the values (q, q) at the places of `known` variables, float64, and zeros at those of padding."""
-    bordered = np.zeros((len(values) + 1, len(values) + 1), values.dtype)
-    bordered[:-1, :-1] = values
-    at = np.full(known.size, len(values))
-    at[known] = places
-    return bordered.take(at, 0).take(at, 1).astype(np.float64)
-
-
-def _padded(values: FloatArray, known: HostArray) -> FloatArray:
-    found = np.zeros(known.size)
-    found[known] = values
-    return found

@@ -13,7 +13,7 @@ Williamson, "Estimating the support of a high-dimensional distribution", Neural 
 3.11. Chang and Lin, "LIBSVM", 2011, sections 2.2 and 4.2.3.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ from daskkern.arrays import FloatArray
 from daskkern.errors import DataError
 from daskkern.losses import DualBox
 from daskkern.solvers.support_vectors.box_problem import BoxProblem, BoxSolution
-from daskkern.solvers.support_vectors.decomposition import solve_boxes
+from daskkern.solvers.support_vectors.decomposition import Between, Decomposition, solve_boxes
 from daskkern.solvers.support_vectors.kernel_rows import KernelRows
 
 
@@ -63,9 +63,41 @@ class Limits:
     max_rounds: int
 
 
-def penalised(
-    rows: KernelRows, boxes: Sequence[DualBox], weight: FloatArray, alpha: float, with_offset: bool, limits: Limits
-) -> OneMachine:
+@dataclass(frozen=True, eq=False)
+class DualMachine:
+    """A machine that is to be found, as a dual problem.
+
+    Attributes
+    ----------
+    problem : BoxProblem
+    judged : callable
+        Returns the machine of a solution, which may be one between two working sets.
+    constant : callable
+        Returns the best machine without kernels.
+    check : callable
+        Raises DataError for the machine of a solution at its end that is none.
+    """
+
+    problem: BoxProblem
+    judged: Callable[[BoxSolution], OneMachine]
+    constant: Callable[[], OneMachine]
+    check: Callable[[BoxSolution], None] = lambda found: None
+
+    def begun(self, rows: KernelRows, limits: Limits, between: Between | None = None) -> Decomposition:
+        """Return the solution at its beginning, or where an earlier one was."""
+        return Decomposition(self.problem, rows, limits.tol, limits.max_rounds, between)
+
+    def solved(self, rows: KernelRows, limits: Limits) -> OneMachine:
+        """Return the machine, solved to the limits. Raises DataError where there is none."""
+        solution = self.begun(rows, limits)
+        while solution.advance():
+            pass
+        found = solution.found()
+        self.check(found)
+        return self.judged(found)
+
+
+def penalised(boxes: Sequence[DualBox], weight: FloatArray, alpha: float, with_offset: bool) -> DualMachine:
     """Return the machine of least penalised loss, from the boxes (n, 1) of the loss and the weights (n,)."""
     n, scale = len(weight), weight / (alpha * len(weight))
     low, high, slope = (
@@ -79,16 +111,25 @@ def penalised(
     row = np.tile(np.arange(n), len(boxes))
     start = np.clip(np.zeros(row.size), low, high)
     problem = BoxProblem(row, slope, low, high, start, np.zeros(row.size, np.int64), with_offset)
-    found = solve_boxes(problem, rows, limits.tol, limits.max_rounds)
-    offset = float(found.levels[0]) if with_offset else 0.0
-    coef = problem.coefficients(found.b, n)
-    at = found.f[row] + offset + slope  # the loss is its biconjugate: the largest of -u (f + slope) in each box
-    losses = float(np.maximum(-low * at, -high * at).sum())
-    gap = alpha * (losses + float(slope @ found.b + coef @ found.f))
-    return _machine(coef, offset, alpha * losses, gap, found)
+
+    def losses(f: FloatArray | float) -> float:  # a loss is its biconjugate: the largest of -u (f + slope) in each box
+        return float(np.maximum(-low * (f + slope), -high * (f + slope)).sum())
+
+    def judged(found: BoxSolution) -> OneMachine:
+        offset = float(found.levels[0]) if with_offset else 0.0
+        coef, total = problem.coefficients(found.b, n), losses(found.f[row] + offset)
+        gap = alpha * (total + float(slope @ found.b + coef @ found.f))
+        return _machine(coef, offset, alpha * total, gap, found)
+
+    def constant() -> OneMachine:
+        offset = _best_constant(low, high, slope) if with_offset else 0.0
+        loss = alpha * losses(offset)
+        return OneMachine(np.zeros(n), offset, loss, loss, np.inf, 0, 0)
+
+    return DualMachine(problem, judged, constant)
 
 
-def of_nu(rows: KernelRows, y: FloatArray, weight: FloatArray, nu: float, limits: Limits) -> OneMachine:
+def of_nu(y: FloatArray, weight: FloatArray, nu: float) -> DualMachine:
     """Return the machine whose margin errors are at most the share `nu` of the weight, for targets (n,) of -1 and 1.
 
     Raises
@@ -110,19 +151,29 @@ def of_nu(rows: KernelRows, y: FloatArray, weight: FloatArray, nu: float, limits
         start[y * sign > 0] = sign * _filled(weight[y * sign > 0], nu * total / 2)
     low, high = np.where(y > 0, 0.0, -weight), np.where(y > 0, weight, 0.0)
     problem = BoxProblem(np.arange(n), np.zeros(n), low, high, start, groups)
-    found = solve_boxes(problem, rows, limits.tol, limits.max_rounds)
-    offset, rho = float(found.levels.mean()), float(found.levels[1] - found.levels[0]) / 2
-    if not abs(rho) > 0:
-        raise DataError(f"the classes cannot be separated with nu={nu}: the margin is 0; give a larger nu")
-    errors = np.maximum(rho - y * (found.f + offset), 0)
-    gap = (float(found.b @ found.f) - nu * total * rho + float(weight @ errors)) / n
-    # The signs as LIBSVM has them: a margin below 0 stays one.
-    return _machine(found.b / rho, offset / rho, float(weight @ errors) / (n * abs(rho)), gap, found)
+
+    def margin(found: BoxSolution) -> float:
+        return float(found.levels[1] - found.levels[0]) / 2
+
+    def judged(found: BoxSolution) -> OneMachine:
+        offset, rho = float(found.levels.mean()), margin(found)
+        errors = np.maximum(rho - y * (found.f + offset), 0)
+        gap = (float(found.b @ found.f) - nu * total * rho + float(weight @ errors)) / n
+        unit = rho if abs(rho) > 0 else 1.0  # the signs as LIBSVM has them: a margin below 0 stays one
+        return _machine(found.b / unit, offset / unit, float(weight @ errors) / (n * abs(unit)), gap, found)
+
+    def constant() -> OneMachine:
+        offset = 1.0 if shares[0] >= shares[1] else -1.0
+        return OneMachine(np.zeros(n), offset, 2 * min(shares) / n, np.inf, np.inf, 0, 0)
+
+    def check(found: BoxSolution) -> None:
+        if not abs(margin(found)) > 0:
+            raise DataError(f"the classes cannot be separated with nu={nu}: the margin is 0; give a larger nu")
+
+    return DualMachine(problem, judged, constant, check)
 
 
-def of_nu_regression(
-    rows: KernelRows, y: FloatArray, weight: FloatArray, alpha: float, nu: float, limits: Limits
-) -> OneMachine:
+def of_nu_regression(y: FloatArray, weight: FloatArray, alpha: float, nu: float) -> DualMachine:
     """Return the machine for numbers (n,) outside of whose tube is at most the share `nu` of the weight.
 
     Coefficients above and below 0 are variables of their own, each of which add up to ``nu / (2 alpha)``: of free ones
@@ -136,13 +187,20 @@ def of_nu_regression(
     row, slope = np.tile(np.arange(n), 2), np.concatenate([-y, -y])
     low, high = np.concatenate([none, -most]), np.concatenate([most, none])
     problem = BoxProblem(row, slope, low, high, np.concatenate([part, -part]), groups)
-    found = solve_boxes(problem, rows, limits.tol, limits.max_rounds)
-    offset, tube = float(found.levels.mean()), max(0.0, float(found.levels[0] - found.levels[1]) / 2)
-    errors = np.abs(y - found.f - offset)
-    coef = problem.coefficients(found.b, n)
-    dual = float(coef @ found.f) - float(y @ coef)
-    gap = alpha * (dual + float(most @ np.maximum(errors - tube, 0)) + nu * total * tube)
-    return _machine(coef, offset, alpha * float(most @ errors), gap, found)
+
+    def judged(found: BoxSolution) -> OneMachine:
+        offset, tube = float(found.levels.mean()), max(0.0, float(found.levels[0] - found.levels[1]) / 2)
+        errors = np.abs(y - found.f - offset)
+        coef = problem.coefficients(found.b, n)
+        dual = float(coef @ found.f) - float(y @ coef)
+        gap = alpha * (dual + float(most @ np.maximum(errors - tube, 0)) + nu * total * tube)
+        return _machine(coef, offset, alpha * float(most @ errors), gap, found)
+
+    def constant() -> OneMachine:
+        offset = _best_constant(-most, most, -y)
+        return OneMachine(np.zeros(n), offset, alpha * float(most @ np.abs(y - offset)), np.inf, np.inf, 0, 0)
+
+    return DualMachine(problem, judged, constant)
 
 
 def one_class(rows: KernelRows, weight: FloatArray, nu: float, limits: Limits) -> OneMachine:
@@ -164,6 +222,13 @@ def one_class(rows: KernelRows, weight: FloatArray, nu: float, limits: Limits) -
 
 def _machine(coef: FloatArray, offset: float, loss: float, gap: float, found: BoxSolution) -> OneMachine:
     return OneMachine(coef, offset, loss, max(gap, 0.0), found.violation, found.n_rounds, found.n_steps)
+
+
+def _best_constant(low: FloatArray, high: FloatArray, slope: FloatArray) -> float:
+    """Return the scores of least loss among those that are the same for all rows: a weighted quantile of the kinks."""
+    order = np.argsort(-slope, kind="stable")
+    rising = np.cumsum((high - low)[order]) >= high.sum()
+    return -float(slope[order[int(rising.argmax())]])
 
 
 def _filled(weight: FloatArray, total: float) -> FloatArray:

@@ -30,7 +30,8 @@ from daskkern.solvers.snapshot import Snapshot
 from daskkern.solvers.support_vectors.costs import SVMCosts
 from daskkern.solvers.support_vectors.decomposition import WORKING_SET
 from daskkern.solvers.support_vectors.kernel_rows import KernelRows
-from daskkern.solvers.support_vectors.machines import Limits, OneMachine, of_nu, of_nu_regression, penalised
+from daskkern.solvers.support_vectors.machines import DualMachine, Limits, of_nu, of_nu_regression, penalised
+from daskkern.solvers.support_vectors.machines_in_turn import MachinesInTurn, stacked, totals
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,23 @@ class SVMSetup(RankSetup):
 
 @dataclass(frozen=True)
 class SVMRun:
-    """The state of a run: targets (n, c) and weights (n,), float64, by row; then coefficients, offsets and the gap."""
+    """The state of a run.
+
+    Attributes
+    ----------
+    y, weight : (n, c) and (n,) float64
+        Targets and weights by row, which batches fill in.
+    solution : MachinesInTurn or None
+        The machines, while they are being solved, in place; then None.
+    coef, offset : (n, c) and (c,) float64, or None
+        Of the model, at the end, or where the run was stopped.
+    gap, violation : float
+        As they were last known.
+    """
 
     y: FloatArray
     weight: FloatArray
+    solution: MachinesInTurn | None = None
     coef: FloatArray | None = None
     offset: FloatArray | None = None
     gap: float = -1.0
@@ -79,6 +93,12 @@ class SVM(Solver[SVMRun]):
         the end.
     max_rounds : int
         Most working sets of an output. The fit then ends with the gap that it has, and a warning.
+
+    Notes
+    -----
+    Working sets follow the one pass over the rows. After each the fit can be stopped, as by Ctrl-C and `max_seconds`,
+    and a commit holds the dual variables, with which another run goes on. A model that was stopped has the outputs
+    solved so far, and constant scores for the others.
     """
 
     name: ClassVar[str] = "svm"
@@ -129,14 +149,30 @@ class SVM(Solver[SVMRun]):
         state.y[batch.positions] = to_host(batch.y)
         if batch.weight is not None:
             state.weight[batch.positions] = to_host(batch.weight)[:, 0]
-        if not batch.last:
-            return state, 0.0
-        found = self._solved(problem, state)
-        coef = np.stack([each.coef for each in found], axis=1)
-        offset = np.array([each.offset for each in found]) if problem.extra.with_offset else None
-        gap, violation = sum(each.gap for each in found), max(each.violation for each in found)
-        loss = problem.extra.n_rows * sum(each.loss for each in found)
-        return replace(state, coef=coef, offset=offset, gap=gap, violation=violation), loss
+        if batch.last:
+            state = replace(state, solution=self._solution(problem, state))
+        return state, 0.0
+
+    def after_rows(
+        self, problem: Problem[SVMSetup], state: SVMRun, comm: Communicator, *, stop: bool
+    ) -> tuple[SVMRun, float] | None:
+        """Return the state after one more working set, and the losses as they were last known; see the base class.
+
+        A stopped run has the machines that are solved, the one that was being solved, and constants for the others.
+        """
+        del comm
+        solution = state.solution
+        if solution is None:
+            return None
+        going_on = not stop and solution.advance()
+        machines = solution.known() if going_on else solution.settled()
+        loss, gap, violation = totals(machines)
+        state = replace(state, gap=gap, violation=violation)
+        if not going_on:
+            coef, offset = stacked(machines)
+            offset_or_none = offset if problem.extra.with_offset else None
+            state = replace(state, coef=coef, offset=offset_or_none, solution=solution if stop else None)
+        return state, problem.extra.n_rows * loss
 
     def _check(self, problem: Problem[SVMSetup]) -> None:
         """Raise SpecError for a penalty, a loss or an offset that do not go with `nu`."""
@@ -165,26 +201,32 @@ class SVM(Solver[SVMRun]):
                 "give alpha=0 with nu"
             )
 
-    def _solved(self, problem: Problem[SVMSetup], state: SVMRun) -> list[OneMachine]:
+    def _solution(self, problem: Problem[SVMSetup], state: SVMRun) -> MachinesInTurn:
         setup: SVMSetup = problem.extra
         rows, limits = setup.kernel_rows(problem.dtype, self.cache_bytes), Limits(self.tol, self.max_rounds)
         if not np.isfinite(rows.diagonal).all():
             raise DataError(f"the {problem.part.kernel.name} kernel is not finite on the rows; scale the features")
-        if self.nu is not None and isinstance(problem.loss, Absolute):
-            alpha, nu = float(problem.alpha), self.nu
-            return [of_nu_regression(rows, y, state.weight, alpha, nu, limits) for y in state.y.T]
-        if self.nu is not None:
-            return [of_nu(rows, y, state.weight, self.nu, limits) for y in state.y.T]
+        return MachinesInTurn(self._machines(problem, state), rows, limits)
+
+    def _machines(self, problem: Problem[SVMSetup], state: SVMRun) -> list[DualMachine]:
+        """Return the machines of all outputs."""
+        alpha, nu = float(problem.alpha), self.nu
+        if nu is not None and isinstance(problem.loss, Absolute):
+            return [of_nu_regression(y, state.weight, alpha, nu) for y in state.y.T]
+        if nu is not None:
+            return [of_nu(y, state.weight, nu) for y in state.y.T]
         assert isinstance(problem.loss, BoxDual)
-        boxes, alpha = problem.loss.dual_boxes(state.y), float(problem.alpha)
+        boxes, with_offset = problem.loss.dual_boxes(state.y), problem.extra.with_offset
         outputs = [[box.of_output(output) for box in boxes] for output in range(problem.n_outputs)]
-        return [penalised(rows, each, state.weight, alpha, setup.with_offset, limits) for each in outputs]
+        return [penalised(each, state.weight, alpha, with_offset) for each in outputs]
 
     def certificate(self, problem: Problem[SVMSetup], state: SVMRun) -> Certificate | None:
-        if state.coef is None:
+        if state.coef is None and state.solution is None:
             return None
-        support = int(state.coef.any(axis=1).sum())
-        note = f"{support:,} support vectors; conditions of the optimum violated by {state.violation:.2g}"
+        note = ""
+        if state.coef is not None:
+            support = int(state.coef.any(axis=1).sum())
+            note = f"{support:,} support vectors; conditions of the optimum violated by {state.violation:.2g}"
         return Certificate("duality gap", state.gap, self.tol * problem.n_outputs, note)
 
     def offset(self, problem: Problem[SVMSetup], state: SVMRun) -> FloatArray | None:
@@ -198,15 +240,33 @@ class SVM(Solver[SVMRun]):
 
     def snapshot(self, problem: Problem[SVMSetup], state: SVMRun) -> Snapshot | None:
         del problem
+        if state.solution is not None:
+            return Snapshot({}, {"y": state.y, "weight": state.weight, **state.solution.arrays()}, {})
         if state.coef is None:
             return None
         whole = {"coef": state.coef} if state.offset is None else {"coef": state.coef, "offset": state.offset}
         return Snapshot({}, whole, {"gap": state.gap, "violation": state.violation})
 
     def restore(self, problem: Problem[SVMSetup], saved: Snapshot) -> SVMRun:
-        shape = (problem.extra.n_rows, problem.n_outputs)
-        coef, offset = saved.whole.get("coef"), saved.whole.get("offset")
-        if coef is None or coef.shape != shape or (offset is None) is problem.extra.with_offset:
-            raise DataError("a saved state does not fit this support vector machine: its rows or outputs are others")
-        numbers = saved.numbers
-        return SVMRun(np.zeros(shape), np.ones(shape[0]), coef, offset, numbers["gap"], numbers["violation"])
+        """Return the state of a snapshot.
+
+        Working sets that follow give the same bits where no rows were left out at the snapshot, and the values of
+        kernel rows do not depend on those that are computed with them; else the same optimum, to the tolerance.
+        """
+        n, whole = problem.extra.n_rows, saved.whole
+        if "b" in whole:
+            y, weight = whole["y"], whole["weight"]
+            if y.shape != (n, problem.n_outputs) or weight.shape != (n,):
+                raise DataError(_OTHER)
+            run = SVMRun(y, weight)
+            solution = self._solution(problem, run)
+            solution.restore(whole)
+            return replace(run, solution=solution)
+        coef, offset, numbers = whole.get("coef"), whole.get("offset"), saved.numbers
+        if coef is None or coef.shape != (n, problem.n_outputs) or (offset is None) is problem.extra.with_offset:
+            raise DataError(_OTHER)
+        run = SVMRun(np.zeros(coef.shape), np.ones(n), None, coef, offset)
+        return replace(run, gap=numbers["gap"], violation=numbers["violation"])
+
+
+_OTHER = "a saved state does not fit this support vector machine: its rows or outputs are others"

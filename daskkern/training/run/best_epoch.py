@@ -1,20 +1,22 @@
 """The model of the best epoch so far, kept in addition to the current one."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse, to_device
-from daskkern.solvers import AnyProblem
+from daskkern.events import EpochFinished
+from daskkern.solvers import AnyProblem, Shard, Snapshot
 
 Model = tuple[Array, HostArray | None]
 """A rank's coefficients (p_r, c), and the points of its columns where the solver learns them."""
 
 _BEST, _BEFORE = "best", "epoch_before"
+_POINTS = "_points"  # suffix of the points of a kept model, where the solver learns them
 
 
 class BestEpoch:
@@ -85,6 +87,44 @@ class LeastLoss(BestEpoch):
     def begin(self, model: Callable[[], Model]) -> None:
         """Record the model that the next epoch begins with."""
         self._before = model()
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """The result of the epochs: this rank's coefficients (p_r, c), epochs begun, the reason, and the history."""
+
+    coef: Array
+    epochs: int
+    reason: str
+    history: tuple[EpochFinished, ...] = ()
+    points: HostArray | None = None
+    """The points of its columns, where the solver learns them."""
+    best_epoch: int = 0
+    """The epoch of the coefficients, where it was chosen; else 0."""
+    offset: FloatArray | None = None
+    """The constants (c,) that are added to the scores, where the solver finds them."""
+    earlier: BestEpoch | None = None
+    """The model of least training loss among those that an epoch began with, where it is kept."""
+
+
+def kept_models(best: BestEpoch, saved: Snapshot, ids: IntArray, drawn: bool, xp: ModuleType) -> dict[str, Model]:
+    """Return a rank's part of the models that `best` keeps, from a snapshot with them.
+
+    `ids` are the rank's columns; new ones have coefficients of 0 where columns are `drawn` with each step.
+    """
+    take = saved.rows_or_zeros if drawn else saved.rows
+    names = [name for name in best.names if name in saved.shards]
+    return {name: (xp.asarray(take(name, ids)), saved.whole.get(name + _POINTS)) for name in names}
+
+
+def with_kept(snapshot: Snapshot, best: BestEpoch, ids: IntArray) -> Snapshot:
+    """Return the snapshot of the columns `ids` with the models that `best` keeps."""
+    shards, arrays = dict(snapshot.shards), dict(snapshot.whole)
+    for name, (coef, points) in best.models.items():
+        shards[name] = Shard(ids, coef)
+        if points is not None:
+            arrays[name + _POINTS] = dense(points)
+    return Snapshot(shards, arrays, snapshot.numbers)
 
 
 def with_points(problem: AnyProblem, points: HostArray | None, xp: ModuleType) -> AnyProblem:

@@ -9,6 +9,13 @@ from daskkern.backend.communicator import Communicator
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.training.checkpoints.checkpointing import Checkpointing
 
+REGROUPING = "regrouping"
+"""The reason of epochs that have not ended: another gang continues from the commit."""
+
+_INTERRUPTED, _LATE = "interrupted", "max_seconds"
+STOPPED = (_INTERRUPTED, _LATE)
+"""Reasons of epochs that were stopped early, with the model so far."""
+
 
 @dataclass(frozen=True)
 class ControlSignals:
@@ -22,6 +29,11 @@ class ControlSignals:
     late: bool = False
     commit: bool = False
     regroup: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why the run stops; "" where it goes on."""
+        return "" if not self.stop else _LATE if self.late else _INTERRUPTED
 
 
 @dataclass

@@ -21,8 +21,8 @@ from daskkern.events import StageFinished
 from daskkern.losses import best_of, decode
 from daskkern.solvers import AnyProblem
 from daskkern.training.checkpoints.commits import Commit
-from daskkern.training.run.best_epoch import with_points
-from daskkern.training.run.epochs import STOPPED, Ended
+from daskkern.training.run.best_epoch import Ended, with_points
+from daskkern.training.run.control_signals import STOPPED
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.objective import ModelPenalty
 from daskkern.training.run.settings import FitSettings

@@ -7,49 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
-from daskkern.solvers import AnyProblem, Shard, Snapshot, Solver
+from daskkern.solvers import AnyProblem, Solver
 from daskkern.training.checkpoints.checkpointing import Checkpointing
 from daskkern.training.checkpoints.commits import Commit, Position, holders_in_group
 from daskkern.training.checkpoints.running_loss import LossReads, check_loss, is_known, of_group, with_known_loss
 from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Validation, ValidationResult
-from daskkern.training.run.best_epoch import BestEpoch, LeastLoss, Model, dense, with_points
-from daskkern.training.run.control_signals import ControlSignals, TimeLimit, agree
+from daskkern.training.run.best_epoch import BestEpoch, Ended, LeastLoss, Model, kept_models, with_kept, with_points
+from daskkern.training.run.control_signals import REGROUPING, ControlSignals, TimeLimit, agree
 from daskkern.training.run.early_stopping import Patience
 from daskkern.training.run.rank_state import RankReporter
 from daskkern.training.run.settings import FitSettings
-
-REGROUPING = "regrouping"
-"""The reason of epochs that have not ended: another gang continues from the commit."""
-
-_INTERRUPTED, _LATE = "interrupted", "max_seconds"
-STOPPED = (_INTERRUPTED, _LATE)
-"""Reasons of epochs that were stopped early, with the model so far."""
-
-_POINTS = "_points"  # suffix of the points of a kept model, where the solver learns them
-
-
-@dataclass(frozen=True, eq=False)
-class Ended:
-    """The result of the epochs: this rank's coefficients (p_r, c), epochs begun, the reason, and the history."""
-
-    coef: Array
-    epochs: int
-    reason: str
-    history: tuple[EpochFinished, ...] = ()
-    points: HostArray | None = None
-    """The points of its columns, where the solver learns them."""
-    best_epoch: int = 0
-    """The epoch of the coefficients, where it was chosen; else 0."""
-    offset: FloatArray | None = None
-    """The constants (c,) that are added to the scores, where the solver finds them."""
-    earlier: BestEpoch | None = None
-    """The model of least training loss among those that an epoch began with, where it is kept."""
 
 
 @dataclass(eq=False)
@@ -78,6 +50,9 @@ class Epochs:
     _taken_before: float = 0.0
     _epoch_at: float = 0.0
     """Seconds that the run had taken when this epoch began, as agreed by the ranks."""
+    _seen_before: int = 0
+    _batches_at: float = 0.0
+    """Rows of this epoch that were seen before this run of it, and when that began."""
     _reads: LossReads = field(init=False)
     _whole: tuple[Any, Position] = field(init=False)
     """The last state between windows, and its position."""
@@ -104,8 +79,7 @@ class Epochs:
                 break
         if self._signals.stop or position.reason:
             self._commit()
-        stopped = _LATE if self._signals.late else _INTERRUPTED
-        reason = stopped if self._signals.stop else position.reason or REGROUPING
+        reason = self._signals.reason or position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
         best, offset = self._best, self._solver.offset(self.problem, state)
         if isinstance(best, Patience) and best.best is not None:
@@ -124,7 +98,8 @@ class Epochs:
         position, ids = saved.position, self.problem.part.columns.ids
         self._taken_before, self._epoch_at = position.seconds, position.seconds - position.epoch_seconds
         if self._best is not None:
-            self._best.restore(self._kept_models(saved.snapshot, ids), position.best)
+            drawn = self.settings.basis.drawn_per_step > 0
+            self._best.restore(kept_models(self._best, saved.snapshot, ids, drawn, self.xp), position.best)
         if position.reason in ("", "max_epochs"):  # the number of epochs may have been changed
             over = position.epoch > self.settings.max_epochs
             position = replace(position, reason="max_epochs" if over else "")
@@ -138,7 +113,10 @@ class Epochs:
         """Run one epoch from `position`, to the start of the next or to a stop or regrouping."""
         begun, sent = time.perf_counter(), self.comm.bytes_sent
         before = position.epoch_seconds
-        state, position = self._batches(state, position, begun)
+        self._seen_before, self._batches_at = position.seen, begun
+        state, position = self._batches(state, position)
+        if not self._regroup:
+            state, position = self._after_rows(state, position)
         if self._regroup:
             return state, position
         position = self._known(position)
@@ -158,9 +136,10 @@ class Epochs:
         if position.seen:
             self.context.emit(epoch)
             self._tell_times(position.epoch)
+        if not self._signals.stop or position.batch > self._n_batches(position.epoch):
+            self._tell_optimality(position.epoch, state)
         if self._signals.stop:
             return state, position
-        self._tell_optimality(position.epoch, state)
         reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
         if self._solver.done(self.problem, state):
             reason = "converged"
@@ -187,13 +166,6 @@ class Epochs:
         if isinstance(self._best, LeastLoss):
             self._best.begin(lambda: self._model(state))
 
-    def _kept_models(self, saved: Snapshot, ids: IntArray) -> dict[str, Model]:
-        """Return this rank's part of the models that a snapshot has in addition to the state."""
-        assert self._best is not None
-        take = saved.rows_or_zeros if self.settings.basis.drawn_per_step else saved.rows
-        names = [name for name in self._best.names if name in saved.shards]
-        return {name: (self.xp.asarray(take(name, ids)), saved.whole.get(name + _POINTS)) for name in names}
-
     def _tell_optimality(self, epoch: int, state: Any) -> None:
         certificate = self._solver.certificate(self.problem, state)
         if certificate is not None:
@@ -207,17 +179,14 @@ class Epochs:
         ways = ", ".join(sorted(self.comm.ways))
         self.context.emit(EpochTimed(epoch, seconds, **asdict(t), ways=ways))
 
-    def _batches(self, state: Any, position: Position, begun: float) -> tuple[Any, Position]:
-        n_batches, earlier = self.feed.plan.n_batches, position.seen
-        n_batches *= self._solver.sweeps(position.epoch, self.settings.loss)
+    def _batches(self, state: Any, position: Position) -> tuple[Any, Position]:
+        n_batches = self._n_batches(position.epoch)
         stream = self.feed.batches(position.epoch, position.batch)
         try:
             for batch in stream:
                 if position.batch % self.checkpointing.signal_batches == 0:
-                    self.checkpointing.tell()
-                    everyone = self.comm.whole
                     self.limit.begin(self._taken(), position.steps)
-                    self._signals = agree(everyone, self.context, self.checkpointing, self._taken(), self.limit)
+                    self._agree()
                     self._epoch_at = self._epoch_at if position.batch else self._signals.seconds
                 if self._signals.stop:
                     return state, position
@@ -235,15 +204,47 @@ class Epochs:
                 del batch  # frees its block before the next one is made
                 if is_known(loss) or position.batch == n_batches or self._reads.due(position.batch):
                     position = self._known(position)
-                    rate = (position.seen - earlier) / (time.perf_counter() - begun)
-                    mean = position.loss / position.seen
-                    self.context.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
+                    self._tell_batch(position)
                 self.report()
                 if self._passed(state, position):
                     return state, position
         finally:
             close(stream)
         return state, position
+
+    def _after_rows(self, state: Any, position: Position) -> tuple[Any, Position]:
+        """Run what the solver does after the last batch of an epoch, to its end, a stop or regrouping."""
+        self.limit.begin(self._taken(), position.steps)
+        while (found := self._solver.after_rows(self.problem, state, self.comm, stop=self._signals.stop)) is not None:
+            state, loss = found
+            check_loss(loss, position)
+            position = replace(position, loss=loss)
+            if self._signals.stop:
+                return state, position
+            position = replace(position, steps=position.steps + 1, batch=position.batch + 1)
+            known = self._solver.certificate(self.problem, state)
+            self._tell_batch(position, () if known is None else (known.name, known.value, known.tol))
+            self.report()
+            if self._passed(state, position):
+                return state, position
+            self._agree()
+        if position.batch > self._n_batches(position.epoch):  # what has ended by itself is not stopped
+            self._signals = replace(self._signals, stop=False, late=False)
+        return state, position
+
+    def _tell_batch(self, position: Position, reported: tuple[Any, ...] = ()) -> None:
+        rate = (position.seen - self._seen_before) / (time.perf_counter() - self._batches_at)
+        n_batches, mean = self._n_batches(position.epoch), position.loss / max(position.seen, 1)
+        self.context.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate, *reported))
+
+    def _agree(self) -> None:
+        """Agree on what the run does next. A collective."""
+        self.checkpointing.tell()
+        self._signals = agree(self.comm.whole, self.context, self.checkpointing, self._taken(), self.limit)
+
+    def _n_batches(self, epoch: int) -> int:
+        """Return the batches of an epoch."""
+        return self.feed.plan.n_batches * self._solver.sweeps(epoch, self.settings.loss)
 
     def _known(self, position: Position) -> Position:
         """Return the position with its loss as a number, that of all rows. A collective of groups."""
@@ -279,14 +280,10 @@ class Epochs:
         position = replace(position, seconds=seconds, epoch_seconds=into_epoch)
         snapshot = self._solver.snapshot(self.problem, state)
         assert snapshot is not None
-        shards = dict(snapshot.shards)
-        arrays = dict(snapshot.whole)
-        for name, (coef, points) in ({} if self._best is None else self._best.models).items():
-            shards[name] = Shard(self.problem.part.columns.ids, coef)
-            if points is not None:
-                arrays[name + _POINTS] = dense(points)
+        if self._best is not None:
+            snapshot = with_kept(snapshot, self._best, self.problem.part.columns.ids)
         holders = holders_in_group(self.comm.whole.size, self.comm.size, self.comm.across.rank)
-        whole = Snapshot(shards, arrays, snapshot.numbers).gather_to(self.comm, holders)
+        whole = snapshot.gather_to(self.comm, holders)
         self.comm.whole.check()  # nothing is kept that was computed from arrays which never came
         last = self._signals.stop or self._signals.regroup or bool(position.reason)
         commit = None if whole is None else Commit(whole, position)

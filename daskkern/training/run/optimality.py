@@ -25,9 +25,8 @@ from daskkern.kernels import Drawn, Kernel, Mapped
 from daskkern.losses import best_of
 from daskkern.solvers import AnyProblem
 from daskkern.solvers.local_decrease import Local, Nearby
-from daskkern.training.run.best_epoch import with_points
+from daskkern.training.run.best_epoch import Ended, with_points
 from daskkern.training.run.divergence import Reference
-from daskkern.training.run.epochs import Ended
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared

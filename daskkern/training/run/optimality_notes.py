@@ -6,8 +6,8 @@ from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel, Mapped, digits_note
 from daskkern.monitor.convergence import convergence_note
 from daskkern.solvers import AnyProblem
+from daskkern.training.run.best_epoch import Ended
 from daskkern.training.run.divergence import Reference
-from daskkern.training.run.epochs import Ended
 from daskkern.training.run.optimality import Optimality, measure_optimality
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared

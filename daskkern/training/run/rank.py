@@ -30,9 +30,9 @@ from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.validation import Validation
 from daskkern.training.planning.device_choices import chosen_products
 from daskkern.training.planning.grids import fewer_groups
-from daskkern.training.run.control_signals import TimeLimit
+from daskkern.training.run.control_signals import REGROUPING, TimeLimit
 from daskkern.training.run.divergence import judge, reference_of
-from daskkern.training.run.epochs import REGROUPING, Epochs
+from daskkern.training.run.epochs import Epochs
 from daskkern.training.run.objective import ModelPenalty
 from daskkern.training.run.optimality_notes import closing_note
 from daskkern.training.run.rank_state import RankReporter, context_of_shard

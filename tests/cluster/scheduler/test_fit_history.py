@@ -137,6 +137,8 @@ def test_the_time_left_follows_from_the_pace(monkeypatch: pytest.MonkeyPatch) ->
         history.note(to_message(BatchFinished(1, batch, 8, 0.5, 100.0)))
     assert history.seconds_left(10) == pytest.approx(9 * 8 * 2.0)
     assert history.seconds_left(0) != history.seconds_left(0)
+    history.note(to_message(BatchFinished(1, 9, 8, 0.5, 100.0, "duality gap", 0.1, 0.001)))
+    assert history.seconds_left(1) != history.seconds_left(1)  # steps after the last batch
 
 
 def test_the_cost_of_a_formation_is_the_time_until_its_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:

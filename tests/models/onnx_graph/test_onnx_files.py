@@ -20,6 +20,7 @@ from daskkern.kernels import (
     CallableKernel,
     Coordinate,
     Drawn,
+    Fastfood,
     Gaussian,
     Kernel,
     Partitioned,
@@ -62,6 +63,7 @@ OTHERS: dict[str, Kernel] = {
     "metric and leaves": Partitioned(parse_kernel("laplacian").weighted(METRIC, 2.0), TREE),
     "trees": TreeAverage(Gaussian(2.0), (TREE, STUMP), D),
     "drawn": Drawn(Gaussian(2.0), 3, 8, D),
+    "fastfood": Fastfood(Gaussian(2.0), 40, 3, D),
     "drawn steps": Drawn(parse_kernel("arc_cosine:1"), 3, 8, D),
     **{f"neuron {name}": Neuron(name, 8) for name in ACTIVATIONS},
     "neuron bias": Neuron("tanh", 8, bias=True),
@@ -79,7 +81,7 @@ def points_of(kernel: Kernel, rows: np.ndarray) -> Any:
     """Return what is stored as the points of a model of this kernel."""
     if isinstance(kernel, Coordinate):
         return sp.csr_matrix(np.vstack([np.eye(D), np.zeros((1, D))]).astype(rows.dtype))
-    if isinstance(kernel, Drawn):
+    if isinstance(kernel, Drawn | Fastfood):
         return np.arange(len(rows), dtype=rows.dtype)[:, None]
     if isinstance(kernel, TreeAverage):
         return np.column_stack([rows, np.arange(len(rows)) % kernel.n_trees]).astype(rows.dtype)

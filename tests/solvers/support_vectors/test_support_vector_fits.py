@@ -140,7 +140,7 @@ def test_little_memory_gives_the_same_machine_in_fewer_bytes(
     found = []
     for most in (1 << 30, 80 * 600 * 8):
         rows = KernelRows(KERNEL, X, lambda Z: KERNEL.points(Z, points), "float64", most, 64)
-        machine = penalised(rows, boxes, weight, 1 / (10 * len(y)), with_offset, Limits(1e-6, 10_000))
+        machine = penalised(boxes, weight, 1 / (10 * len(y)), with_offset).solved(rows, Limits(1e-6, 10_000))
         found.append(machine)
         assert rows.held_bytes <= max(most, 64 * 600 * 8)
         assert rows.held_bytes == 600 * 600 * 8 or most < 1 << 30
