@@ -25,7 +25,7 @@ from daskkern.data.rows.finite import check_chunk, check_finite, refuse_masks
 from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.encoding import Encoding, code_columns, feature_names_of
 from daskkern.data.schema.layout import float32_rounds
-from daskkern.data.schema.same_columns import column_names, other_name
+from daskkern.data.schema.same_columns import column_names, other_codes, other_name
 from daskkern.data.schema.schema import Scaling
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
@@ -148,6 +148,12 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
             store = open_store(X)
             self._check_width(store.info.n_features, f"the store {store.path}")
             self._check_names(store.info.feature_names, f"the store {store.path}")
+            coded = other_codes(self._encoding, store.info.encoding)
+            if coded is not None:
+                raise DataError(
+                    f"the categories of column {coded!r} have other numbers in the store {store.path} than in fit; "
+                    "ingest it with --like and the training store"
+                )
             return np.concatenate([self._block(block) for block in raw_blocks(store)])
         return self._block(self._checked(X))
 

@@ -151,3 +151,14 @@ def test_frames_are_encoded_as_the_store_of_the_fit_was(tmp_path: Path) -> None:
     np.testing.assert_allclose(model.transform(frame), model.transform(encoded), rtol=1e-5)
     lazy = model.transform(dd.from_pandas(frame[["kind", "b", "a"]], npartitions=2))
     np.testing.assert_allclose(lazy.compute(), model.transform(encoded), rtol=1e-5)
+
+
+def test_stores_of_other_codes_are_refused(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    for name, words in (("rows", ["x", "y"]), ("other", ["w", "x"])):
+        frame = pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.resize(words, 60), y=X[:, 0])
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        daskkern.ingest(tmp_path / f"{name}.csv", tmp_path / f"{name}.zarr", target="y", categorical="codes")
+    model = KernelFeatures("laplacian_l1:1", Landmarks(10)).fit(tmp_path / "rows.zarr")
+    with pytest.raises(DataError, match="categories of column 'kind' have other numbers"):
+        model.transform(tmp_path / "other.zarr")
