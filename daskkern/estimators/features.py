@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import zarr
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from daskkern.arrays import HostArray
@@ -22,14 +23,15 @@ from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.finite import check_chunk, check_finite, refuse_masks
 from daskkern.data.rows.rows import Rows
-from daskkern.data.schema.encoding import Encoding, code_columns
+from daskkern.data.schema.encoding import Encoding, code_columns, feature_names_of
 from daskkern.data.schema.layout import float32_rounds
+from daskkern.data.schema.same_columns import column_names, other_codes, other_name
 from daskkern.data.schema.schema import Scaling
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.checked_rows import checked_rows
 from daskkern.estimators.frame_blocks import lazy_features
-from daskkern.estimators.frame_codes import check_columns, frame_encoding
+from daskkern.estimators.frame_codes import check_columns, frame_encoding, needs_encoding
 from daskkern.estimators.frames import as_table
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.estimators.parameters import NestedEstimator, as_basis, as_kernel, as_seed, fits, unknown_choice
@@ -132,6 +134,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         if is_dask_frame(X):
             if self._encoding is None and hasattr(self, "feature_names_in_"):
                 check_columns(tuple(map(str, self.feature_names_in_)), X)
+            elif self._encoding is None:
+                self._check_names(column_names(X), "X")
             X = lazy_features(X, self._encoding, unknown_choice(self))
         if is_lazy(X):
             refuse_masks(X, "X")
@@ -143,8 +147,33 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
         if is_store(X):
             store = open_store(X)
             self._check_width(store.info.n_features, f"the store {store.path}")
+            self._check_names(store.info.feature_names, f"the store {store.path}")
+            coded = other_codes(self._encoding, store.info.encoding)
+            if coded is not None:
+                raise DataError(
+                    f"the categories of column {coded!r} have other numbers in the store {store.path} than in fit; "
+                    "ingest it with --like and the training store"
+                )
             return np.concatenate([self._block(block) for block in raw_blocks(store)])
-        return self._block(checked_rows(self, X, self._encoding, reset=False, accept_sparse="csr", dtype="numeric"))
+        return self._block(self._checked(X))
+
+    def _checked(self, X: Any) -> Any:
+        """Return rows in memory as features, in the order of those of the fit."""
+        if self._names is None or hasattr(self, "feature_names_in_") or needs_encoding(X, self._encoding):
+            return checked_rows(self, X, self._encoding, reset=False, accept_sparse="csr", dtype="numeric")
+        self._check_names(column_names(X), "X")  # of a store; scikit-learn would warn of names that it does not know
+        refuse_masks(X, "X")
+        rows = check_array(as_table(X), estimator=self, accept_sparse="csr")
+        self._check_width(rows.shape[1], f"X with shape {rows.shape}")
+        return rows
+
+    def _check_names(self, found: tuple[str, ...] | None, what: str) -> None:
+        other = other_name(self._names, found)
+        if other is not None:
+            raise DataError(
+                f"{what} has {other[1]!r} where the features were fitted to {other[0]!r}; give the same columns in the "
+                "same order"
+            )
 
     def _check_width(self, found: int, what: str) -> None:
         if found != self._width:
@@ -166,9 +195,12 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
 
     def _rows(self, X: Any) -> tuple[Rows, Scaling, tuple[int, ...]]:
         self._encoding: Encoding | None = None
+        self._names: tuple[str, ...] | None = None  # of the features
         if is_store(X):
             source = StoreSource.at(X if isinstance(X, zarr.Group) else os.fspath(X))
+            self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = source.info.n_features
+            self._encoding, self._names = source.info.encoding, source.info.feature_names
             return source.open(self._working.name), source.info.scaling or Scaling(), source.info.categories
         if is_lazy(X) or is_dask_frame(X):
             kind = "array" if is_lazy(X) else "dataframe"
@@ -178,6 +210,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NestedEs
             self, X, self._encoding, reset=True, accept_sparse="csr", dtype="numeric", ensure_min_samples=2
         )
         check_finite(X)
+        known = getattr(self, "feature_names_in_", None) if self._encoding is None else feature_names_of(self._encoding)
+        self._names = None if known is None else tuple(known)
         rows = ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working)
         return rows, Scaling(), code_columns(self._encoding)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from sklearn.utils import check_array
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.namespace import is_sparse
@@ -75,8 +76,11 @@ def scored_labels(model: KernelModel, y: Any, sample_weight: Any) -> Any:
     if isinstance(y, da.Array):
         lazy: Any = y
         return lazy.map_blocks(_zeros_and_ones, dtype=y.dtype, meta=y._meta)
-    _zeros_and_ones(y.data if is_sparse(y) else np.asarray(y))
-    return y
+    labels: Any = y if is_sparse(y) else np.asarray(y)
+    if labels.dtype.kind == "O":  # of nullable dtypes
+        labels = check_array(y, dtype="numeric", ensure_all_finite=False)
+    _zeros_and_ones(labels.data if is_sparse(labels) else labels)
+    return labels
 
 
 def _zeros_and_ones(labels: HostArray) -> HostArray:

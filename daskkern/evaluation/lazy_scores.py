@@ -19,7 +19,8 @@ def lazy_accuracy(predicted: da.Array, y: Any, sample_weight: Any = None) -> flo
     Raises
     ------
     DataError
-        For another number of labels than rows, labels of another kind than the classes, and missing labels.
+        For another number of labels than rows, labels of another kind than the classes, missing labels, and weights
+        that are not finite or all 0.
     """
     predicted, y, weight = _aligned(predicted, y, sample_weight)
     if "O" not in (y.dtype.kind, predicted.dtype.kind) and _is_text(y) != _is_text(predicted):
@@ -31,6 +32,7 @@ def lazy_accuracy(predicted: da.Array, y: Any, sample_weight: Any = None) -> flo
     right, total, unknown = compute((weight * same).sum(), weight.sum(), missing)
     if unknown:
         raise DataError("y holds NaN; remove such rows first")
+    _check_total(total)
     return float(right / total)
 
 
@@ -40,16 +42,26 @@ def lazy_r2(predicted: da.Array, y: Any, sample_weight: Any = None) -> float:
     Raises
     ------
     DataError
-        For another number of rows or targets than predicted, and targets that are not finite.
+        For another number of rows or targets than predicted, targets that are not finite, and weights that are not
+        finite or all 0.
     """
     predicted, y, weight = _aligned(predicted, y, sample_weight)
     weight = weight.reshape((-1,) + (1,) * (y.ndim - 1))
-    mean = (weight * y).sum(axis=0) / weight.sum()
-    residual, spread = compute((weight * (y - predicted) ** 2).sum(axis=0), (weight * (y - mean) ** 2).sum(axis=0))
+    total = weight.sum()
+    mean = (weight * y).sum(axis=0) / da.where(total == 0, 1, total)
+    residual, spread, total = compute(
+        (weight * (y - predicted) ** 2).sum(axis=0), (weight * (y - mean) ** 2).sum(axis=0), total
+    )
+    _check_total(total)
     if not (np.isfinite(residual).all() and np.isfinite(spread).all()):
         raise DataError("y holds NaN or infinity; remove such rows first")
     residual, spread = np.atleast_1d(residual), np.atleast_1d(spread)
     return float(np.mean(np.where(spread > 0, 1 - residual / np.where(spread > 0, spread, 1), residual == 0)))
+
+
+def _check_total(weight: float) -> None:
+    if not np.isfinite(weight) or weight == 0:
+        raise DataError(f"sample_weight adds up to {float(weight):g}; give finite weights that are not all 0")
 
 
 def _aligned(predicted: da.Array, y: Any, sample_weight: Any) -> tuple[da.Array, da.Array, da.Array]:

@@ -56,23 +56,32 @@ class _Values:
         self.n_rows, self._weight = 0, 0.0
         self._model = model
         self._absolute = 0.0
-        self._squares, self._first, self._second = np.zeros(t), np.zeros(t), np.zeros(t)
+        self._squares, self._mean, self._spread = np.zeros(t), np.zeros(t), np.zeros(t)
         self._anchor: HostArray | None = None
 
     def add(self, scores: HostArray, y: HostArray, weight: HostArray) -> None:
         y, w = y.reshape(len(y), -1).astype(np.float64), weight[:, None]
         errors = self._model.central(scores).reshape(len(y), -1) - y
-        self._anchor = y[:1] if self._anchor is None else self._anchor
         self.n_rows += len(y)
-        self._weight += float(w.sum())
         self._squares += (w * errors**2).sum(axis=0)
         self._absolute += float((w * np.abs(errors)).sum())
-        self._first += (w * (y - self._anchor)).sum(axis=0)
-        self._second += (w * (y - self._anchor) ** 2).sum(axis=0)
+        if weight.any():
+            self._add_moments(y, w)
+
+    def _add_moments(self, y: HostArray, w: HostArray) -> None:
+        """Add weighted moments as Chan, Golub and LeVeque do (The American Statistician, 1983)."""
+        if self._anchor is None:  # deviations from it are exactly 0 for targets that are all the same
+            first = int(np.argmax(w[:, 0] > 0))
+            self._anchor = y[first : first + 1]
+        total, y = float(w.sum()), y - self._anchor
+        mean = (w * y).sum(axis=0) / total
+        delta, joined = mean - self._mean, self._weight + total
+        self._spread += (w * (y - mean) ** 2).sum(axis=0) + delta**2 * (self._weight * total / joined)
+        self._mean += delta * (total / joined)
+        self._weight = joined
 
     def result(self) -> Score:
-        t = self._first.size
-        spread = self._second - self._first**2 / self._weight
+        t, spread = self._spread.size, self._spread
         defined = bool((spread > 0).all())
         return Score(
             self.n_rows,

@@ -119,3 +119,46 @@ def test_lazy_rows_that_cannot_be_used_are_refused() -> None:
     for wrong in (X[:, 0], X[:, :1]):
         with pytest.raises(DataError, match="expected rows of 2 features"):
             model.transform(da.from_array(wrong, chunks=20))
+
+
+def test_features_of_a_store_go_by_the_names_of_its_columns(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    frame.assign(y=X[:, 0]).to_csv(tmp_path / "rows.csv", index=False)
+    frame[["b", "a"]].assign(y=X[:, 0]).to_csv(tmp_path / "other.csv", index=False)
+    for name in ("rows", "other"):
+        daskkern.ingest(tmp_path / f"{name}.csv", tmp_path / f"{name}.zarr", target="y")
+    model = KernelFeatures("gaussian:1", 10).fit(frame.assign(c=1.0)).fit(tmp_path / "rows.zarr")
+    assert not hasattr(model, "feature_names_in_")  # of the frame before
+    np.testing.assert_array_equal(model.transform(frame), model.transform(X))
+    swapped = frame[["b", "a"]]
+    for other in (swapped, dd.from_pandas(swapped, npartitions=2), tmp_path / "other.zarr"):
+        with pytest.raises(DataError, match="has 'b' where the features were fitted to 'a'"):
+            model.transform(other)
+    with pytest.raises(DataError, match="has 'b' where the features were fitted to 'a'"):
+        KernelFeatures("gaussian:1", 10).fit(frame).transform(tmp_path / "other.zarr")
+    with pytest.raises(DataError, match="of 1 features; expected rows of 2 features"):
+        model.transform(X[:, :1])
+
+
+def test_frames_are_encoded_as_the_store_of_the_fit_was(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.where(X[:, 0] > 0, "x", "y"))
+    frame.assign(y=X[:, 0]).to_parquet(tmp_path / "rows.parquet", index=False)
+    daskkern.ingest(tmp_path / "rows.parquet", tmp_path / "rows.zarr", target="y", scale="standard")
+    model = KernelFeatures("gaussian:1", 10).fit(tmp_path / "rows.zarr")
+    encoded = np.column_stack([X, X[:, 0] > 0, X[:, 0] <= 0]).astype(np.float64)
+    np.testing.assert_allclose(model.transform(frame), model.transform(encoded), rtol=1e-5)
+    lazy = model.transform(dd.from_pandas(frame[["kind", "b", "a"]], npartitions=2))
+    np.testing.assert_allclose(lazy.compute(), model.transform(encoded), rtol=1e-5)
+
+
+def test_stores_of_other_codes_are_refused(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    for name, words in (("rows", ["x", "y"]), ("other", ["w", "x"])):
+        frame = pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.resize(words, 60), y=X[:, 0])
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        daskkern.ingest(tmp_path / f"{name}.csv", tmp_path / f"{name}.zarr", target="y", categorical="codes")
+    model = KernelFeatures("laplacian_l1:1", Landmarks(10)).fit(tmp_path / "rows.zarr")
+    with pytest.raises(DataError, match="categories of column 'kind' have other numbers"):
+        model.transform(tmp_path / "other.zarr")

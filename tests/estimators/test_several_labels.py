@@ -5,6 +5,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.datasets import make_multilabel_classification
@@ -63,6 +64,15 @@ def test_a_sparse_table_lists_and_dask_arrays_give_the_same(fitted: KernelClassi
     np.testing.assert_array_equal(lazily.predict_proba(lazy_X).compute(), lazily.predict_proba(X))
     assert lazily.decision_function(lazy_X).shape == (1500, 4)
     assert lazily.score(lazy_X, lazy_Y) == pytest.approx(lazily.score(X, Y))
+
+
+@pytest.mark.parametrize("dtype", ["boolean", "Int64", "Float64", "bool[pyarrow]", "double[pyarrow]"])
+def test_frames_of_nullable_and_arrow_dtypes_are_scored(fitted: KernelClassifier, dtype: str) -> None:
+    labels = pd.DataFrame(Y[TEST].astype(bool)).astype(dtype)
+    assert fitted.score(X[TEST], labels) == fitted.score(X[TEST], Y[TEST])
+    labels.iloc[3, 1] = pd.NA
+    with pytest.raises(DataError, match="label nan in a table of several labels"):
+        fitted.score(X[TEST], labels)
 
 
 @pytest.mark.long

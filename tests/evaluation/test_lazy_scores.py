@@ -55,6 +55,13 @@ def test_targets_of_another_shape_and_missing_ones_are_refused(y: Any, weight: A
             score(_lazy(P[:, 0]), y, weight)
 
 
+@pytest.mark.parametrize(("weight", "words"), [(0 * WEIGHT, "0"), (np.where(WEIGHT > 0.5, np.nan, WEIGHT), "nan")])
+def test_weights_that_arrays_refuse_are_refused(weight: Any, words: str) -> None:
+    for score, y in ((lazy_r2, P[:, 0]), (lazy_accuracy, LABELS)):
+        with pytest.raises(DataError, match=f"sample_weight adds up to {words}; "):
+            score(_lazy(y), y, _lazy(weight))
+
+
 def test_labels_of_another_kind_are_refused() -> None:
     with pytest.raises(DataError, match="y holds numbers; expected labels that are text"):
         lazy_accuracy(_lazy(LABELS), np.arange(40))

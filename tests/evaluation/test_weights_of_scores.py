@@ -13,6 +13,7 @@ from daskkern import KernelClassifier, KernelRegressor, ingest
 from daskkern.cli.main import main
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
+from daskkern.evaluation.metrics import MetricAccumulator
 from daskkern.evaluation.score import score_store
 from daskkern.evaluation.tables.scoring import score_rows
 from daskkern.evaluation.tables.tasks import ScoringPlace
@@ -49,6 +50,24 @@ def test_measures_of_numbers(tmp_path: Path) -> None:
     assert score_rows(model.model_, str(store), ScoringPlace())[0] == found
     assert model.score(str(store)) == found.r2
     assert model.score(table[["a", "b"]], truth, weight) == pytest.approx(found.r2, rel=1e-5)
+
+
+def test_targets_far_away_in_rows_that_count_nothing_or_little_change_no_r2() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y, weight = X[:, 0] + 0.3 * rng.normal(size=400), np.ones(400)
+    model = KernelRegressor(max_epochs=1).fit(X, y)
+    scores, predicted = model.model_.scores(X), model.predict(X)
+    for far, little in ((1e6, 0.0), (-1e12, 0.0), (1e8, 1e-12)):
+        y[:2], weight[:2] = far, little
+        found = MetricAccumulator(model.model_, None)
+        for start in (0, 1, 200):
+            part = slice(start, {0: 1, 1: 200, 200: 400}[start])
+            found.add(scores[part], y[part], weight[part])
+        assert found.result().r2 == pytest.approx(r2_score(y, predicted, sample_weight=weight), rel=1e-6)
+    of_constant = MetricAccumulator(model.model_, None)
+    of_constant.add(scores, np.append([1e6, 1e6], np.full(398, 0.1)), np.append([0.0, 0.0], np.ones(398)))
+    assert np.isnan(of_constant.result().r2)
 
 
 def test_measures_of_classes(tmp_path: Path) -> None:

@@ -25,6 +25,19 @@ def test_the_pairs_are_those_of_scipy(s: int, first: int) -> None:
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(s - first), rtol=0, atol=1e-12 * s)
 
 
+@pytest.mark.parametrize("first", [1, 12, 38, 43])
+def test_pairs_of_kernels_of_rows_far_apart_are_complete(first: int) -> None:
+    """LAPACK's search for some of the pairs misses or refuses many equal eigenvalues, of rows without neighbours."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack([rng.choice([0.0, 760.0, 770.0, 500.0], 48), rng.integers(0, 1000, 48)])
+        A = (np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)) / 48).astype(np.float32).astype(np.float64)
+        values, vectors = symmetric_eigen(A.copy(), first)
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(A)[first:], rtol=0, atol=1e-14)
+        np.testing.assert_allclose(A @ vectors, vectors * values, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(48 - first), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["float32", "strided"])
 def test_other_forms_are_taken_and_left_as_they_are(kind: str) -> None:
     A = _symmetric(20)

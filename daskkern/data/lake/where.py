@@ -125,12 +125,11 @@ class _Parser:
             self._depth -= 1
 
     def _condition(self) -> "pc.Expression":
-        first = self._take()
-        if first.kind == "value":
-            mark = self._comparison()
-            column = self._column(self._take())
-            return self._compared(column, _MIRRORED.get(mark, mark), first.value)
-        column = self._column(first)
+        first = self._next
+        if first.kind == "value" or (first.value not in self._schema.names and _is_truth(first)):
+            value, mark = self._value(), self._comparison()
+            return self._compared(self._column(self._take()), _MIRRORED.get(mark, mark), value)
+        column = self._column(self._take())
         field = pc.field(column)
         if self._accept("is"):
             negated = self._accept("not")
@@ -167,7 +166,7 @@ class _Parser:
 
     def _value(self) -> Any:
         token = self._take()
-        if token.kind == "word" and token.value.lower() in ("true", "false"):
+        if _is_truth(token):
             return token.value.lower() == "true"
         if token.kind != "value":
             raise self._error(f"{token} was found where a value is expected: a number, or a text in single quotes")
@@ -249,6 +248,10 @@ class _Parser:
 
     def _error(self, reason: str) -> SpecError:
         return SpecError(f"the filter {self._text!r} cannot be used: {reason}")
+
+
+def _is_truth(token: Token) -> bool:
+    return token.kind == "word" and token.value.lower() in ("true", "false")
 
 
 def _rounded(number: float, kind: pa.DataType) -> float:

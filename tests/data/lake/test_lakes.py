@@ -131,6 +131,13 @@ def test_what_is_no_filter_is_refused(where: str, words: str) -> None:
         where_expression(where, schema)
 
 
+def test_truth_values_stand_on_either_side() -> None:
+    schema = pa.schema([("b", pa.bool_()), ("true", pa.bool_())])
+    for where, other in (("true = b", "b = true"), ("not FALSE <> b", "not b <> false")):
+        assert where_expression(where, pa.schema([schema.field("b")])).equals(where_expression(other, schema))
+    assert where_expression("true = false", schema).equals(pc.field("true") == pa.scalar(False))  # a column's name
+
+
 @pytest.mark.parametrize(
     ("moment", "n_rows"),
     [("2024-05-02", 2), ("2024-05-02 01:30", 1), ("2024-05-01T22:00:00Z", 2), ("2024-05-02 01:00+02:00", 1)],
