@@ -4,8 +4,11 @@ Every row group is described by a small record, so that a task for a worker carr
 the others.
 """
 
+import io
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -133,7 +136,7 @@ class Lake:
         for batch in self._stored(piece, wanted, rows):
             kept = batch if self.where is None else _filtered(batch, self.where)
             if kept.num_rows:
-                yield LakeBatch(source, first, kept.select(list(columns)))
+                yield LakeBatch(source, first, kept if len(wanted) == len(columns) else kept.select(list(columns)))
             first += kept.num_rows
 
     def counted(self, piece: LakePiece) -> int:
@@ -146,34 +149,43 @@ class Lake:
         """Yield all rows of a piece, in the types of the schema."""
         fixed = dict(piece.partition)
         stored = [name for name in columns if name not in fixed]
-        kinds = [self.schema.field(name).type for name in columns]
-        texts = [name for name in stored if pa.types.is_string(self.schema.field(name).type)]
-        schema = pa.schema([(name, self.schema.field(name).type) for name in columns])
         large = piece.n_bytes > _GROUP_BYTES
         try:
             with (
-                open_file(piece.file, piece.size) as stream,
+                _opened(piece) as stream,
                 pq.ParquetFile(
                     stream,
-                    read_dictionary=texts,
+                    read_dictionary=[name for name in stored if pa.types.is_string(self._kinds[name])],
                     pre_buffer=is_url(piece.file) and not large,
                     buffer_size=_buffer_bytes(len(stored)) if large else 0,
                 ) as file,
             ):
                 found = file.iter_batches(rows, row_groups=[piece.group], columns=stored, use_threads=False)
                 for batch in found if stored else _empty(piece.n_rows, rows):
+                    values = dict(zip(batch.schema.names, batch.columns, strict=True))
                     arrays = [
-                        _constant(fixed[name], kind, batch.num_rows) if name in fixed else _cast(batch[name], kind)
-                        for name, kind in zip(columns, kinds, strict=True)
+                        _constant(fixed[name], self._kinds[name], batch.num_rows)
+                        if name in fixed
+                        else _cast(values[name], self._kinds[name])
+                        for name in columns
                     ]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=_with_types(schema, arrays))
+                    yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
         except (pa.ArrowException, OSError) as error:
             raise damaged(piece.file, error) from error
+
+    @cached_property
+    def _kinds(self) -> dict[str, pa.DataType]:
+        return dict(zip(self.schema.names, self.schema.types, strict=True))
 
 
 def damaged(place: str, error: Exception) -> DataError:
     """Return the error for a file that cannot be read."""
     return DataError(f"{place} cannot be read as Parquet: {error}; make the file again")
+
+
+def _opened(piece: LakePiece) -> "AbstractContextManager[io.IOBase | pa.NativeFile]":
+    """Return the file of a piece; Arrow reads local ones itself, without the lock of the interpreter."""
+    return open_file(piece.file, piece.size) if is_url(piece.file) else pa.OSFile(piece.file)
 
 
 def _buffer_bytes(n_columns: int) -> int:
@@ -199,10 +211,6 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind or (pa.types.is_dictionary(array.type) and array.type.value_type == kind):
         return array
     return array.cast(kind)
-
-
-def _with_types(schema: pa.Schema, arrays: Sequence[pa.Array]) -> pa.Schema:
-    return pa.schema([(name, array.type) for name, array in zip(schema.names, arrays, strict=True)])
 
 
 def _filtered(batch: pa.RecordBatch, where: "pa.compute.Expression") -> pa.RecordBatch:

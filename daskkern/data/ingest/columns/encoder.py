@@ -75,9 +75,10 @@ class Encoder:
         """Return the features (m, d) of a batch, whose first row is row `first` of `source`; columns are contiguous."""
         X = by_column(batch.num_rows, self.n_features, dtype)
         at = 0
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
         for column in self.encoding:
             rows = X[at : at + column.width]
-            values = batch.column(column.name)
+            values = found[column.name]
             if column.kind == "number":
                 if column.is_date and is_text(values.type):
                     values = days_of_column(values, column, source, first, self.unknown)
@@ -85,9 +86,9 @@ class Encoder:
                     values = numbers_of_booleans(texts_of(values, self.absent), column.name, source, first)
                 if self.missing == "refuse":
                     refuse_missing(values, column.name, source, first)
-                rows[0] = _numbers(values, column.fill)
+                _set_numbers(rows[0], to_numbers(values), column.fill)
                 if column.is_date:
-                    refuse_other_numbers(rows[0], batch.column(column.name).type, column.name, source, first)
+                    refuse_other_numbers(rows[0], found[column.name].type, column.name, source, first)
             else:
                 codes = self._codes(values, column, source, first)
                 if column.kind != "onehot":
@@ -128,7 +129,7 @@ class Encoder:
         gaps = indices.null_count
         if gaps:
             indices = pc.fill_null(indices, len(known))
-        codes: HostArray = np.append(known, absent)[indices.to_numpy(zero_copy_only=False)]
+        codes: HostArray = np.append(known, known.dtype.type(absent)).take(indices.to_numpy(zero_copy_only=False))
         may_fail = (known.size and known.min() < 0) or (gaps and absent < 0)
         return None if may_fail and codes.size and codes.min() < 0 else codes
 
@@ -196,10 +197,11 @@ def _set_onehot(rows: HostArray, codes: HostArray) -> None:
     rows[codes[known], known] = 1
 
 
-def _numbers(values: pa.Array, fill: float | str | None) -> HostArray:
-    """Return a column of numbers or dates; missing ones are `fill`, or NaN without it."""
-    found = to_numbers(values)
-    if fill is None or found.dtype.kind != "f":
-        return found
-    gaps = np.isnan(found)
-    return np.where(gaps, found.dtype.type(fill), found) if gaps.any() else found
+def _set_numbers(row: HostArray, numbers: HostArray, fill: float | str | None) -> None:
+    """Set a feature (m,) to a column of numbers; missing ones, which are NaN, are `fill`, or NaN without it."""
+    row[:] = numbers
+    if fill is None or numbers.dtype.kind != "f":
+        return
+    gaps = np.isnan(row)
+    if gaps.any():
+        np.copyto(row, numbers.dtype.type(fill), where=gaps, casting="unsafe")

@@ -13,6 +13,14 @@ from daskkern.data.rows.exact_integers import REMEDY, first_rounded
 from daskkern.errors import DataError
 
 _LABEL_LENGTH = 256  # longer texts are not class labels, and NumPy would pad every label to their length
+_PLAIN = frozenset(
+    kind.id
+    for kind in (
+        *(pa.float16(), pa.float32(), pa.float64()),
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    )
+)
+"""Types of numbers that NumPy has: a lake has thousands of columns in its batches, and asking for each kind takes time."""
 
 
 def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: str, first: int) -> Piece:
@@ -45,14 +53,17 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def to_numbers(array: pa.Array) -> HostArray:
     """Return a column of numbers, booleans, or dates and times, which become days since 1970-01-01; NaN for missing."""
+    if array.type.id in _PLAIN:
+        values: HostArray = array.to_numpy(zero_copy_only=False)
+        return values
     return to_numpy(array) if not is_time(array.type) else _days(array)
 
 
 def _days(array: pa.Array) -> HostArray:
     if pa.types.is_date32(array.type):
-        return to_numpy(array.cast(pa.int32()).cast(pa.float64()))
+        return to_numpy(array.view(pa.int32())).astype(np.float64, copy=False)
     unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
-    ticks = to_numpy(array.cast(pa.int64()).cast(pa.float64(), safe=False))
+    ticks = to_numpy(array.view(pa.int64())).astype(np.float64, copy=False)
     return ticks / (86400.0 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit])
 
 

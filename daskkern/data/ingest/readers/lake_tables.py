@@ -27,7 +27,7 @@ from daskkern.data.ingest.readers.typed_tables import (
     target_kind,
     unusable_type,
 )
-from daskkern.data.lake.lake import Lake
+from daskkern.data.lake.lake import Lake, LakeBatch
 from daskkern.data.lake.opening import TaskRunner, count_rows, nothing_passes
 from daskkern.data.lake.read_ahead import one_ahead
 from daskkern.data.remote.stores import is_url
@@ -36,6 +36,7 @@ from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
 
 _TARGET_ROWS = 1 << 16
+_ALL_ROWS = 1 << 62
 _BLOCK_BYTES = 32 << 20
 """Of a batch of rows, as decoded and as features. Larger than elsewhere, because hundreds of columns are converted one
 by one, which costs the same for few rows."""
@@ -222,7 +223,7 @@ class _LakeReader:
         part = replace(self, lake=self.lake.of(self.lake.pieces[first:last]))
         # Workers share the cores of a machine: what they read locally would not be decoded sooner by another thread.
         ahead = stop is None or any(is_url(piece.file) for piece in part.lake.pieces)
-        return partial(_pieces, part, start - starts[first], ahead)
+        return partial(_pieces, part, start - starts[first], ahead, _ALL_ROWS if stop is None else stop - starts[first])
 
     def _target(self) -> Iterator[HostArray]:
         for piece in self.lake.pieces:
@@ -230,13 +231,13 @@ class _LakeReader:
                 yield to_numpy(batch.rows.column(0))
 
 
-def _pieces(reader: _LakeReader, start: int, ahead: bool) -> Iterator[Piece]:
-    """Yield the rows of a lake without the first `start` ones, encoded; `ahead` decodes the next batch meanwhile."""
+def _pieces(reader: _LakeReader, start: int, ahead: bool, stop: int = _ALL_ROWS) -> Iterator[Piece]:
+    """Yield the rows of a lake from `start` to `stop`, encoded; `ahead` decodes the next batch meanwhile."""
     lake, columns, encoder = reader.lake, reader.columns, reader.encoder
     exact = dtype_of(encoder, lake.schema)
     stored = exact if reader.is_exact else stored_dtype(exact)
     rows = max(1, _BLOCK_BYTES // (8 * len(columns.all) + stored.itemsize * encoder.n_features))
-    batches = (batch for piece in lake.pieces for batch in lake.batches(piece, columns.all, rows))
+    batches = _batches_until(lake, columns.all, rows, stop)
     for batch in one_ahead(batches) if ahead else batches:
         skipped = min(start, batch.rows.num_rows)
         start -= skipped
@@ -251,6 +252,17 @@ def _pieces(reader: _LakeReader, start: int, ahead: bool) -> Iterator[Piece]:
                 _refuse_nan(X, encoder.encoding, batch.source)
             X = encoder.features(part, exact, batch.source, first)  # for the message, with the value as it was
         yield replace(piece_of(part, X, columns, batch.source, first), is_finite=is_finite)
+
+
+def _batches_until(lake: Lake, columns: Sequence[str], rows: int, stop: int) -> Iterator[LakeBatch]:
+    """Yield the first `stop` rows; of a row group that has more, the rest is not decoded."""
+    for piece in lake.pieces:
+        most = rows if lake.where is not None else min(rows, stop)
+        for batch in lake.batches(piece, columns, most):
+            yield replace(batch, rows=batch.rows.slice(0, stop))
+            stop -= batch.rows.num_rows
+            if stop <= 0:
+                return
 
 
 def _refuse_nan(X: HostArray, encoding: Sequence[ColumnEncoding], source: str) -> None:
