@@ -49,9 +49,10 @@ def soak(
 
     try:
         with faults(home, seconds, every_s, weights, seed, record.faults), ThreadPoolExecutor(fits + 1) as pool:
-            if ORPHANED in names:
-                pool.submit(orphans, home, ground, folder, record, begun + seconds)
+            until = begun + seconds
+            killed = [pool.submit(orphans, home, ground, folder, record, until) for name in names if name == ORPHANED]
             list(pool.map(keep_fitting, range(fits)))
+            record.wrong += [f"fits of processes: {each.exception()!r}" for each in killed if each.exception()]
         record.lost = [status.lost for status in list_fits(home.client)]
     finally:
         home.close()

@@ -80,6 +80,11 @@ class Home:
         processes = [worker.process for worker in self.cluster.workers.values()]
         return [process.pid for process in processes if process is not None and process.status == Status.running]
 
+    def pid_of(self, address: str | None) -> int:
+        """Return the process of the worker at `address`, also without a request. Raises StopIteration for none."""
+        workers = [worker for worker in self.cluster.workers.values() if worker.worker_address == address]
+        return next(int(worker.process.pid) for worker in workers if worker.process is not None)
+
 
 Fault = Callable[[Home, random.Random], None]
 
@@ -163,7 +168,7 @@ def faults(
     first = rng.sample(list(names), len(names))
 
     def haunt() -> None:
-        while not stop.wait(every_s) and time.monotonic() - begun < seconds:
+        while names and not stop.wait(every_s) and time.monotonic() - begun < seconds:
             name = first.pop() if first else rng.choices(list(names), list(names.values()))[0]
             # What is asked of a worker that hangs is not waited for.
             deed = threading.Thread(target=_attempt, args=(name, home, rng, counts), daemon=True)

@@ -22,6 +22,7 @@ from daskkern import AllRows, Landmarks
 from daskkern.basis import DoublyStochastic
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.scheduler.metadata import new_metadata
+from daskkern.errors import DaskkernError
 from daskkern.events import Listener, silent
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
@@ -30,10 +31,10 @@ from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
+from daskkern.training.jobs.handle import list_fits
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
-from tests.support.cluster import worker_pids
 from tests.support.processes import started
 
 GANG = GangSettings(silence_s=5.0, rejoin_s=20.0, idle_s=120.0, retries=20)
@@ -56,12 +57,12 @@ from distributed import Client
 from daskkern.events import BatchFinished
 from soak_fits import orphan_fit
 if __name__ == "__main__":
-    address, store, case, name, place = sys.argv[1:]
+    address, store, case, name, place, ranks = sys.argv[1:]
     def listener(event):
         if isinstance(event, BatchFinished) and event.epoch >= 2:
             print("going", flush=True)
     with Client(address, timeout=60, set_as_default=False) as client:
-        orphan_fit(client, store, case, name, place, False, listener)
+        orphan_fit(client, store, case, name, place, int(ranks), False, listener)
 """
 
 
@@ -155,27 +156,30 @@ def compare(model: KernelModel, ground: Ground, case: str, name: str, record: Re
 
 
 def orphan_fit(
-    client: Client, store: str, case: str, name: str, place: str, resume: bool, listener: Listener = silent
+    client: Client, store: str, case: str, name: str, place: str, ranks: int, resume: bool, listener: Listener = silent
 ) -> KernelModel:
-    """Run or resume the fit of a process that is killed, which is named `name` on the cluster."""
+    """Run or resume the fit of a process that is killed, which is named `name` on the cluster, on so many `ranks`."""
     policy = replace(POLICY, checkpoint=place, resume=resume)
     source, settings = StoreSource.at(store), settings_for(case)
-    metadata = new_metadata(name)
-    return fit(source, settings, client=client, gang=GANG, policy=policy, listener=listener, metadata=metadata).model
+    metadata, gang = new_metadata(name), replace(GANG, n_ranks=ranks)
+    return fit(source, settings, client=client, gang=gang, policy=policy, listener=listener, metadata=metadata).model
 
 
-def orphans(home: Home, ground: Ground, folder: Path, record: Record, until: float) -> None:
-    """Run fits in processes of their own, kill each with its supervisor, and resume it here, until the time `until`."""
+def orphans(home: Home, ground: Ground, folder: Path, record: Record, until: float, most: int = 3) -> None:
+    """Run fits in processes of their own, kill each with its supervisor, and resume it here, until the time `until`.
+
+    One at least is run. They have 1 to `most` ranks: the supervisor dies with the only one, or others outlive it.
+    """
     for number in range(1_000_000):
-        if time.monotonic() > until:
+        if number and time.monotonic() > until:
             return
         case, place = list(CASES)[number % len(CASES)], str(folder / f"orphan-{number}.checkpoint")
         generation, client = home.of(number)
-        name = f"orphan{number}"
-        _orphan(client, ground, case, name, place, record.faults)
+        name, ranks = f"orphan{number}", number % most + 1
+        _orphan(home, client, ground, case, name, place, ranks, record.faults)
         for _ in range(5):
             try:
-                model = orphan_fit(client, ground.source.location, case, f"{name}again", place, True)
+                model = orphan_fit(client, ground.source.location, case, f"{name}again", place, ranks, True)
             except Exception as error:
                 later = home.after(generation, number)
                 if later is None:
@@ -187,24 +191,27 @@ def orphans(home: Home, ground: Ground, folder: Path, record: Record, until: flo
                 break
 
 
-def _orphan(client: Client, ground: Ground, case: str, name: str, place: str, counts: Counter[str]) -> None:
+def _orphan(
+    home: Home, client: Client, ground: Ground, case: str, name: str, place: str, ranks: int, counts: Counter[str]
+) -> None:
     """Start the process of a fit, wait until its second epoch, and kill it and the worker of its supervisor."""
     address = client.scheduler.address
-    command = (sys.executable, "-c", _ORPHAN, address, ground.source.location, case, name, place)
+    command = (sys.executable, "-c", _ORPHAN, address, ground.source.location, case, name, place, ranks)
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     environment = {**os.environ, "PYTHONPATH": paths}
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as child:
         assert child.stdout is not None
         if child.stdout.readline() != "going\n":  # its cluster was replaced
             return
-        with suppress(OSError, KeyError, StopIteration):
-            pid = worker_pids(client)[client.run_on_scheduler(_supervisor_of, name=name)]
+        with suppress(OSError, KeyError, StopIteration, RuntimeError, DaskkernError):
+            fit_id = next(status.metadata.fit for status in list_fits(client) if status.metadata.name == name)
+            supervisor = home.pid_of(client.run_on_scheduler(_supervisor_of, fit_id=fit_id))
             child.kill()
-            os.kill(pid, signal.SIGKILL)
+            os.kill(supervisor, signal.SIGKILL)
             counts[ORPHANED] += 1
 
 
-def _supervisor_of(dask_scheduler: Any, name: str) -> str:
-    """Return the worker that supervises the fit called `name`."""
-    tasks = dask_scheduler.tasks.items()
-    return next(task.processing_on.address for key, task in tasks if f"{name}-supervisor" in str(key))
+def _supervisor_of(dask_scheduler: Any, fit_id: str) -> str | None:
+    """Return the worker that supervises a fit; None where there is none at this moment."""
+    tasks = [task for key, task in dask_scheduler.tasks.items() if "-supervisor-" in str(key) and fit_id in str(key)]
+    return next((task.processing_on.address for task in tasks if task.processing_on is not None), None)
