@@ -12,6 +12,7 @@ Guo, Pleiss, Sun and Weinberger, "On calibration of modern neural networks", ICM
 for support vector machines", 1999.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,23 +92,27 @@ def fit_scaling(
     spread = float(np.sqrt(np.mean(S**2)))
     if not spread > 0:
         spread = 1.0
-    moves = [S / spread]
+    moves, starts = [S / spread], [np.ones(1)]
     if class_weight is not None:
         moved = -np.log(np.maximum(class_weight, _SMALLEST))
-        moves.append(np.broadcast_to(moved - moved.mean(), S.shape))
+        moved = moved - moved.mean()
+        size = float(np.sqrt(np.mean(moved**2))) or 1.0
+        moves.append(np.broadcast_to(moved / size, S.shape))
+        # Of weights that differ by orders of magnitude, t = 1 can put all rows into one class, where slopes vanish.
+        starts = [np.array([1.0, size]), np.array([1.0, 0.0])]
     w = weight / weight.sum()
     k = S.shape[1]
     even = 1.0 / (len(codes) + 1.0)
     targets = np.full(S.shape, even / k)
     targets[np.arange(len(codes)), codes] += 1 - even
-    x = _minimise(np.stack(moves), targets, w)
+    x = _minimise(np.stack(moves), targets, w, starts)
     offset = () if class_weight is None else tuple(float(v) for v in x[1] * moves[1][0])
     return ScoreScaling(float(x[0]) / spread, offset)
 
 
-def _minimise(moves: FloatArray, targets: FloatArray, w: FloatArray) -> FloatArray:
-    """Return x (r,) of least ``sum_i w_i cross entropy(targets_i, softmax(sum_r x_r moves_r,i))``."""
-    x = np.ones(len(moves))
+def _minimise(moves: FloatArray, targets: FloatArray, w: FloatArray, starts: Sequence[FloatArray]) -> FloatArray:
+    """Return x (r,) of least ``sum_i w_i cross entropy(targets_i, softmax(sum_r x_r moves_r,i))``, from the best of
+    `starts`."""
 
     def value(x: FloatArray) -> tuple[float, FloatArray]:
         logits = np.tensordot(x, moves, 1)
@@ -115,6 +120,7 @@ def _minimise(moves: FloatArray, targets: FloatArray, w: FloatArray) -> FloatArr
         whole = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
         return float(w @ (whole - (targets * logits).sum(axis=1))), logits
 
+    x = min(starts, key=lambda start: value(start)[0])
     least, logits = value(x)
     for _ in range(_STEPS):
         p = softmax(logits)

@@ -17,6 +17,7 @@ from daskkern.data.cubes.packages import is_labelled, xarray_package
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.exact_integers import check_label_floats
 from daskkern.errors import DataError
+from daskkern.evaluation.r2 import r2_of
 from daskkern.models import KernelModel
 
 
@@ -170,10 +171,10 @@ def _r2(parts: Sequence[_CellSums]) -> float:
     if sum(part.cells for part in parts) < 2:
         warnings.warn("R2 of a single cell is undefined; score more of them", UndefinedMetricWarning, stacklevel=4)
         return float("nan")
-    mean = sum(part.weight * part.mean for part in parts) / sum(part.weight for part in parts)
+    weight = sum(part.weight for part in parts)
+    mean = sum(part.weight * part.mean for part in parts) / weight
     spread = sum(part.spread + part.weight * (part.mean - mean) ** 2 for part in parts)
-    residual = sum(part.right for part in parts)
-    return 1 - residual / spread if spread > 0 else float(residual == 0)
+    return float(r2_of(sum(part.right for part in parts), spread, mean, weight))
 
 
 def _is_text(labels: HostArray) -> bool:

@@ -11,6 +11,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.remote.local_stores import fix_places
 from daskkern.data.rows.finite import refuse_masks
 from daskkern.errors import DataError
+from daskkern.evaluation.r2 import r2_of
 
 
 def lazy_accuracy(predicted: da.Array, y: Any, sample_weight: Any = None) -> float:
@@ -49,14 +50,13 @@ def lazy_r2(predicted: da.Array, y: Any, sample_weight: Any = None) -> float:
     weight = weight.reshape((-1,) + (1,) * (y.ndim - 1))
     total = weight.sum()
     mean = (weight * y).sum(axis=0) / da.where(total == 0, 1, total)
-    residual, spread, total = compute(
-        (weight * (y - predicted) ** 2).sum(axis=0), (weight * (y - mean) ** 2).sum(axis=0), total
+    residual, spread, mean, total = compute(
+        (weight * (y - predicted) ** 2).sum(axis=0), (weight * (y - mean) ** 2).sum(axis=0), mean, total
     )
     _check_total(total)
     if not (np.isfinite(residual).all() and np.isfinite(spread).all()):
         raise DataError("y holds NaN or infinity; remove such rows first")
-    residual, spread = np.atleast_1d(residual), np.atleast_1d(spread)
-    return float(np.mean(np.where(spread > 0, 1 - residual / np.where(spread > 0, spread, 1), residual == 0)))
+    return float(np.mean(r2_of(residual, spread, mean, total)))
 
 
 def _check_total(weight: float) -> None:

@@ -9,6 +9,7 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.data.rows.finite import check_labels
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError, SpecError
+from daskkern.evaluation.r2 import r2_of
 from daskkern.models import KernelModel
 
 _TINY = np.finfo(np.float64).tiny
@@ -143,8 +144,9 @@ def _parts(sums: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
 
 
 def _r2(sums: FloatArray) -> FloatArray:
-    _, (squares, *_, spread) = _parts(sums)
-    return np.where(spread > 0, 1 - squares / np.where(spread > 0, spread, 1), squares == 0).mean(axis=-1)
+    total, (squares, _, first, spread) = _parts(sums)
+    found: FloatArray = r2_of(squares, spread, first / np.maximum(total, _TINY), total).mean(axis=-1)
+    return found
 
 
 def _rmse(sums: FloatArray) -> FloatArray:

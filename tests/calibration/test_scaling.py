@@ -60,6 +60,25 @@ def test_offsets_take_the_weights_of_classes_out_again() -> None:
     np.testing.assert_allclose(p, 1 / (1 + np.exp(-logits)), atol=0.03)
 
 
+@pytest.mark.parametrize("least", [1e-30, 1e-9, 1e-3, 1e9])
+def test_weights_of_classes_that_differ_by_orders_of_magnitude_are_taken_out(least: float) -> None:
+    """The scores are those of a fit that such a weight has hardly moved, as a fit of some epochs is."""
+    scores, codes = _rows(2000, 3, 1.0)
+    found = fit_scaling(scores - [0, 0, 1.0], codes, np.ones(2000), np.array([1.0, 1.0, least]))
+    p = found.probabilities(scores - [0, 0, 1.0])
+    np.testing.assert_allclose(p.mean(axis=0), np.bincount(codes) / 2000, atol=0.02)
+    np.testing.assert_allclose(p, softmax(scores), atol=0.05)
+
+
+def test_a_class_of_weight_zero_has_next_to_no_probability() -> None:
+    scores, codes = _rows(2000, 3, 1.0)
+    kept = codes < 2
+    found = fit_scaling(scores[kept], codes[kept], np.ones(kept.sum()), np.array([1.0, 1.0, 0.0]))
+    p = found.probabilities(scores[kept])
+    assert p[:, 2].max() < 0.1
+    assert log_loss(p, codes[kept], np.ones(kept.sum())) < 0.8
+
+
 @pytest.mark.parametrize("m", [2, 20, 500])
 def test_scores_that_separate_all_rows_leave_doubt(m: int) -> None:
     codes = np.arange(m) % 2

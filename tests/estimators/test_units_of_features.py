@@ -14,7 +14,7 @@ from daskkern import KernelClassifier, KernelRegressor
 from daskkern.basis import AllRows, BasisSpec, Landmarks, RandomFeatures
 from daskkern.basis import Linear as LinearBasis
 from daskkern.data.storage.writer import StoreWriter
-from daskkern.errors import SpecError
+from daskkern.errors import DataError, SpecError
 
 X, Y = load_breast_cancer(return_X_y=True)
 TRAIN, TEST = slice(0, 400), slice(400, None)
@@ -152,3 +152,11 @@ def test_ranks_of_arrays_stores_and_dask_arrays_are_the_same_and_a_model_keeps_t
     chunks = da.from_array(X[TRAIN], chunks=(100, 30))
     from_chunks = KernelClassifier(**settings).fit(chunks, da.from_array(Y[TRAIN], chunks=100))
     np.testing.assert_allclose(from_chunks.decision_function(X[TEST]), scores, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_columns_too_large_to_be_measured_are_refused_rather_than_ignored() -> None:
+    large = X * np.append([1e160], np.ones(X.shape[1] - 1))
+    with pytest.raises(DataError, match=r"column 0 has values whose squares.*take scale='auto'"):
+        _scores(large, kernel="gaussian:2", scale="standard")
+    assert np.isfinite(_scores(large, kernel="gaussian:2", scale="always")).all()

@@ -27,9 +27,19 @@ def _lazy(array: Any) -> da.Array:
 @pytest.mark.parametrize("weight", [None, WEIGHT])
 @pytest.mark.parametrize("lazy", [True, False])
 def test_r2_is_that_of_arrays(weight: Any, lazy: bool) -> None:
-    for y, p in ((Y, P), (Y[:, 0], P[:, 0]), (Y[:, :1], P[:, 0]), (Y[:, 1], P[:, 1]), (Y[:, 1], P[:, 0])):
+    for y, p in ((Y, P), (Y[:, 0], P[:, 0]), (Y[:, :1], P[:, 0]), (Y[:, 1], P[:, 1])):
         found = lazy_r2(_lazy(p), _lazy(y) if lazy else y, weight)
         assert found == pytest.approx(r2_score(y, p, sample_weight=weight), rel=1e-9)
+
+
+@pytest.mark.parametrize("value", [0.1, -1e9 / 3, 0.0])
+def test_r2_of_targets_that_are_all_the_same_is_1_or_0(value: float) -> None:
+    y = np.full(40, value)
+    assert lazy_r2(_lazy(y), y, WEIGHT) == 1
+    assert lazy_r2(_lazy(y + P[:, 0]), y, WEIGHT) == 0
+    spread = y + max(1e-12, 1e-12 * abs(value)) * Y[:, 0]
+    assert lazy_r2(_lazy(spread), spread, WEIGHT) == 1
+    assert lazy_r2(_lazy(np.full(40, spread.mean())), spread) == pytest.approx(0, abs=0.1)
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT])

@@ -260,3 +260,9 @@ def test_rows_that_do_not_fit_are_refused(regressor, table, stores, make) -> Non
     with pytest.raises(DataError, match="got a dask array of shape"):
         permutation_importance(regressor, da.from_array(X[:, :3], chunks=100), y)
     measure_of(make(classes=("a", "b")), "neg_log_loss")
+
+
+def test_targets_that_are_all_the_same_give_no_numbers_of_rounding(table, regressor: KernelRegressor) -> None:
+    X, _ = table
+    found = permutation_importance(regressor, X, np.full(500, 0.1), random_state=0)
+    np.testing.assert_array_equal(found.importances_mean, 0)

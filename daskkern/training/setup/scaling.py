@@ -119,7 +119,17 @@ def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
             return bent
         return bent if bent.bend and fits_as_well(bent, plain, source, rows, categories, settings.seed) else plain
     assert kind is not None
-    return Scaling.of(kind, statistics)
+    found = Scaling.of(kind, statistics)
+    spreads = statistics.std if kind in ("standard", "unit_variance") else found.scale
+    beyond = np.flatnonzero(~np.isfinite(spreads)).tolist()
+    if beyond:
+        names = source.info.feature_names
+        raise DataError(
+            f"column {names[beyond[0]] if names else beyond[0]!r} has values whose squares or differences float64 does "
+            f"not hold, so that scale={kind!r} has no number for it; take scale='auto', or multiply the column by a "
+            "power of ten"
+        )
+    return found
 
 
 def may_scale_nonlinearly(settings: FitSettings, source: RowSource) -> bool:
