@@ -116,13 +116,6 @@ def resumable_group(path: str | Path, *, kind: str, key: str, overwrite: bool = 
             shutil.rmtree(partial.folder, ignore_errors=True)  # already renamed on success
 
 
-def remove_leftovers(path: str | Path) -> None:
-    """Remove what dead processes left next to `path`."""
-    target = local_folder(path)
-    for folder, _ in _left_behind(target):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _begin(target: Path, kind: str, key: str) -> Partial:
     folder = fresh_partial(target)
     group = zarr.open_group(store=folder, mode="w-", zarr_format=3)
