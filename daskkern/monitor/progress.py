@@ -38,7 +38,10 @@ _BAR, _CLOCK, _GAPS = 16, 7, 3
 _REDRAW_S = 0.25
 _FIRST_LINES, _LAST_LINES = 20, 20
 """How many lines a notebook shows of a fit with many epochs."""
-_PRE = "margin:0;white-space:pre-wrap;word-break:normal;overflow-wrap:break-word;line-height:1.3;background:none;color:inherit"
+_PRE = (
+    "margin:0;white-space:pre-wrap;word-break:normal;overflow-wrap:break-word;"
+    "line-height:1.3;background:none;color:inherit"
+)
 
 
 @contextmanager
@@ -115,11 +118,16 @@ class _NotebookOutput:
             lines = [*lines[:_FIRST_LINES], left_out, *lines[-_LAST_LINES:]]
         plain, html = "\n".join(lines), escape("\n".join(lines))
         if not self._stop.is_set():
-            drawn = Console(file=io.StringIO(), record=True, width=self._bar.console.width, force_terminal=True, force_jupyter=False)
+            drawn = Console(
+                file=io.StringIO(), record=True, width=self._bar.console.width, force_terminal=True, force_jupyter=False
+            )
             drawn.print(self._bar, end="")
             html += ("\n" if lines else "") + drawn.export_html(inline_styles=True, code_format="{code}", clear=False)
             plain += ("\n" if lines else "") + drawn.export_text()
-        return {"text/html": f'<pre class="daskkern" style="{_PRE}">{html.rstrip()}</pre>', "text/plain": plain.rstrip()}
+        return {
+            "text/html": f'<pre class="daskkern" style="{_PRE}">{html.rstrip()}</pre>',
+            "text/plain": plain.rstrip(),
+        }
 
 
 class _Line:
