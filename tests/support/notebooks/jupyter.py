@@ -42,14 +42,22 @@ class Notebook:
         shown = f"found.content.widgets[{cell}].node.querySelectorAll('.jp-OutputArea-output')"
         return list(self._do(f"return [...{shown}].map(output => output.innerText.trim()).filter(Boolean)"))
 
-    def wait(self, cell: int, word: str, timeout_s: float = 60.0) -> None:
-        """Wait until a cell shows `word`."""
-        wait_until(lambda: word in "\n".join(self.outputs(cell)), timeout_s, what=f"{word!r} in cell {cell}")
+    def wait(self, cell: int, word: str, timeout_s: float = 60.0) -> list[str]:
+        """Wait until a cell shows `word`, and return what it shows then: what is replaced is empty for a moment."""
+        seen: list[list[str]] = []
+
+        def found() -> bool:
+            seen.append(self.outputs(cell))
+            return word in "\n".join(seen[-1])
+
+        wait_until(found, timeout_s, what=f"{word!r} in cell {cell}")
+        return seen[-1]
 
     def end(self, cell: int, timeout_s: float = 60.0) -> list[str]:
         """Wait until a cell has ended, and return what it shows."""
-        state = f"return found.content.widgets[{cell}].model.executionState"
-        wait_until(lambda: self._do(state) == "idle", timeout_s, what=f"the end of cell {cell}")
+        model = f"found.content.widgets[{cell}].model"
+        ended = f"return {model}.executionCount !== null && {model}.executionState === 'idle'"  # idle before it, too
+        wait_until(lambda: self._do(ended) is True, timeout_s, what=f"the end of cell {cell}")
         time.sleep(0.5)  # the page draws what it has received
         return self.outputs(cell)
 
