@@ -11,7 +11,6 @@ FOLDER = Path(__file__).parent / "notebooks"
 ROOT = Path(__file__).resolve().parents[1]
 ORDER = ("table", "larger-than-memory")
 TIMEOUT_S = 240
-_NEXT_LINE = re.compile(r"</pre>\s*<pre[^>]*>")  # of progress, each with a font of its own
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def executed(name: str, repository: str) -> NotebookPage:
     text, resources = MarkdownExporter().from_notebook_node(found, {"unique_key": name})
     pictures = {key: _bytes(value) for key, value in resources.get("outputs", {}).items()}
     link = f"\n[This notebook]({repository}docs/notebooks/{name}.ipynb) was executed when the site was built.\n"
-    text = re.sub(r"<pre style=[^>]*>", "<pre>", _NEXT_LINE.sub("", text))
+    text = re.sub(r'<pre class="daskkern"[^>]*>', "<pre>", text)  # progress, in the font of the site
     text = text.replace("![png](", f"![A figure of the notebook {name}](")
     head, _, rest = text.lstrip().partition("\n")
     return NotebookPage(f"{head}\n{link}{rest}", pictures)

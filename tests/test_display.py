@@ -11,6 +11,8 @@ from rich.console import Console
 
 import daskkern
 from daskkern import KernelClassifier, Landmarks
+from daskkern.cluster.scheduler.fits import FitStatus
+from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.data.storage.store import open_store
 from daskkern.display import html_facts, html_table, rounded
 from daskkern.kernels import KERNELS, parse_kernel
@@ -45,6 +47,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "model": classifier.model_,
         "history": classifier.history_,
         "handle": FitHandle("7f3a", "tcp://host:8786", "s3://user:secret@bucket/m.zarr"),
+        "status": FitStatus(FitMetadata("7f3a", "n", "me", "a.zarr", "s3://user:secret@bucket/m.zarr"), error=_BAD),
         "sweep": sweep(store, "falkon", landmarks=10, alphas=[1e-3]),
         "comparison": Comparison("a", "b", "classification", "error", None, 90, 3, _BAD, curves),
         "plan": MemoryPlan((("coefficients", 1000), (_BAD, 24)), 0, 0, False, 2_000_000),

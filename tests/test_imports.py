@@ -54,7 +54,7 @@ SPARED = {"scipy", "sklearn"}
 scikit-learn, which one landmark rule calls."""
 SLOW = {"pyarrow.dataset"}
 """Modules of needed packages that only some commands use: this one imports pandas where it is installed."""
-OPTIONAL |= {"mlflow", "wandb", "opentelemetry", "onnx"}
+OPTIONAL |= {"IPython", "mlflow", "wandb", "opentelemetry", "onnx"}
 
 
 def _targets(node: ast.AST) -> list[str]:

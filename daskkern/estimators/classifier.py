@@ -36,7 +36,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     ----------
     kernel : Kernel, str or function of two tables of rows
         Such as ``Laplacian(10.0)`` or ``"gaussian:median"``, where "median" is the median distance between rows. "auto"
-        is the Laplacian of the L1 or Euclidean distance, or a smoother kernel; see ``docs/features-and-kernels.md``.
+        is the Laplacian of the L1 or the Euclidean distance, or a smoother one; see ``docs/features-and-kernels.md``.
     loss : str or Loss
         "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or "multiclass_hinge".
         All but the last two are one-vs-rest. A parameter follows the name: "smoothed_hinge:0.5"; a Loss may have costs.

@@ -1,12 +1,15 @@
 """A live progress line of a fit: stage or epoch, batch, loss, validation score, rows per second, time left and memory.
 
-Without a terminal, whole lines are printed. In notebooks the line is live if ipywidgets is installed.
+Without a terminal, whole lines are printed. In notebooks lines and bar are one output of the cell, which is replaced.
 """
 
-import importlib.util
+import io
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
+from html import escape
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -32,6 +35,13 @@ from daskkern.monitor.formatting import format_bytes, whole_seconds
 
 _BAR, _CLOCK, _GAPS = 16, 7, 3
 """Widths of the bar and of the clock, and the columns between the four parts of the line."""
+_REDRAW_S = 0.25
+_FIRST_LINES, _LAST_LINES = 20, 20
+"""How many lines a notebook shows of a fit with many epochs."""
+_PRE = (
+    "margin:0;white-space:pre-wrap;word-break:normal;overflow-wrap:break-word;"
+    "line-height:1.3;background:none;color:inherit"
+)
 
 
 @contextmanager
@@ -47,24 +57,84 @@ def progress(max_epochs: int, console: Console | None = None) -> Iterator[Listen
         TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
         TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=_CLOCK)),
     )
-    with Progress(*columns, console=console, transient=True, disable=not _is_live(console)) as bar:
-        yield _Line(bar, bar.add_task("preparing", total=None, state="landmarks and spectrum"), max_epochs)
+    in_notebook = console.is_jupyter and not console.quiet
+    live = console.is_terminal and not console.is_jupyter and not console.quiet
+    with Progress(*columns, console=console, transient=True, disable=not live) as bar:
+        task = bar.add_task("preparing", total=None, state="landmarks and spectrum")
+        if not in_notebook:
+            yield _Line(bar, task, max_epochs, lambda line: _print(console, line))
+            return
+        with _NotebookOutput(bar) as output:
+            line = _Line(bar, task, max_epochs, output.add)
+            yield lambda event: output.end(event) if isinstance(event, FitFinished) else line(event)
 
 
-def _is_live(console: Console) -> bool:
-    """Return whether a line can be redrawn in place, for which a notebook needs widgets."""
-    if console.quiet:
-        return False
-    if console.is_jupyter:
-        return importlib.util.find_spec("ipywidgets") is not None
-    return console.is_terminal
+def _print(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+class _NotebookOutput:
+    """One output of a notebook's cell: finished lines and, while the fit runs, the bar. It is replaced as a whole.
+
+    It needs no widgets, and what is left in the notebook is text. Rich's own output needs them, has an output for each
+    line, and leaves nothing of the bar in a notebook that is opened again.
+    """
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar, self._lines = bar, list[str]()
+        self._stop = threading.Event()
+
+    def __enter__(self) -> "_NotebookOutput":
+        from IPython.display import display
+
+        self._shown = display(self._content(), raw=True, display_id=True)
+        # In the context of the cell, whose output this remains while other cells run.
+        self._thread = threading.Thread(target=copy_context().run, args=(self._redraw,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._shown.update(self._content(), raw=True)
+
+    def add(self, line: str) -> None:
+        """Keep a line above the bar."""
+        self._lines.append(line)
+
+    def end(self, event: FitFinished) -> None:
+        """Replace the bar by a line that says how the fit has ended."""
+        self._lines.append(line_of(event, 0) or "")
+        self._stop.set()
+
+    def _redraw(self) -> None:
+        while not self._stop.wait(_REDRAW_S):
+            self._shown.update(self._content(), raw=True)
+
+    def _content(self) -> dict[str, str]:
+        lines = self._lines[:]
+        if len(lines) > _FIRST_LINES + _LAST_LINES:
+            left_out = f"  ... {len(lines) - _FIRST_LINES - _LAST_LINES:,} lines ..."
+            lines = [*lines[:_FIRST_LINES], left_out, *lines[-_LAST_LINES:]]
+        plain, html = "\n".join(lines), escape("\n".join(lines))
+        if not self._stop.is_set():
+            drawn = Console(
+                file=io.StringIO(), record=True, width=self._bar.console.width, force_terminal=True, force_jupyter=False
+            )
+            drawn.print(self._bar, end="")
+            html += ("\n" if lines else "") + drawn.export_html(inline_styles=True, code_format="{code}", clear=False)
+            plain += ("\n" if lines else "") + drawn.export_text()
+        return {
+            "text/html": f'<pre class="daskkern" style="{_PRE}">{html.rstrip()}</pre>',
+            "text/plain": plain.rstrip(),
+        }
 
 
 class _Line:
-    """Keeps the line up to date; finished stages and epochs stay above it."""
+    """Keeps the line up to date; finished stages and epochs go to `keep`, above it."""
 
-    def __init__(self, bar: Progress, task: TaskID, max_epochs: int) -> None:
-        self._bar, self._task, self._max_epochs = bar, task, max_epochs
+    def __init__(self, bar: Progress, task: TaskID, max_epochs: int, keep: Callable[[str], None]) -> None:
+        self._bar, self._task, self._max_epochs, self._keep = bar, task, max_epochs, keep
         self._begun: tuple[float, int] | None = None
         """Time of the first batch event of this run, and the number of batches done by then."""
         self._score = float("nan")
@@ -104,7 +174,7 @@ class _Line:
                 self._bar.update(self._task, description="stopping")
         line = line_of(event, self._max_epochs)
         if line is not None:
-            self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self._keep(line)
 
     def _batch(self, event: BatchFinished) -> None:
         now = time.monotonic()

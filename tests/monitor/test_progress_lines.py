@@ -2,6 +2,9 @@
 
 import io
 import re
+import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -19,7 +22,8 @@ from daskkern.events import (
     WorkersLost,
 )
 from daskkern.monitor.formatting import whole_seconds
-from daskkern.monitor.progress import _is_live, progress
+from daskkern.monitor.progress import progress
+from tests.support.cluster import wait_until
 
 _FIT: list[Event] = [
     FitQueued("fit 1 goes first"),
@@ -93,11 +97,62 @@ def test_a_fit_that_goes_on_is_measured_by_its_own_last_epoch() -> None:
     assert "epoch   3/3" in stream.getvalue()
 
 
-def test_a_notebook_needs_widgets_for_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(file=io.StringIO(), force_jupyter=True)
-    for found, live in ((None, False), (object(), True)):
-        monkeypatch.setattr("importlib.util.find_spec", lambda name, found=found: found)
-        assert _is_live(console) is live
+class Cell:
+    """What IPython shows of one output, each time that it is replaced."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, str]] = []
+
+    def display(self, content: dict[str, str], *, raw: bool, display_id: bool) -> "Cell":
+        assert raw
+        assert display_id
+        assert not self.shown  # a second output would be below the first
+        self.shown.append(content)
+        return self
+
+    def update(self, content: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.shown.append(content)
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    found = Cell()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=found))
+    monkeypatch.setitem(sys.modules, "IPython.display", found)
+    return found
+
+
+def test_a_notebook_shows_one_output_of_lines_and_bar_which_ends_as_lines(cell: Cell) -> None:
+    with progress(3, Console(file=io.StringIO(), force_jupyter=True)) as listener:
+        for event in _FIT[:-1]:
+            listener(event)
+        wait_until(lambda: "batch 3/4" in cell.shown[-1]["text/plain"], 10, what="the last batch")
+        drawn = cell.shown[-1]
+        listener(_FIT[-1])
+    assert cell.shown[0]["text/plain"].startswith("preparing ")
+    assert "\n  epoch   1/3" in drawn["text/plain"]
+    assert drawn["text/plain"].count("rows/s") == 1
+    assert "━" in drawn["text/html"]
+    left = cell.shown[-1]
+    assert left["text/plain"].splitlines()[-1] == "ended (interrupted) after 3 epochs, 9.0 s"
+    assert "━" not in left["text/html"]
+    assert left["text/html"].startswith('<pre class="daskkern" ')
+    ended = len(cell.shown)
+    time.sleep(0.6)
+    assert len(cell.shown) == ended
+
+
+def test_a_notebook_shows_the_first_and_the_last_of_many_epochs_and_no_markup_of_others(cell: Cell) -> None:
+    with progress(500, Console(file=io.StringIO(), force_jupyter=True)) as listener:
+        listener(StageFinished("targets", 0.1, "<script>alert(1)</script>"))
+        for epoch in range(1, 501):
+            listener(EpochFinished(epoch, 0.5, 1.0))
+    lines = cell.shown[-1]["text/plain"].splitlines()
+    assert len(lines) == 41
+    assert lines[20] == "  ... 461 lines ..."
+    assert lines[-1].startswith("  epoch 500/500")
+    assert "&lt;script&gt;" in cell.shown[-1]["text/html"]
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(9.9, "9 s"), (61, "1 min 1 s"), (7380, "2 h 3 min")])

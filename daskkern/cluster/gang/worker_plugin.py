@@ -5,6 +5,8 @@ can never leave it hanging in a worker's event loop.
 """
 
 import asyncio
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -78,6 +80,7 @@ class CollectivesPlugin(WorkerPlugin):
         self._clock = PeriodicCallback(partial(_sweep, worker, self.registry), _SWEEP_MS)
         worker.loop.add_callback(self._clock.start)
         self.departure.catch_sigterm()
+        _leave_interrupts_to_the_nanny(worker)
         self.logs.attach()
         await announce(worker)
 
@@ -138,6 +141,16 @@ def _let_tasks_connect(worker: Worker) -> None:
     security: Any = worker.security
     if security is not None and security.tls_client_cert is None and security.tls_worker_cert is not None:
         security.tls_client_cert, security.tls_client_key = security.tls_worker_cert, security.tls_worker_key
+
+
+def _leave_interrupts_to_the_nanny(worker: Worker) -> None:
+    """Let a worker that has a nanny go on at SIGINT.
+
+    Ctrl-C in a terminal, and the interrupt of a notebook, reach all processes of the group: those of a LocalCluster
+    would end before the client has asked the fit to stop. The process of the nanny ends its worker when it ends.
+    """
+    if worker.nanny and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda number, frame: None)  # SIG_IGN would be inherited by what a task starts
 
 
 def _keep_less_profile(worker: Worker) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from daskkern.cluster.scheduler.history import FitHistory
 from daskkern.cluster.scheduler.metadata import FitMetadata
-from daskkern.errors import ClusterError, SpecError
+from daskkern.display import html_facts
+from daskkern.errors import ClusterError, SpecError, without_secrets
 from daskkern.events import CheckpointWritten, Event, RankReported, from_message, to_message
 
 SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING = "submitted", "queued", "preparing", "running", "recovering"
@@ -26,7 +27,7 @@ _NUMBERS = 10_000
 """Entries kept of a list in an event, such as eigenvalues."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitStatus:
     """The status of a fit, as the scheduler reports it to any client.
 
@@ -90,6 +91,28 @@ class FitStatus:
     def active(self) -> bool:
         """Whether it has not ended."""
         return self.state in ACTIVE
+
+    def __repr__(self) -> str:
+        return f"<FitStatus: {self.metadata.fit} ({self.metadata.name}), {self.state}{self._progress(', ')}>"
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("state", self.state),
+            ("rows from", without_secrets(self.metadata.source)),
+            ("model", without_secrets(self.metadata.out)),
+            ("progress", self._progress()),
+            ("loss", f"{self.loss:.4g}" if self.loss == self.loss else ""),
+            ("validation", f"{self.validation_score:.4f}" if self.validation_score == self.validation_score else ""),
+            ("rate", f"{self.rows_per_second:,.0f} rows/s" if self.rows_per_second else ""),
+            ("workers", ", ".join(self.workers)),
+            ("waits for", self.waits.removeprefix("waiting for ")),
+            ("error", self.error),
+        ]
+        return html_facts(f"fit {self.metadata.fit} ({self.metadata.name})", facts)
+
+    def _progress(self, before: str = "") -> str:
+        of = f"/{self.metadata.max_epochs}" if self.metadata.max_epochs else ""
+        return f"{before}epoch {self.epoch}{of}" if self.epoch else ""
 
     def to_message(self) -> dict[str, Any]:
         """Return it as plain values that msgpack and JSON can carry."""

@@ -223,16 +223,21 @@ import sys
 from tests.support import ranks
 from daskkern.cluster.gang.gang import run_gang
 from daskkern.cluster.connect.local import connect
+from distributed import Client
 if __name__ == "__main__":
-    with connect(workers=2, threads_per_worker=1) as connection:
-        print(run_gang(connection.client, ranks.until_stopped, {folder!r}, name="command"), flush=True)
+    with {cluster}:
+        print(run_gang(client, ranks.until_stopped, {folder!r}, name="command"), flush=True)
 """
+_CLUSTERS = {
+    "of daskkern": "connect(workers=2, threads_per_worker=1) as connection, connection.client as client",
+    "of Dask": "Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client",
+}
 
 
-@pytest.mark.repeated
-def test_ctrl_c_in_a_terminal_stops_the_fit_and_says_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cluster", [pytest.param("of daskkern", marks=pytest.mark.repeated), "of Dask"])
+def test_ctrl_c_in_a_terminal_stops_the_fit_and_says_nothing_else(cluster: str, tmp_path: Path) -> None:
     script = tmp_path / "command.py"
-    script.write_text(_COMMAND.format(folder=str(tmp_path)))
+    script.write_text(_COMMAND.format(folder=str(tmp_path), cluster=_CLUSTERS[cluster]))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with started((sys.executable, script), env=environment, **pipes) as child:
