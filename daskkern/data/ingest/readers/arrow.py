@@ -20,7 +20,7 @@ _PLAIN = frozenset(
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
     )
 )
-"""Types of numbers that NumPy has: a lake has thousands of columns in its batches, and asking for each kind takes time."""
+"""Types of numbers that NumPy has, told apart from others by one look."""
 
 
 def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: str, first: int) -> Piece:
