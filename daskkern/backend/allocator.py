@@ -1,4 +1,4 @@
-"""Memory allocator settings of ranks: freed memory is reused, where Dask would have it returned to the system.
+"""Memory allocator settings of long tasks: freed memory is reused, where Dask would have it returned to the system.
 
 Dask starts workers with MALLOC_TRIM_THRESHOLD_, so that memory freed by a task is returned to the system. In glibc,
 any such setting disables the dynamic growth of the thresholds: from then on every array of 128 kB or more is newly
@@ -38,20 +38,29 @@ class ReusedMemory:
     ----------
     find_library : callable
         Returns the C library whose thresholds are set, or None where they cannot be.
+    kept, largest : int
+        Bytes of unused memory kept at the top of a thread's heap, and of the largest arrays that are reused.
     """
 
-    def __init__(self, find_library: Callable[[], ctypes.CDLL | None] = find_glibc) -> None:
+    def __init__(
+        self,
+        find_library: Callable[[], ctypes.CDLL | None] = find_glibc,
+        *,
+        kept: int = KEPT,
+        largest: int = LARGEST,
+    ) -> None:
+        self._kept, self._largest = kept, largest
         self._lock = threading.Lock()
         self._users = 0
         self._find_library = find_library
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Within the context, let freed arrays of up to 1.5 MB be reused."""
+        """Within the context, let freed arrays of up to `largest` bytes be reused."""
         with self._lock:
             self._users += 1
             if self._users == 1:
-                self._set(KEPT, LARGEST)
+                self._set(self._kept, self._largest)
         try:
             yield
         finally:

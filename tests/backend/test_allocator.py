@@ -41,6 +41,11 @@ def test_overlapping_uses_raise_thresholds_once_and_the_last_puts_them_back(libr
     assert calls == [("mallopt", -3, 128 << 10), ("mallopt", -1, 65536), ("malloc_trim", 0, 0)]
 
 
+def test_other_thresholds_are_set(library: Library) -> None:
+    with ReusedMemory(lambda: library, kept=1 << 20, largest=1 << 19).held():
+        assert library.calls == [("mallopt", -3, 1 << 19), ("mallopt", -1, 1 << 20)]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("MALLOC_TRIM_THRESHOLD_", None), ("MALLOC_TRIM_THRESHOLD_", "x"), ("MALLOC_MMAP_THRESHOLD_", "1")],

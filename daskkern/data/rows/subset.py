@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
 
@@ -24,7 +25,8 @@ class RowsWithout(Rows):
         self.chunk_rows, self.task, self.classes = min(rows.chunk_rows, self.n_rows), rows.task, rows.classes
         self.has_weight, self.dtype, self.reads_pieces = rows.has_weight, rows.dtype, rows.reads_pieces
         self.decodes_chunks, self.in_memory = rows.decodes_chunks, rows.in_memory
-        self.chunk_edges = None if rows.chunk_edges is None else rows.chunk_edges.without(excluded)
+        edges = _equal_groups(rows) if rows.chunk_edges is None else rows.chunk_edges
+        self.chunk_edges = None if edges is None else edges.without(excluded)
         if rows.n_stored is not None:
             self.n_stored = rows.n_stored * self.n_rows // rows.n_rows
 
@@ -73,6 +75,17 @@ class MergedRows(RowsWithout):
 
     def _read_weight(self, start: int, stop: int) -> HostArray:
         return self._weight[start:stop]
+
+
+def _equal_groups(rows: Rows) -> ChunkEdges | None:
+    """Return the edges of groups of equal size that are decoded whole: rows left out make them unequal.
+
+    Chunks of the remaining rows would each lie in two groups, and a pass would decode every group twice.
+    """
+    if not rows.decodes_chunks or rows.reads_pieces:
+        return None
+    whole, rest = divmod(rows.n_rows, rows.chunk_rows)
+    return ChunkEdges([*[rows.chunk_rows] * whole, rest])
 
 
 def original_numbers(positions: IntArray, excluded: IntArray) -> IntArray:

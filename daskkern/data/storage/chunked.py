@@ -8,6 +8,7 @@ import zarr
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.storage.checksums import Checksum, combine
 from daskkern.data.storage.csr_store import State, reopened
+from daskkern.data.storage.local_chunks import LocalChunks
 from daskkern.data.storage.sizes import ZarrArray
 from daskkern.data.storage.whole_arrays import unwritten
 from daskkern.errors import DataError
@@ -156,7 +157,8 @@ class ChunkedArrays:
         array, stop = self._arrays[name], self.n_rows + len(rows)
         if array.shape[0] < stop:  # growing by doubling limits the number of metadata writes
             array.resize((max(stop, 2 * array.shape[0]), *array.shape[1:]))
-        array[self.n_rows : stop] = rows
+        if not _wrote_chunks(array, self.n_rows, rows):
+            array[self.n_rows : stop] = rows
         for at in range(0, len(rows), self._chunk_rows):
             self.sums[name].add(rows[at : at + self._chunk_rows])
 
@@ -173,3 +175,14 @@ class ChunkedArrays:
             # in this object alone, therefore an array is never opened a second time to write to it.
             config={"write_empty_chunks": True},
         )
+
+
+def _wrote_chunks(array: ZarrArray, first: int, rows: HostArray) -> bool:
+    """Write the rows from `first` on where they are whole chunks of an array in a local folder; return whether so."""
+    size = array.chunks[0]
+    files = LocalChunks.of(array, array.dtype.newbyteorder("<"))
+    if files is None or first % size or len(rows) % size or not rows.flags.c_contiguous:
+        return False
+    for at in range(0, len(rows), size):
+        files.write((first + at) // size, rows[at : at + size])
+    return True

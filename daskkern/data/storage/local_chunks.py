@@ -1,7 +1,8 @@
-"""Reading rows of uncompressed local chunks directly into their destination.
+"""Reading rows of uncompressed local chunks directly into their destination, and writing whole chunks.
 
 Zarr takes every range of bytes through its event loop into a buffer of its own: of rows of 512 bytes that are in the
-page cache, an H200's host read 0.8 GB/s in this way, and 7.6 GB/s from the files themselves.
+page cache, an H200's host read 0.8 GB/s in this way, and 7.6 GB/s from the files themselves. Writing chunks of 5 MB by
+Zarr takes twice the processor time of the file system alone.
 """
 
 import os
@@ -53,17 +54,36 @@ class LocalChunks:
         if not rows.size:
             return
         number, within = divmod(first, self.chunk_rows)
-        key = self.array.metadata.encode_chunk_key((number, *(0 for _ in rows.shape[1:])))
-        left, at = rows.data.cast("B"), within * rows[0].nbytes
+        path, left, at = self._path(number, rows.ndim), rows.data.cast("B"), within * rows[0].nbytes
         try:
-            file = os.open(os.path.join(self.folder, key), os.O_RDONLY)
+            file = os.open(path, os.O_RDONLY)
         except FileNotFoundError as error:
-            raise OSError(f"chunk {key} is missing") from error
+            raise OSError(f"chunk {os.path.relpath(path, self.folder)} is missing") from error
         try:
             while left:
                 count = os.preadv(file, [left], at)
                 if not count:
-                    raise OSError(f"chunk {key} is shorter than its metadata says")
+                    raise OSError(f"chunk {os.path.relpath(path, self.folder)} is shorter than its metadata says")
                 left, at = left[count:], at + count
         finally:
             os.close(file)
+
+    def write(self, number: int, rows: HostArray) -> None:
+        """Write contiguous `rows` (m, ...) as the whole chunk of this number.
+
+        A file that is there is not truncated first: another process may be writing the same rows. Raises OSError.
+        """
+        path = self._path(number, rows.ndim)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        left, at = rows.data.cast("B"), 0
+        file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+        try:
+            while left:
+                count = os.pwrite(file, left, at)
+                left, at = left[count:], at + count
+            os.ftruncate(file, at)
+        finally:
+            os.close(file)
+
+    def _path(self, number: int, n_axes: int) -> str:
+        return os.path.join(self.folder, self.array.metadata.encode_chunk_key((number, *(0,) * (n_axes - 1))))

@@ -135,7 +135,10 @@ def fingerprint(job: FitJob) -> str:
 def _batches(source: RowSource, settings: FitSettings) -> str:
     info = source.info
     reshuffle = reshuffles_batches(settings, info.n_rows, mean_row_bytes(info.n_rows, info.n_features, info.n_stored))
-    order = f"{ORDER} of chunks decoded whole" if source.open(settings.dtype).decodes_chunks else ORDER
+    rows = source.open(settings.dtype)
+    order = f"{ORDER} of chunks decoded whole" if rows.decodes_chunks else ORDER
+    if rows.decodes_chunks and not rows.reads_pieces and rows.chunk_edges is None:
+        order = f"{ORDER} of equal groups"
     return f"{order}, dealt anew in every epoch" if reshuffle else order  # compared with what older versions wrote
 
 

@@ -86,6 +86,17 @@ def test_groups_stay_whole_where_rows_are_held_out() -> None:
     assert reader.decoded == Counter(number for number in range(len(SIZES)) if number != 2)  # all of group 2 is held
 
 
+def test_equal_groups_stay_whole_where_rows_are_held_out() -> None:
+    rows, reader, arrays = made(sizes=(20,) * 9 + (7,))
+    held = np.array([0, 33, 34, 35, 100, 186])
+    rest = RowsWithout(rows, held)
+    plan = BatchPlan.for_rows(rest, 8, 3, window_bytes=60 * 12)
+    positions = [batch.positions for batch in iter_batches(rest, plan, 0, fields=Fields.X | Fields.y)]
+    assert sorted(np.concatenate(positions).tolist()) == list(range(rest.n_rows))
+    assert reader.decoded == Counter(range(10))
+    np.testing.assert_array_equal(take(rest, np.arange(rest.n_rows)).X, np.delete(arrays.read(0, 187).X, held, axis=0))
+
+
 def test_recent_groups_are_cached_and_threads_decode_a_group_once() -> None:
     rows, reader, _ = made(cache_bytes=1 << 20)
     reader.gate.clear()

@@ -61,6 +61,22 @@ def test_chunks_of_zeros_are_stored(make_store: Make) -> None:
     np.testing.assert_array_equal(StoreRows(store).read(0, 40).X, np.zeros((40, 2)))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "u1", "i8"])
+def test_chunk_files_are_those_that_zarr_writes(make_store: Make, tmp_path: Path, X: HostArray, dtype: str) -> None:
+    rows = (10 * X).astype(dtype)
+    store = make_store(rows)
+    plain = zarr.create_array(
+        str(tmp_path / "plain"), data=rows, chunks=store.array("X").chunks, compressors=None, fill_value=0
+    )
+    np.testing.assert_array_equal(plain[:], store.array("X")[:])
+    mine, theirs = (
+        {file.relative_to(folder): file.read_bytes() for file in (folder / "c").rglob("*") if file.is_file()}
+        for folder in (Path(store.path) / "X", tmp_path / "plain")
+    )
+    assert mine == theirs
+    assert len(mine) == -(-len(rows) // 10)
+
+
 def test_codes_are_replaced_in_a_second_pass(tmp_path: Path, X: HostArray, codes: HostArray) -> None:
     with StoreWriter(tmp_path / "s", n_features=5, task="classification", chunk_rows=10) as writer:
         writer.append(X, codes)

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from distributed import Client
 
+from daskkern.backend.allocator import ReusedMemory
 from daskkern.data.ingest.columns.labels import AUTO_LIMIT, KnownLabels, LabelCoder
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.pipeline.stream import LabelEncoder, Progress, check_classes, checked_blocks
@@ -31,9 +32,12 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 _CHECK_SECONDS = 2.0  # between two looks whether the work is still wanted
-_PARTS, LEAST_BYTES, _MOST_BYTES = 32, 4 << 20, 64 << 20
+_PARTS, LEAST_BYTES, _MOST_BYTES = 32, 16 << 20, 128 << 20
 """Parts of a store, as long as one has this size at least and at most: their number depends on the rows alone, so that
 statistics are merged in the same order by any number of workers, and a kill costs a worker seconds."""
+
+_MEMORY = ReusedMemory(kept=32 << 20, largest=16 << 20)
+"""For the arrays of a batch, whose pages would fault anew otherwise: glibc's own thresholds grow to as much."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +166,15 @@ def _write(part: Part) -> PartResult:
     writer.write_part(open_zarr(part.place, mode="r+"), part.start)
     fresh = LabelCoder(AUTO_LIMIT if part.decision.guessed else None)
     coder: LabelEncoder = fresh if part.classes is None else KnownLabels(part.classes)
-    done, checked = part.start, time.monotonic()
     check_wanted(place)
+    with _MEMORY.held():
+        _append_rows(part, writer, coder, place)
+    return writer.leave_part(), coder.labels
+
+
+def _append_rows(part: Part, writer: SharedWriter, coder: LabelEncoder, place: Path | str) -> None:
+    """Append the rows of a part, while they are still wanted."""
+    table, done, checked = part.table, part.start, time.monotonic()
     for block in checked_blocks(table, part.decision, coder):
         if time.monotonic() - checked > _CHECK_SECONDS:
             check_wanted(place)
@@ -177,7 +188,6 @@ def _write(part: Part) -> PartResult:
         raise DataError(
             f"{table.source} ended at row {done}, but it has {part.stop} rows or more; was it changed meanwhile?"
         )
-    return writer.leave_part(), coder.labels
 
 
 def _join(

@@ -70,3 +70,12 @@ def test_targets_and_weights_are_read_without_the_features(
     pieces = list(reader.table.narrow_rows_from(GROUP + 7))
     assert pieces[0].first == GROUP + 7
     np.testing.assert_array_equal(np.concatenate([piece.y for piece in pieces]), np.arange(GROUP + 7, ROWS) / 2)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 1), (0, GROUP), (7, 2 * GROUP + 3), (GROUP, ROWS), (ROWS - 2, ROWS)])
+def test_the_rows_of_a_part_end_where_it_ends(reader: TableReader, start: int, stop: int) -> None:
+    pieces = list(reader.table.between(start, stop).pieces())
+    found = np.concatenate([piece.y for piece in pieces if piece.y is not None])
+    np.testing.assert_array_equal(found, np.arange(start, stop) / 2)
+    whole = np.concatenate([np.asarray(piece.X) for piece in reader.table.pieces()])
+    np.testing.assert_array_equal(np.concatenate([np.asarray(piece.X) for piece in pieces]), whole[start:stop])
