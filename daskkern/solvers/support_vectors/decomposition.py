@@ -247,7 +247,8 @@ class Decomposition:
         members = order[known]
         rows, places = np.unique(p.rows[members], return_inverse=True)
         self._rows.load(rows)
-        K = expanded(self._rows.square(rows), places, known)
+        values, order_of_values = self._rows.square(rows)
+        K = expanded(values, order_of_values[places], known)
         boxes = [padded(values[members], known) for values in (p.low, p.high, self._b)]
         g = padded(self._f[p.rows[members]] + p.slope[members], known)
         low, high, b = boxes
