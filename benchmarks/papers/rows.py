@@ -214,7 +214,7 @@ ROWS: tuple[PaperRow, ...] = (
         _DOUBLY, key="doubly-forest", paper_data="Forest", data="covtype", positive=1, batch_size=4096,
         kernel=with_median(half), basis=DoublyStochastic(2048), alpha=1e-6, paper_error=0.15, takes="10 min",
         what=f"{_DOUBLY.what}, preconditioned", solver=DoublySGD(preconditioner="covariance"),
-        differences=(COVER, "Length scale, penalty and sizes are not in the text: half the median distance, 1e-6.",
+        differences=(COVER, "Length scale, penalty and sizes are not printed: half the median distance, alpha 1e-6.",
                      "Batches of 4,096 rows, 2,048 features for each, and the preconditioner of section 4."),
     ),
     replace(_DOUBLY, key="doubly-adult-32", what=f"{_DOUBLY.what}, in batches of 32", batch_size=32),
