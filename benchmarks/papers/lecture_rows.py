@@ -37,7 +37,8 @@ def _linear(data: Any) -> Kernel:
     return LinearKernel()
 
 
-def _half(median: float) -> Kernel:
+def half(median: float) -> Kernel:
+    """Return the Gaussian kernel of half the median distance."""
     return Gaussian(median / 2)
 
 
@@ -59,7 +60,7 @@ def _narrow(row: PaperRow, n_epochs: int = 3) -> PaperRow:
     """Return the row with half the length scale."""
     return replace(
         row, key=f"{row.key}-half-{n_epochs}", what=f"{row.what}, half the median distance, {n_epochs} epochs",
-        kernel=with_median(_half), n_epochs=n_epochs, takes="4 min",
+        kernel=with_median(half), n_epochs=n_epochs, takes="4 min",
         differences=tuple(said.replace("; 3 epochs", f"; {n_epochs} epochs") for said in row.differences),
     )  # fmt: skip
 

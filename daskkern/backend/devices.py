@@ -1,9 +1,11 @@
 """The CUDA devices of this machine: those the driver shows, and those CuPy can use in this process."""
 
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, wraps
+from importlib.util import find_spec
 from threading import RLock
 from types import ModuleType
 from typing import Any, TypeVar, TypeVarTuple
@@ -99,14 +101,24 @@ def cupy_devices() -> CupyDevices:
     return CupyDevices(usable, *versions, "" if usable else "CuPy found no CUDA device")
 
 
+@cache
+def _is_absent(folders: tuple[str, ...]) -> bool:
+    """Return whether CuPy is in none of the `folders` of modules: a fit asks several times, 0.3 ms each."""
+    del folders
+    return find_spec("cupy") is None
+
+
 def cupy_problem() -> str:
     """Return why CuPy cannot use a CUDA device in this process, and what to do; "" if it can."""
+    absent = "CuPy is not installed; install daskkern[cuda12] or daskkern[cuda13]"
+    if "cupy" not in sys.modules and _is_absent(tuple(sys.path)):
+        return absent
     try:
         import cupy  # optional package
 
         runtime, refusal = cupy.cuda.runtime, ""
     except ModuleNotFoundError:
-        return "CuPy is not installed; install daskkern[cuda12] or daskkern[cuda13]"
+        return absent
     except Exception as error:  # libraries that do not load raise exceptions of any type
         why = " ".join(str(error.__cause__ or error).split())  # CuPy's message is a page around that of the linker
         return f"CuPy cannot be loaded ({why}); install daskkern[cuda12] or daskkern[cuda13] in a new environment"

@@ -3,12 +3,16 @@
 ``np.int64(3) > 1`` is no bool, which other code multiplies texts with, and JSON has no value for either.
 """
 
+from collections.abc import Hashable
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 
 Settings = TypeVar("Settings")
+
+_PLAIN = frozenset((int, float, str, bool, type(None)))
 
 
 def python_number(value: Any) -> Any:
@@ -35,6 +39,20 @@ def set_python_numbers(settings: Any) -> None:
 
 
 def _changes(settings: Any) -> dict[str, Any]:
-    values = {item.name: getattr(settings, item.name) for item in fields(settings) if item.init}
-    found = {name: with_python_numbers(python_number(value)) for name, value in values.items()}
-    return {name: value for name, value in found.items() if value is not values[name]}
+    changes: dict[str, Any] = {}
+    kind: Any = type(settings)
+    for name in _names(kind):
+        value = getattr(settings, name)
+        if type(value) in _PLAIN:
+            continue
+        found = with_python_numbers(python_number(value))
+        if found is not value:
+            changes[name] = found
+    return changes
+
+
+@cache
+def _names(kind: Hashable) -> tuple[str, ...]:
+    """Return the names of the parameters of a dataclass."""
+    found: Any = kind
+    return tuple(item.name for item in fields(found) if item.init)

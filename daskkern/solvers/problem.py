@@ -1,5 +1,6 @@
 """The problem that a solver minimises, a batch of its rows, and the distance from its optimum."""
 
+import math
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -148,13 +149,15 @@ ColumnProblem = Problem[ColumnSetup]
 class Certificate:
     """The distance of a model from the optimum: `name` is the measure, `tol` the requested tolerance.
 
-    `note` is a short remark on the value, or "".
+    `note` is a short remark on the value, or "". The objective is above its least value by at most `bound`, but for the
+    rounding of scores; infinity where no such number is known.
     """
 
     name: str
     value: float
     tol: float
     note: str = ""
+    bound: float = math.inf
 
     @property
     def reached(self) -> bool:

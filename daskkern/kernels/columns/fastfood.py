@@ -66,6 +66,7 @@ class Fastfood(TwoProducts):
     width : int
         Columns in all; an even number.
     seed : int
+        Of the random numbers.
     n_features : int
         Of the rows.
 

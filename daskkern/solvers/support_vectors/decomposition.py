@@ -247,13 +247,15 @@ class Decomposition:
         members = order[known]
         rows, places = np.unique(p.rows[members], return_inverse=True)
         self._rows.load(rows)
-        K = expanded(self._rows.square(rows), places, known)
+        values, order_of_values = self._rows.square(rows)
+        K = expanded(values, order_of_values[places], known)
         boxes = [padded(values[members], known) for values in (p.low, p.high, self._b)]
         g = padded(self._f[p.rows[members]] + p.slope[members], known)
         low, high, b = boxes
         before = b.copy()
         block = BlockProblem(K, K.diagonal().copy(), low, high, b, g, edges, p.coupled)
-        steps = solve_block(block, 0.5 * self._tol, _SHARE, _STEPS * order.size)
+        share = _SHARE if chosen.size < self._active.size else 0.0  # nothing is gained by another set of all variables
+        steps = solve_block(block, 0.5 * self._tol, share, _STEPS * order.size)
         self._steps += steps.count
         self._b[members] = b[known]
         change: FloatArray = np.bincount(places, (b - before)[known], minlength=rows.size).astype(np.float64)
@@ -264,7 +266,9 @@ class Decomposition:
 
     def _working_set(self, here: Here) -> IntArray:
         """Return the variables of the next round: the newer half of the last ones, then those that violate most."""
-        size = min(WORKING_SET, self._active.size)
+        if self._active.size <= WORKING_SET:
+            return self._active
+        size = WORKING_SET
         kept = self._last[-(size // 2) :] if self._last.size else self._last
         place = np.full(self._problem.rows.size, -1)
         place[self._active] = np.arange(self._active.size)

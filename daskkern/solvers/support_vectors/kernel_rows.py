@@ -22,7 +22,7 @@ BLOCK_ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class _Square:
-    """The values (q, q) between rows (q,), ascending, of the last working set."""
+    """The values (q, q) between rows (q,) of the last working set."""
 
     rows: IntArray
     values: HostArray
@@ -139,26 +139,30 @@ class KernelRows:
             self._fill(missing[part], oldest[part])
         self._held.slots[missing], self._held.owners[oldest], self._held.stamps[oldest] = oldest, missing, self._clock
 
-    def square(self, rows: IntArray) -> HostArray:
-        """Return the values (q, q) between these rows, ascending; the diagonal is exact.
+    def square(self, rows: IntArray) -> tuple[HostArray, IntArray]:
+        """Return the values (q, q) between these rows, in an order of their own, and the place (q,) of each row in it.
 
         They are computed, which is less work than finding them in rows that are kept, except for those between rows of
-        the last call.
+        the last call. The diagonal is exact.
         """
-        last, values = self._square, np.empty((rows.size, rows.size), self._dtype)
+        last, places = self._square, np.empty(rows.size, np.int64)
+        if np.array_equal(rows, last.rows):
+            return last.values, np.arange(rows.size)
         _, here, there = np.intersect1d(rows, last.rows, assume_unique=True, return_indices=True)
-        values[np.ix_(here, here)] = last.values.take(there, 0).take(there, 1)
-        new = np.setdiff1d(np.arange(rows.size), here, assume_unique=True)
+        new, k = np.setdiff1d(np.arange(rows.size), here, assume_unique=True), here.size
+        places[here], places[new] = np.arange(k), np.arange(k, rows.size)
+        ordered, values = np.concatenate([rows[here], rows[new]]), np.empty((rows.size, rows.size), self._dtype)
+        values[:k, :k] = last.values.take(there, 0).take(there, 1)
         if new.size:
             self.computed += new.size * rows.size
-            points = self._prepare(self._rows_of(rows))
-            found = to_host(self._kernel.block(self._rows_of(rows[new]), points))
-            values[new], values[:, new] = found, found.T
-            upper = np.triu(found[:, new], 1)  # both halves of one block may differ in the last bits
-            values[np.ix_(new, new)] = upper + upper.T
-            values[new, new] = self.diagonal[rows[new]]
-        self._square = _Square(rows, values)
-        return values
+            found = to_host(self._kernel.block(self._rows_of(rows[new]), self._prepare(self._rows_of(ordered))))
+            values[k:], values[:k, k:] = found, found[:, :k].T
+            upper = np.triu(found[:, k:], 1)  # both halves of one block may differ in the last bits
+            values[k:, k:] = upper + upper.T
+            at = np.arange(k, rows.size)
+            values[at, at] = self.diagonal[rows[new]]
+        self._square = _Square(ordered, values)
+        return values, places
 
     def combine(self, rows: IntArray, factors: FloatArray) -> FloatArray:
         """Return ``sum_i factors_i k(x_i, .)`` at the columns, float64, of loaded rows."""

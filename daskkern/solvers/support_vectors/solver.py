@@ -227,7 +227,8 @@ class SVM(Solver[SVMRun]):
         if state.coef is not None:
             support = int(state.coef.any(axis=1).sum())
             note = f"{support:,} support vectors; conditions of the optimum violated by {state.violation:.2g}"
-        return Certificate("duality gap", state.gap, self.tol * problem.n_outputs, note)
+        bound = np.inf if self.nu is not None else state.gap  # with nu, of another objective
+        return Certificate("duality gap", state.gap, self.tol * problem.n_outputs, note, bound)
 
     def offset(self, problem: Problem[SVMSetup], state: SVMRun) -> FloatArray | None:
         del problem

@@ -111,10 +111,13 @@ class RowFeed:
         pending: deque[tuple[_Share, Future[RowBlock] | None]] = deque()
         with ThreadPoolExecutor(AHEAD, "daskkern-read") as pool:
 
+            def begin_reading(share: _Share) -> Future[RowBlock]:
+                return pool.submit(copy_context().run, self._read, share) if len(shares) > 1 else self._read_now(share)
+
             def begun() -> Iterator[tuple[_Share, Batch, Arrived]]:
                 for share in shares:
                     known = self._kept is not None and share.index in self._kept
-                    pending.append((share, None if known else pool.submit(copy_context().run, self._read, share)))
+                    pending.append((share, None if known else begin_reading(share)))
                     if len(pending) > AHEAD:
                         yield self._begin(*pending.popleft())
                 while pending:
@@ -126,6 +129,13 @@ class RowFeed:
                 for _, future in pending:
                     if future is not None:
                         future.cancel()
+
+    def _read_now(self, share: _Share) -> "Future[RowBlock]":
+        """Read the only batch in this thread: there is nothing to do meanwhile."""
+        done: Future[RowBlock] = Future()
+        with self._reading():
+            done.set_result(self._read(share))
+        return done
 
     def _read(self, share: _Share) -> RowBlock:
         fields = row_fields(self._rows)

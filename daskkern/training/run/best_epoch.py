@@ -105,6 +105,8 @@ class Ended:
     """The constants (c,) that are added to the scores, where the solver finds them."""
     earlier: BestEpoch | None = None
     """The model of least training loss among those that an epoch began with, where it is kept."""
+    bound: float = np.inf
+    """By how much the objective is above its least value at most, but for the rounding of scores."""
 
 
 def kept_models(best: BestEpoch, saved: Snapshot, ids: IntArray, drawn: bool, xp: ModuleType) -> dict[str, Model]:

@@ -216,7 +216,7 @@ def _best_of(reference: Reference, ended: Ended, last: Sampled, penalty: ModelPe
         f"{best.best_epoch} and {last.loss + more:.4g} at the end: the model of epoch {best.best_epoch} is returned; "
         "take a smaller batch_size, a larger alpha or another solver"
     )
-    return replace(ended, coef=coef, points=points, best_epoch=best.best_epoch), first, note
+    return replace(ended, coef=coef, points=points, best_epoch=best.best_epoch, bound=np.inf), first, note
 
 
 def _is_higher(reference: Reference, beyond: FloatArray, best: float, deviation: float) -> bool:

@@ -86,7 +86,9 @@ class Epochs:
             coef, points = best.best
             return Ended(coef, begun, reason, position.epochs, points, best.best_epoch, offset)
         coef, points = self._model(state)
-        return Ended(coef, begun, reason, position.epochs, points, offset=offset, earlier=best)
+        known = self._solver.certificate(self.problem, state)
+        bound = np.inf if known is None else known.bound
+        return Ended(coef, begun, reason, position.epochs, points, offset=offset, earlier=best, bound=bound)
 
     @property
     def _solver(self) -> Solver[Any]:

@@ -28,6 +28,7 @@ from daskkern.monitor.environment import environment
 from daskkern.monitor.history import History
 from daskkern.monitor.listeners import one_at_a_time
 from daskkern.monitor.recorder import Recorder
+from daskkern.training.calibration.calibrating import calibrated
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, Saved
 from daskkern.training.checkpoints.claims import Claim
 from daskkern.training.checkpoints.partial_fit import PartialFitState, can_go_on, next_run
@@ -42,7 +43,6 @@ from daskkern.training.planning.memory_plan import available_memory, device_memo
 from daskkern.training.planning.planner import check_before, plan_for, summarise
 from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.run.best_epoch import used_columns
-from daskkern.training.run.calibrating import calibrated
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.on_cluster import fit_on
 from daskkern.training.run.rank import FitRankResult, run_rank
@@ -152,13 +152,18 @@ def fit_job(
     if first.offset is not None:
         prepared = prepared.with_offset(first.offset, labelled=job.settings.multilabel)
     kept = history.history(sum(stage.seconds for stage in prepared.stages))
-    model = calibrated(_model(job, results, prepared, kept), prepared, job.scaled(prepared.scaling))
+    used = None
+    if job.settings.solver.drops_zeros:
+        used = used_columns(gather([result.coef for result in results], [result.ids for result in results]))
+    model = _model(job, results, prepared, kept, used)
+    model = calibrated(model, prepared, job.scaled(prepared.scaling), used)
     if metadata is not None and connected is not None:
         model = replace(model, provenance={**model.provenance, "fit": metadata.fit})
     commits = [result.saved for result in results if result.saved is not None]
     saved = Saved(commits[0], job.policy.fingerprint) if commits else None
     epochs, times = tuple(history.epochs), tuple(history.times)
-    onwards, indices = None, _row_numbers(job, results, prepared)
+    onwards, numbers = None, prepared.row_numbers()
+    indices = numbers if numbers is None or used is None else numbers[used]
     if saved is not None and job.policy.carry and can_go_on(requested):
         points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
         onwards = PartialFitState(_onwards(prepared, job.before, points), saved.data, job.source.info, requested)
@@ -248,28 +253,21 @@ def _points(results: Sequence[FitRankResult]) -> Any:
     return gather([result.points for result in results], [result.ids for result in results])
 
 
-def _row_numbers(job: FitJob, results: Sequence[FitRankResult], prepared: Prepared) -> IntArray | None:
-    """Return the numbers in the source of the rows that the model's points are, or None."""
-    numbers = prepared.row_numbers()
-    if numbers is None or not job.settings.solver.drops_zeros:
-        return numbers
-    return numbers[used_columns(gather([result.coef for result in results], [result.ids for result in results]))]
-
-
 def _onwards(prepared: Prepared, before: Prepared | None, points: Any) -> Prepared:
     """Return the set-up for other rows: points in place of row numbers, and the first plan, whose batches are full."""
     return replace(prepared, plan=(before or prepared).plan, points=points, indices=None, stages=(), held=None)
 
 
-def _model(job: FitJob, results: Sequence[FitRankResult], prepared: Prepared, history: History) -> KernelModel:
+def _model(
+    job: FitJob, results: Sequence[FitRankResult], prepared: Prepared, history: History, used: IntArray | None
+) -> KernelModel:
     settings, targets, info = replace(job.settings, alpha=prepared.alpha), prepared.targets, job.source.info
     p, is_labelled = prepared.basis.n_columns, settings.multilabel or targets.n_classes > 0
     points = _points(results)
     coef = np.empty((p, targets.n_outputs * settings.solver.scores_each), settings.dtype)
     for result in results:
         coef[result.ids] = result.coef
-    if settings.solver.drops_zeros:
-        used = used_columns(coef)
+    if used is not None:
         points, coef = points[used], coef[used]
     kernel = prepared.basis.kernel
     if isinstance(kernel, Mapped):

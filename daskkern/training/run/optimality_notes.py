@@ -7,8 +7,9 @@ from daskkern.kernels import Kernel, Mapped, digits_note
 from daskkern.monitor.convergence import convergence_note
 from daskkern.solvers import AnyProblem
 from daskkern.training.run.best_epoch import Ended
+from daskkern.training.run.control_signals import STOPPED
 from daskkern.training.run.divergence import Reference
-from daskkern.training.run.optimality import Optimality, measure_optimality
+from daskkern.training.run.optimality import Optimality, bounded_optimality, measure_optimality
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
 
@@ -46,16 +47,19 @@ def closing_note(
         return note  # what is minimised is another objective
     if reference is None or scores is None or settings.early_stopping is not None or ended.reason not in _ENDS:
         return note
+    labelled, X = reference.sample.labelled, reference.sample.X
+    proven = bounded_optimality(reference, ended, settings.dtype, scores)
+    if proven is not None and not is_far(proven, labelled) and not _digits(problem.part.kernel, X, settings):
+        return ""
     found = measure_optimality(reference, ended, prepared, rows, settings, scores)
     if found is None:
         return note
-    labelled = reference.sample.labelled
     if note:
         return "" if is_near(found, labelled) else note
     if not is_far(found, labelled):
         return ""
-    no_more = solver.most_epochs(settings.max_epochs + 1) <= ended.epochs
-    digits = _digits(problem.part.kernel, reference.sample.X, settings)
+    no_more = solver.most_epochs(settings.max_epochs + 1) <= ended.epochs and ended.reason not in STOPPED
+    digits = _digits(problem.part.kernel, X, settings)
     return optimality_note(found, "converged" if no_more else ended.reason, digits, settings.dtype)
 
 

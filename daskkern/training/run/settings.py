@@ -55,7 +55,7 @@ class FitSettings:
     multilabel : bool
         The targets are several labels of 0 or 1, each learned by a classification loss of its own output.
     calibrate : bool or float
-        Record in the model what its scores mean, :mod:`daskkern.training.run.calibrating`. A share of the rows is set
+        Record in the model what its scores mean, see :mod:`daskkern.training.calibration`. A share of the rows is set
         aside for it, at most 2,000; with True, none where there are validation rows, or up to 10,000 rows.
     scale : None, one of :data:`SCALES`, or Scaling
         The scaling of the features that the fit learns and the model records, where ingestion recorded none; None

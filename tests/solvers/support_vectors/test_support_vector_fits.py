@@ -88,10 +88,11 @@ def test_nu_takes_the_place_of_the_penalty_and_its_own_objective_is_the_goal() -
     np.testing.assert_allclose(ours.decision_function(X), np.stack(scores, axis=1), atol=1e-3)
 
 
-def test_a_fit_that_runs_out_of_working_sets_says_so() -> None:
+def test_a_fit_that_runs_out_of_working_sets_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decomposition, "WORKING_SET", 64)
     X, y, _ = _rows()
     with pytest.warns(ConvergenceWarning, match="tolerance of solver svm; raise solver.max_rounds"):
-        _classifier(SVM(tol=1e-6, max_rounds=1), 1e-5).fit(X, y)
+        _classifier(SVM(tol=1e-6, max_rounds=6), 1e-5).fit(X, y)
 
 
 def test_regression_is_that_of_svr() -> None:

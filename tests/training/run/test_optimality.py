@@ -15,7 +15,7 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
 from daskkern.kernels import Laplacian, Polynomial
 from daskkern.losses import Squared
-from daskkern.solvers import SGD, EigenPro, Falkon, Solver
+from daskkern.solvers import SGD, SVM, EigenPro, Falkon, Solver
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.optimality import Optimality, measure_optimality
@@ -231,3 +231,23 @@ def test_features_that_are_drawn_again_are_measured_by_their_kernel(measured: li
     assert len(measured) == 1
     assert not measured[0].is_exact
     assert measured[0].sure > 0.1 * measured[0].loss
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive:0.1"])
+def test_nothing_is_measured_where_the_duality_gap_says_enough(loss: str, measured: list[Optimality]) -> None:
+    X, y = _rows()
+    estimator, targets = (KernelClassifier, y > 0) if loss == "hinge" else (KernelRegressor, y)
+    for tol, most in ((1e-3, 0), (3.0, 1)):
+        model = estimator(Laplacian(3.0), loss, AllRows(), SVM(tol=tol), 1 / N, device="cpu").fit(X, targets)
+        assert model.history_.finished.reason == "converged"
+        assert len(measured) == most
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_solution_that_time_has_ended_has_not_converged() -> None:
+    X, y = _rows(600)
+    hard = SVM(tol=1e-12)
+    model = KernelClassifier(Laplacian(0.5), "hinge", AllRows(), hard, 1e-9, dtype="float64", device="cpu")
+    model.set_params(max_seconds=1e-3).fit(X, y + X[:, 3] ** 3 > 0)
+    assert model.stop_reason_ == "max_seconds"
+    assert "converged: the rounding" not in model.history_.finished.note

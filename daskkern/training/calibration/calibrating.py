@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from daskkern.arrays import Array, FloatArray, HostArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.calibration import (
     Calibration,
@@ -33,11 +33,12 @@ from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import Drawn, Kernel, TreeAverage
-from daskkern.losses import Curved, Probabilistic, Smooth, Squared, decode
+from daskkern.losses import BoxDual, Curved, Probabilistic, Smooth, Squared, decode
 from daskkern.models import KernelModel
 from daskkern.models.posterior import MOST_POINTS, PosteriorFactor
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
+from daskkern.training.calibration.support_scores import block_between, left_out_support
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS
@@ -51,15 +52,16 @@ _MATRICES = 5  # of float64 that are held at once, in a tenth of the memory
 _JITTER = 1e-10
 
 
-def calibrated(model: KernelModel, prepared: Prepared, job: FitJob) -> KernelModel:
+def calibrated(model: KernelModel, prepared: Prepared, job: FitJob, used: IntArray | None = None) -> KernelModel:
     """Return the model with what its scores mean recorded, as the settings of the fit request.
 
-    Without it where scores of the rows are not finite, or all rows have weight 0.
+    `used` are the columns that the model keeps, where others have coefficients of 0; None for all. The model is
+    returned as it is where scores of the rows are not finite, or all rows have weight 0.
     """
     if not job.settings.calibrate:
         return model
     try:
-        method, sample, scores = _out_of_sample(model, prepared, job)
+        method, sample, scores = _out_of_sample(model, prepared, job, used)
     except DataError:  # the model fits its rows badly enough that scores leave the range of its dtype
         return model
     weight = _own_weight(sample)
@@ -79,7 +81,9 @@ def calibrated(model: KernelModel, prepared: Prepared, job: FitJob) -> KernelMod
     return replace(model, calibration=found)
 
 
-def _out_of_sample(model: KernelModel, prepared: Prepared, job: FitJob) -> tuple[str, HeldSample, FloatArray]:
+def _out_of_sample(
+    model: KernelModel, prepared: Prepared, job: FitJob, used: IntArray | None
+) -> tuple[str, HeldSample, FloatArray]:
     """Return where the rows come from, the rows, and their scores (k, c)."""
     if job.validation is not None:
         rows = job.validation.open(job.settings.dtype)
@@ -97,6 +101,8 @@ def _out_of_sample(model: KernelModel, prepared: Prepared, job: FitJob) -> tuple
     if budget is not None:
         most = min(most, int((budget / 10 / (8 * _MATRICES)) ** 0.5))
     sample = _drawn(prepared.held, most, job.settings.seed)
+    if used is not None and job.settings.basis.all_rows and isinstance(loss, BoxDual):
+        return "leave-one-out", sample, left_out_support(model, prepared, job, sample, used)
     return "leave-one-out", sample, _left_out(model, prepared, job, sample)
 
 
@@ -203,25 +209,17 @@ def _gram(model: KernelModel, kernel: Kernel, prepared: Prepared, job: FitJob, X
         assert prepared.points is not None
         return gram_of(blocks_of(kernel, prepared.points, X))
     kernel = kernel.kernel if isinstance(kernel, Drawn) else kernel
-    gram = _block(kernel, X, X)
+    gram = block_between(kernel, X, X)
     gram[np.diag_indices(len(gram))] = kernel.diagonal(X)
     p = len(model.coef)
-    if basis.is_explicit or p >= prepared.plan.n_rows:
-        return gram
+    if basis.is_explicit or basis.all_rows or p >= prepared.plan.n_rows:
+        return gram  # also where the model keeps some of all rows, because the coefficients of others are 0
     some = np.sort(generator(job.settings.seed, _STREAM, 3).permutation(p)[:MOST_CALIBRATION_ROWS])
     Z = model.points[some].astype(np.float64)
-    of_points = _block(kernel, Z, Z)
+    of_points = block_between(kernel, Z, Z)
     of_points[np.diag_indices(Z.shape[0])] = kernel.diagonal(Z) + _JITTER * float(np.trace(gram)) / len(gram)
-    half: FloatArray = solve_triangular(cholesky(of_points, lower=True), _block(kernel, Z, X), lower=True)
+    half: FloatArray = solve_triangular(cholesky(of_points, lower=True), block_between(kernel, Z, X), lower=True)
     return half.T @ half
-
-
-def _block(kernel: Kernel, X: HostArray, Z: HostArray) -> FloatArray:
-    found: Array = kernel.block(X, kernel.points(Z, kernel.placement_for(Z)))
-    values: FloatArray = found.astype(np.float64)
-    if not np.isfinite(values).all():
-        raise DataError("kernel values of sampled rows are not finite; scale the features")
-    return values
 
 
 def _with_quantiles(
