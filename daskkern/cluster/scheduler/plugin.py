@@ -169,8 +169,7 @@ class FitsPlugin(SchedulerPlugin):
     # -- handlers for clients and supervisors
 
     def _equip(self, address: str, version: str) -> bool:
-        """Count a worker that has the plugin from now on. Return False for one that the scheduler does not know, and
-        for one with another version of daskkern, which would compute otherwise."""
+        """Count a worker that has the plugin from now on; return False for an unknown one, or of another version."""
         known = version == VERSION and self._workers.add(address)
         self._placement.refresh()
         return known
