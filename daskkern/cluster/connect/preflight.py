@@ -1,4 +1,7 @@
-"""Checks before the start of a gang: which workers have this daskkern and can load the code of the ranks."""
+"""Checks before the start of a gang: which workers have this daskkern and can load the code of the ranks.
+
+Workers without this daskkern are left out; they may belong to a cluster that is used for other work, too.
+"""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -7,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from distributed import Client
@@ -25,13 +27,15 @@ from daskkern.cluster.connect.membership import (
     ready_workers,
     unreachable,
 )
-from daskkern.cluster.connect.protocol import PROTOCOL
+from daskkern.cluster.connect.protocol import PROTOCOL, VERSION
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import FitQueued, Listener, StageFinished, silent
 
 _LOAD_S = 60.0
 """How long a worker may take to import daskkern for the first time."""
 _POLL_S = 0.2
+_ABSENT = (ModuleNotFoundError.__name__, AttributeError.__name__)
+"""The errors of a worker without daskkern, and of one whose older version has other modules or functions."""
 
 
 def choose_workers(
@@ -58,8 +62,8 @@ def choose_workers(
     for last in (False, False, False, False, True):
         alive = _awaited(client, n_ranks, workers, patience, listener)
         try:
-            chosen, absent = _checked(client, alive, n_ranks, workers, code)
-            _tell_left_out(live_workers(client).keys() - alive.keys(), absent, listener)
+            chosen, others = _checked(client, alive, n_ranks, workers, code)
+            _tell_left_out(live_workers(client).keys() - alive.keys(), others, listener)
             return chosen
         except ClusterError as error:
             notice_s = NOTICE_S if isinstance(error, BrokenOffError) else 0.0
@@ -76,17 +80,18 @@ def _checked(
     workers: Sequence[str] | None,
     code: object,
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the chosen workers, and the errors of those that cannot import daskkern."""
+    """Return the chosen workers, and a sentence on each worker that has not this daskkern, and is left out.
+
+    Raises ClusterError where too few are left, naming all that are left out, and where the user has named one of them.
+    """
     check_any(client, alive or live_workers(client))
     chosen = _chosen(alive, n_ranks, workers)
-    absent = _check_processes(client, list(alive), code)
-    if not absent:
-        return chosen, absent
-    named = next((absent[worker] for worker in chosen if worker in absent), None)
-    able = {address: worker for address, worker in alive.items() if address not in absent}
-    if named is not None and (workers is not None or len(able) < (n_ranks or 1)):
-        raise ClusterError(named)
-    return _chosen(able, n_ranks, workers), absent
+    others = _check_processes(client, list(alive), code)
+    able = {address: worker for address, worker in alive.items() if address not in others}
+    refused = [sentence for worker, sentence in others.items() if workers is None or worker in chosen]
+    if refused and (workers is not None or len(able) < (n_ranks or 1)):
+        raise ClusterError("; ".join(refused))
+    return _chosen(able, n_ranks, workers), others
 
 
 def _awaited(
@@ -111,10 +116,10 @@ def _awaited(
     return alive
 
 
-def _tell_left_out(paused: Collection[str], absent: Mapping[str, str], listener: Listener) -> None:
+def _tell_left_out(paused: Collection[str], others: Mapping[str, str], listener: Listener) -> None:
     for address in sorted(paused):
         listener(StageFinished("workers", 0.0, f"worker {address} is paused for memory and is left out"))
-    for sentence in absent.values():
+    for sentence in others.values():
         listener(StageFinished("workers", 0.0, f"{sentence}; it is left out"))
 
 
@@ -172,16 +177,8 @@ def _probe(code: bytes) -> _Answer:
     try:
         pickle.loads(code)
     except Exception as error:  # whatever the modules of the code raise while they are imported
-        return _Answer(package_version(), f"{type(error).__name__}: {error}", PROTOCOL)
-    return _Answer(package_version(), "", PROTOCOL)
-
-
-def package_version() -> str:
-    """Return the version of the installed package; "source" for a source tree that was never installed."""
-    try:
-        return version("daskkern")
-    except PackageNotFoundError:
-        return "source"
+        return _Answer(VERSION, f"{type(error).__name__}: {error}", PROTOCOL)
+    return _Answer(VERSION, "", PROTOCOL)
 
 
 def _probing(code: bytes) -> Callable[[], Awaitable[_Answer]]:
@@ -199,36 +196,44 @@ def _probing(code: bytes) -> Callable[[], Awaitable[_Answer]]:
 
 
 def _check_processes(client: Client, workers: Sequence[str], code: object) -> dict[str, str]:
-    """Raise ClusterError if the scheduler or a worker has another daskkern or cannot load `code`.
+    """Raise ClusterError if the scheduler has another daskkern, or it or a worker with this one cannot load `code`.
 
     All workers of the cluster are checked, since Dask installs a plugin on all of them; and the scheduler, which
-    unpickles the tasks that pass through it. Return a sentence on each worker that cannot import daskkern.
+    unpickles the tasks that pass through it. Return a sentence on each worker that has another daskkern, or none.
     """
     data = pickle.dumps(code)
     answers = answers_of(client, workers, _LOAD_S, _probing(data))
     scheduler = answer_of_scheduler(client, _probe, code=data)
-    absent = {worker: _absence(f"worker {worker}", answers.get(worker)) for worker in workers}
+    others = {worker: _difference(f"worker {worker}", answers.get(worker)) for worker in workers}
     for worker in workers:
-        if not absent[worker]:
+        if not others[worker]:
             _check_answer(f"worker {worker}", answers.get(worker))
     _check_answer(f"the scheduler at {address_of(client)}", scheduler)
-    return {worker: sentence for worker, sentence in absent.items() if sentence}
+    return {worker: sentence for worker, sentence in others.items() if sentence}
 
 
-def _absence(who: str, answer: object) -> str:
-    """Return the sentence on a process that cannot import daskkern, "" for any other answer."""
-    if isinstance(answer, BaseException) and ModuleNotFoundError.__name__ in repr(answer):
-        ours = package_version()
-        return f"{who} cannot import daskkern ({answer}); install daskkern=={ours} in its environment and restart it"
+def _difference(who: str, answer: object) -> str:
+    """Return the sentence on a process that has another daskkern than this one, or none; "" for any other answer."""
+    if isinstance(answer, BaseException) and any(name in repr(answer) for name in _ABSENT):
+        return f"{who} cannot import daskkern ({answer}); install daskkern=={VERSION} in its environment and restart it"
+    if isinstance(answer, _Answer) and answer.version != VERSION:
+        return (
+            f"{who} has daskkern {answer.version} and this process has {VERSION}; "
+            "install the same version on both and restart it"
+        )
+    if isinstance(answer, _Answer) and answer.protocol != PROTOCOL:
+        return (
+            f"{who} has loaded another daskkern than is installed now: it speaks version "
+            f"{answer.protocol or 'unknown'} of the messages and this process version {PROTOCOL}; restart the older"
+        )
     return ""
 
 
 def _check_answer(who: str, answer: object) -> None:
-    ours = package_version()
     if isinstance(answer, TimeoutError):
         raise ClusterError(f"{who} does not answer; restart it, and fit again")
-    if _absence(who, answer):
-        raise ClusterError(_absence(who, answer))
+    if _difference(who, answer):
+        raise ClusterError(_difference(who, answer))
     if isinstance(answer, OSError):
         raise BrokenOffError(
             f"{who} was lost while it loaded daskkern, as one is that has too little memory for it; see its log, and "
@@ -236,16 +241,6 @@ def _check_answer(who: str, answer: object) -> None:
         )
     if not isinstance(answer, _Answer):
         raise ClusterError(f"{who} cannot report its daskkern: {answer!r}; restart it")
-    if answer.version != ours:
-        raise ClusterError(
-            f"{who} has daskkern {answer.version} and this process has {ours}; "
-            "install the same version on both and restart it"
-        )
-    if answer.protocol != PROTOCOL:
-        raise ClusterError(
-            f"{who} has loaded another daskkern than is installed now: it speaks version "
-            f"{answer.protocol or 'unknown'} of the messages and this process version {PROTOCOL}; restart the older"
-        )
     if answer.problem:
         raise ClusterError(
             f"{who} cannot load what the ranks run ({answer.problem}); install that module there, "

@@ -21,7 +21,7 @@ from tornado.ioloop import PeriodicCallback
 from daskkern.cluster.collectives.mailbox import Membership
 from daskkern.cluster.collectives.mailbox_registry import MailboxRegistry
 from daskkern.cluster.connect.plugin_loading import loaded_where_installed
-from daskkern.cluster.connect.protocol import PROTOCOL, handler
+from daskkern.cluster.connect.protocol import PROTOCOL, VERSION, handler
 from daskkern.cluster.gang.departure import LOST_STATES, Departure
 from daskkern.cluster.gang.nanny_plugin import DeparturePlugin
 from daskkern.cluster.gang.worker_logs import LogEntry, WorkerLogs
@@ -110,7 +110,8 @@ class CollectivesPlugin(WorkerPlugin):
 async def announce(worker: Any) -> None:
     """Tell the scheduler that fits may use this worker; repeated with every sweep, should the message be lost."""
     with suppress(OSError, TimeoutError):
-        await asyncio.wait_for(getattr(worker.scheduler, question("equipped"))(address=worker.address), _ANSWER_S)
+        call = getattr(worker.scheduler, question("equipped"))(address=worker.address, version=VERSION)
+        await asyncio.wait_for(call, _ANSWER_S)
 
 
 async def _sweep(worker: Any, registry: MailboxRegistry) -> None:

@@ -1,4 +1,4 @@
-"""The workers that can run fits: those that have loaded daskkern's plugin and reported it."""
+"""The workers that can run fits: those that have loaded the plugin of the scheduler's daskkern and reported it."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.

@@ -153,13 +153,18 @@ def _wait(
     client: Client, metadata: FitMetadata, request: WorkerRequest, settings: GangSettings, listener: Listener
 ) -> tuple[str, ...]:
     said, begun = "", time.monotonic()
-    enough_at = begun
+    enough_at = there_at = begun
     while True:
         answer = _ask(client, metadata, request)
         waited = time.monotonic() - begun
         whole = len(answer["members"]) >= int(answer["held"]) or waited > settings.rejoin_s
         if answer["members"] and whole:
             return tuple(answer["members"])
+        if answer["members"] or not answer["held"]:
+            there_at = time.monotonic()
+        elif time.monotonic() - there_at > settings.rejoin_s:  # all that it was granted have gone: others may do
+            ask_fits(client, "ended", fit=metadata.fit, state="", asker=client.id)
+            there_at = time.monotonic()
         if answer.get("moves"):
             raise FitCancelledError(f"fit '{metadata.name}' continues to wait on another worker")
         waits = answer.get("ahead") or answer.get("quota")

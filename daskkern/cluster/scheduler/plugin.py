@@ -15,7 +15,7 @@ from dask.utils import parse_timedelta
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
-from daskkern.cluster.connect.protocol import PROTOCOL
+from daskkern.cluster.connect.protocol import PROTOCOL, VERSION
 from daskkern.cluster.scheduler.demand import WorkerDemand
 from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
 from daskkern.cluster.scheduler.equipped_workers import EquippedWorkers
@@ -168,9 +168,9 @@ class FitsPlugin(SchedulerPlugin):
 
     # -- handlers for clients and supervisors
 
-    def _equip(self, address: str) -> bool:
-        """Count a worker that has the plugin from now on; return False for one that the scheduler does not know."""
-        known = self._workers.add(address)
+    def _equip(self, address: str, version: str) -> bool:
+        """Count a worker that has the plugin from now on; return False for an unknown one, or of another version."""
+        known = version == VERSION and self._workers.add(address)
         self._placement.refresh()
         return known
 

@@ -88,7 +88,7 @@ def test_a_scheduler_without_daskkern_is_named_with_the_remedy(tmp_path: Path, u
 
 
 def test_a_worker_with_another_version_is_named(client2: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "package_version", lambda: "0.0.7")
+    monkeypatch.setattr(choosing, "VERSION", "0.0.7")
     with pytest.raises(ClusterError, match=r"worker tcp://\S+ has daskkern \S+ and this process has 0\.0\.7"):
         run_gang(client2, ranks.own_payload, None, name="old")
 

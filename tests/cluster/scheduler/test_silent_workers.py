@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from daskkern.cluster.connect.protocol import VERSION
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.cluster.scheduler.registry import FitRegistry
@@ -48,7 +49,7 @@ async def _start(plugin: Any, scheduler: Any) -> None:
     scheduler.plugins, scheduler.handlers = {}, {}
     await plugin.start(scheduler)
     for address in scheduler.workers:
-        plugin._equip(address)
+        plugin._equip(address, VERSION)
     await plugin.close()
 
 

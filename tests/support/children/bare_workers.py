@@ -1,9 +1,11 @@
-"""Dask workers in whose environment daskkern cannot be imported, and a record of which task ran where."""
+"""Dask workers in whose environment daskkern is missing or another one, and a record of which task ran where."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from daskkern.cluster.connect.membership import live_workers
-from tests.support.processes import started
+from daskkern.cluster.connect.protocol import PROTOCOL
+from tests.support.processes import ROOT, started
 
 _ABSENT = 'raise ModuleNotFoundError("No module named \'daskkern\'", name="daskkern")\n'
 
@@ -24,13 +27,45 @@ _ABSENT = 'raise ModuleNotFoundError("No module named \'daskkern\'", name="daskk
 def bare_worker(client: Client, folder: Path) -> Iterator[str]:
     """Yield the address of a further worker process of the cluster, which cannot import daskkern."""
     (folder / "daskkern.py").write_text(_ABSENT)
+    with _worker(client, folder, "bare", str(folder)) as address:
+        yield address
+
+
+@contextmanager
+def other_worker(
+    client: Client, folder: Path, *, version: str | None = None, protocol: int = PROTOCOL
+) -> Iterator[str]:
+    """Yield the address of a further worker process of the cluster, which has another daskkern than this process.
+
+    Parameters
+    ----------
+    version
+        What its package metadata say; None for a source tree without any.
+    protocol
+        The version of the messages that it speaks.
+    """
+    if version is not None:
+        (folder / f"daskkern-{version}.dist-info").mkdir()
+        (folder / f"daskkern-{version}.dist-info" / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: daskkern\nVersion: {version}\n"
+        )
+    shutil.copytree(ROOT / "daskkern", folder / "daskkern", ignore=shutil.ignore_patterns("__pycache__"))
+    messages = folder / "daskkern" / "cluster" / "connect" / "protocol.py"
+    messages.write_text(re.sub(r"^PROTOCOL = \d+$", f"PROTOCOL = {protocol}", messages.read_text(), flags=re.M))
+    with _worker(client, folder, "other", os.pathsep.join((str(folder), str(ROOT)))) as address:
+        yield address
+
+
+@contextmanager
+def _worker(client: Client, folder: Path, name: str, path: str) -> Iterator[str]:
+    """Yield the address of a further worker process of the cluster, which imports from `path`."""
     before = live_workers(client).keys()
     command = (
-        *(sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--name", "bare"),
+        *(sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--name", name),
         *("--no-nanny", "--no-dashboard", "--nthreads", "1", "--local-directory", str(folder)),
     )
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with started(command, cwd="/", env={**os.environ, "PYTHONPATH": str(folder)}, **quiet):
+    with started(command, cwd="/", env={**os.environ, "PYTHONPATH": path}, **quiet):
         client.wait_for_workers(len(before) + 1, timeout=30)
         (address,) = live_workers(client).keys() - before
         yield address

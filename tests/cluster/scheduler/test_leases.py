@@ -1,0 +1,31 @@
+"""A fit that waits for workers gets others where those that it was granted have gone and do not come back."""
+
+from dataclasses import asdict
+
+import pytest
+
+from daskkern.cluster.connect.membership import live_workers
+from daskkern.cluster.gang.hanging_workers import equip
+from daskkern.cluster.gang.settings import GangSettings
+from daskkern.cluster.scheduler.client import ask_fits, install_fits
+from daskkern.cluster.scheduler.lease import admitted
+from daskkern.cluster.scheduler.metadata import new_metadata
+from daskkern.events import silent
+from tests.support.cluster import one_process_cluster, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+
+
+@pytest.mark.long
+def test_workers_of_other_names_replace_those_that_were_granted_and_have_gone() -> None:
+    settings = GangSettings(n_ranks=1, rejoin_s=1.0, idle_s=6.0)
+    metadata = new_metadata("waits").submitted_with(0, "me")
+    wish = {"n_ranks": 1, "allowed": None, "memory": None}
+    with one_process_cluster(2) as client:
+        install_fits(client)
+        equip(client, settings.silence_s)
+        granted = ask_fits(client, "ask", card=asdict(metadata), wish=wish, asker=client.id)["members"]
+        client.retire_workers(list(granted))
+        wait_until(lambda: len(live_workers(client)) == 1, what="the end of the worker")
+        with admitted(client, metadata, settings, silent) as lease:
+            assert lease.addresses == tuple(live_workers(client))
