@@ -22,6 +22,8 @@ def test_intervals_are_no_wider_than_needed() -> None:
     rng = np.random.default_rng(1)
     X = rng.standard_normal((2300, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.05 * rng.standard_normal(2300)
-    model = KernelRegressor(solver="direct", basis=Landmarks(500), alpha=1e-10, kernel="gaussian:median", random_state=0)
+    model = KernelRegressor(
+        solver="direct", basis=Landmarks(500), alpha=1e-10, kernel="gaussian:median", random_state=0
+    )
     low, high = model.fit(X[:800], y[:800]).predict_interval(X[800:], confidence=0.9).T
     assert 0.85 < np.mean((low <= y[800:]) & (y[800:] <= high)) < 0.95
