@@ -75,13 +75,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_tutorial_runs_from_its_first_block_to_its_last(folder: Path) -> None:
     pytest.importorskip("palmerpenguins")
     said = [_run(kind, code) for _, kind, code in _blocks("tutorial.md")]
-    assert len(said) == 9
+    assert len(said) == 10
     assert "train.zarr: 256 rows x 13 features" in said[1]
     scores = re.findall(r"R2 (?:on the test rows: )?([\d.]+)", "".join(said))
     assert len(scores) == 2
     assert min(map(float, scores)) > 0.85
+    assert len((folder / "checked.csv").read_text().splitlines()) == 1 + 86
     assert len((folder / "predictions.csv").read_text().splitlines()) == 1 + 342
-    assert "--landmarks 256 " in said[7]  # as many as there are
+    assert "--landmarks 256 " in said[8]  # as many as there are
 
 
 @pytest.mark.repeated

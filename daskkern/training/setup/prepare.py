@@ -131,7 +131,7 @@ def _with_reads(prepared: Prepared, rows: Rows, clock: Clock) -> Prepared:
 
 def _centres(found: ColumnSet, n_rows: int) -> str:
     if found.leaves is None:
-        return f"all {n_rows} rows"
+        return f"all {n_rows:,} rows"
     sizes = np.bincount(found.leaves)
     trees = f" of {len(found.leaves) // n_rows} trees" if len(found.leaves) > n_rows else ""
     return f"all {n_rows} rows in {len(sizes)} leaves{trees}, of {sizes.min()} to {sizes.max()}"
