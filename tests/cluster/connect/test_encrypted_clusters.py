@@ -231,6 +231,7 @@ def test_tasks_of_a_worker_with_a_workers_certificate_only_can_be_clients(files:
     assert security.get_connection_args("client")["ssl_context"] is None
     worker = SimpleNamespace(
         address="tls://127.0.0.1:1",
+        nanny=None,
         security=security,
         handlers={},
         periodic_callbacks={},
