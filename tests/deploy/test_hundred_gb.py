@@ -46,7 +46,7 @@ def make_lake(server: ObjectServer, rows: int, day: Any) -> None:
     """Put a file of `rows` rows for each day on the server; `day` makes a table of its number and rows."""
     from obstore.fsspec import FsspecStore
 
-    system = FsspecStore("s3", client_options={"allow_http": True})
+    system = FsspecStore("s3", client_options={"allow_http": True}, skip_instance_cache=True)
     for number, name in enumerate(DAYS):
         sink = pa.BufferOutputStream()
         pq.write_table(day(number, rows), sink)

@@ -194,14 +194,19 @@ def _system(url: str) -> tuple[Any, str]:
         if scheme in WEB:
             return WebFiles(), url
         if scheme in OBJECTS:
-            return _object_system(scheme, os.getpid()), path
+            return _object_system(scheme, os.getpid(), _object_settings()), path
         system, inside = url_to_fs(url)
         return system, str(inside)
     except (ImportError, ValueError) as error:
         raise StoreError(sentence(error, without_secrets(url))) from error
 
 
+def _object_settings() -> tuple[tuple[str, str], ...]:
+    """Return the variables of the environment that say where objects are and who asks for them."""
+    return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "AZURE_", "GOOGLE_"))))
+
+
 @lru_cache(maxsize=16)
-def _object_system(scheme: str, process: int) -> fsspec.AbstractFileSystem:
-    del process  # connections are not shared with a forked process
-    return _obstore(f"{scheme}://").fsspec.FsspecStore(scheme, **patience())
+def _object_system(scheme: str, process: int, variables: tuple[tuple[str, str], ...]) -> fsspec.AbstractFileSystem:
+    del process, variables  # connections are not shared with a forked process, nor with earlier credentials
+    return _obstore(f"{scheme}://").fsspec.FsspecStore(scheme, skip_instance_cache=True, **patience())

@@ -63,7 +63,9 @@ def prepare_columns(
     p = rows.n_rows if everything else points.shape[0]
     clock.stage(
         "basis",
-        f"all {p:,} rows" if everything else f"{p} {settings.basis.name}{fewer_columns(settings.basis, rows.n_rows, p)}",
+        f"all {p:,} rows"
+        if everything
+        else f"{p} {settings.basis.name}{fewer_columns(settings.basis, rows.n_rows, p)}",
     )
     solver = settings.solver
     state: StepStatistics | CovarianceState

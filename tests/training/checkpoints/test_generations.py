@@ -26,6 +26,7 @@ from daskkern.training.checkpoints.checkpoint_writer import CheckpointWriter
 from daskkern.training.checkpoints.claims import Claim, CommitGeneration, CommitName, claims_of, commits_of
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.model_guard import ModelGuard
+from tests.support.cluster import wait_until
 from tests.support.object_server import object_server
 
 
@@ -90,6 +91,7 @@ def test_an_earlier_driver_that_wakes_changes_nothing(place: str) -> None:
     first = begin_checkpoint(place, "run")
     old = CheckpointWriter(first, 7, "run", "{}", 0.0)
     old.offer(commit_of(5), at_once=True)
+    wait_until(lambda: read_checkpoint(place, "{}") is not None)
     later = begin_checkpoint(place, "run")
     assert later.number == first.number + 1
     assert [type(event) for event in write(later, 0, 100)] == [CheckpointWritten]
