@@ -104,7 +104,8 @@ def fit_command(
 ) -> dict[str, object]:
     """Train a kernel machine on STORE and write the model.
 
-    With --target, STORE is a table, a Dataset or a pair of arrays, which is read in place.
+    With --target, STORE is a table, a Dataset or a pair of arrays, which is read in place. Most fits need no more than
+    --out, --landmarks for more than 10,000 rows, --workers or --scheduler, and --auto to search for minutes.
     """
     _check_together(detach, resume, overwrite, log, report)
     budget = None

@@ -1,7 +1,9 @@
 """``daskkern info``: the contents and statistics of a store, and the facts on a model."""
 
 import dataclasses
+from collections.abc import Mapping
 from textwrap import shorten
+from typing import Any
 
 import click
 
@@ -70,8 +72,21 @@ def model_facts(model: KernelModel) -> list[tuple[str, str]]:
         ("features", f"{model.n_features:,}, scaling {model.scaling.kind}"),
         *_encoding(model.encoding),
         *_used_columns(model),
+        *_fitted(model.provenance),
         *calibration_of(model),
     ]
+
+
+def _fitted(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return on what rows and by which solver and penalty the model was fitted, as far as that is recorded."""
+    data, settings = (provenance.get(name) for name in ("data", "settings"))
+    if not isinstance(data, Mapping) or not isinstance(settings, Mapping):
+        return []
+    rows, solver, alpha = data.get("rows"), settings.get("solver"), settings.get("alpha")
+    parts = [f"{rows:,} rows of {data.get('name', '')}"] if isinstance(rows, int) else []
+    parts += [f"solver {solver.get('name', '')}"] if isinstance(solver, Mapping) else []
+    parts += [f"alpha {alpha:.3g}"] if isinstance(alpha, int | float) else []
+    return [("fitted on", ", ".join(parts))] if parts else []
 
 
 def _encoding(encoding: Encoding | None) -> list[tuple[str, str]]:
