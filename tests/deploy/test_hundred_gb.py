@@ -112,7 +112,7 @@ def check_results(server: ObjectServer, n_rows: int) -> None:
 
 @pytest.mark.long
 def test_the_commands_of_the_page_run_on_a_small_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with object_server() as server:
+    with object_server("page") as server:  # moto keeps the buckets of all servers of a process together
         for name, value in server.environment().items():
             monkeypatch.setenv(name, value)
         make_lake(server, 300, small_day)
