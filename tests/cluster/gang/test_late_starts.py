@@ -18,7 +18,7 @@ from tests.support.left_over import assert_nothing_left
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 
-START_S, BUSY_S = 3.0, 7.0
+START_S, BUSY_S = 6.0, 10.0
 
 
 def busy_when_it_comes(role: str) -> Any:
