@@ -5,9 +5,9 @@
 The server runs in this process and answers every n-th request with 500. Each stage is a command of its own, and its
 seconds are those of the whole process, with imports and the workers' start. A worker is killed in the ingestion by two
 workers and in the prediction. Then rows are counted: every row must be in the store, and be predicted, exactly once.
-Raw rates are those of pyarrow reading all columns of the same files, from the disk and from the server, one by one;
-beside them an ingestion of the files on the disk in this process, whose start does not count. Where other programs run,
-compare processor seconds.
+Raw rates are those of pyarrow reading all columns of the same files, from the disk and from the server, one by one.
+The files on the disk are also ingested in this process, whose start does not count. Where other programs run, compare
+processor seconds.
 """
 
 import argparse

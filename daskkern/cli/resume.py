@@ -1,7 +1,6 @@
 """``daskkern resume``: continue interrupted fits with the options of the commands that started them."""
 
 import json
-import time
 from collections.abc import Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -19,8 +18,6 @@ from daskkern.training.checkpoints.unfinished import SUFFIX, FoundFit, find_fits
 from daskkern.training.jobs.handle import list_fits
 
 RESUMED, RUNNING, FINISHED, DAMAGED, FAILED = "resumed", "still running", "finished", "damaged", "failed"
-_SETTLES_S = 1.0
-"""Seconds after which a checkpoint that was being begun or removed is whole, or gone."""
 
 
 @click.command("resume")
@@ -80,12 +77,12 @@ def _active(where: ClusterRequest) -> set[str]:
 
 def _outcome(fit: FoundFit, where: ClusterRequest, active: Collection[str]) -> tuple[str, str]:
     """Continue a fit if that is possible and needed; return the outcome and its message."""
-    if fit.exists and _is_unclear(fit):  # unless it was just being begun, or removed by a fit that has ended
-        time.sleep(_SETTLES_S)
-        fit = inspect_checkpoint(fit.location)
-        if not fit.exists:
-            return FINISHED, "its checkpoint was removed meanwhile"
     record = fit.record
+    unclear = bool(fit.problem) or (record is None and not fit.is_finished)
+    if (
+        unclear and fit.exists and not inspect_checkpoint(fit.location).exists
+    ):  # it was being removed, by a fit that has ended
+        return FINISHED, "its checkpoint was removed meanwhile"
     if fit.problem:
         return DAMAGED, fit.problem
     if fit.is_finished:
@@ -105,10 +102,6 @@ def _outcome(fit: FoundFit, where: ClusterRequest, active: Collection[str]) -> t
     except Exception as error:  # a bug, a disk that fails: the other fits go on
         return FAILED, in_words(error)
     return RESUMED, f"it runs detached, and its model will be in {public(fit.out)}" if where.named else ""
-
-
-def _is_unclear(fit: FoundFit) -> bool:
-    return bool(fit.problem) or (fit.record is None and not fit.is_finished)
 
 
 def _words(fit: FoundFit, record: Resumption, where: ClusterRequest) -> Iterator[str]:

@@ -15,9 +15,8 @@ import pytest
 import daskkern
 from daskkern.cli.main import main
 from daskkern.errors import ClusterError, StoreError
-from daskkern.models import load_model
 from daskkern.solvers import EigenPro
-from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, open_checkpoint
+from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint
 from daskkern.training.checkpoints.resumption import Resumption, read_resumption, write_resumption
 from daskkern.training.checkpoints.unfinished import FoundFit, find_fits, inspect_checkpoint
 from daskkern.training.jobs.handle import list_fits
@@ -247,23 +246,6 @@ def test_a_checkpoint_that_its_fit_removes_meanwhile_is_no_failure(
     assert (code, err) == (0, "")
     assert "finished" in out
     assert "removed meanwhile" in out
-
-
-def test_a_checkpoint_begun_again_by_a_second_driver_of_a_finished_fit_is_no_failure(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(capfd, *FIT[:-1], "2", "--out", "m.zarr")[0] == 0
-    fit = load_model("m.zarr").provenance["fit"]
-    place = str(folder / "m.zarr.checkpoint")
-    begin_checkpoint(place, fit)
-    assert inspect_checkpoint(place).is_finished
-    code, out, err = run(capfd, "resume", "--all", folder)
-    assert (code, err) == (0, "")
-    assert "the model is in" in out
-    begin_checkpoint(place, "of another fit")
-    code, out, err = run(capfd, "resume", "--all", folder)
-    assert code == 1
-    assert "it was begun in Python" in out
 
 
 def test_what_is_not_there_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -71,8 +71,9 @@ class FitRequest:
             _refuse_epochs(self.values, settings.solver.name)
         if named is not None or task != "regression" or "learn_features" in self.values:
             return settings
-        if begun and "learn_features" not in earlier:
-            return settings
+        if begun:  # as the first run did: limits may have been given or left out since
+            learns = earlier.get("learn_features") is not None
+            return replace(settings, learn_features=FeatureLearning()) if learns else settings
         return with_usual_metric(settings, n_rows, n_features, names_solver=self._names_solver)
 
     @property

@@ -23,10 +23,10 @@ def joined(one: pa.Field, other: pa.Field, file: LakeFile, first: LakeFile) -> p
     kinds = (one.type, other.type)
     if all(map(_is_time, kinds)):
         return one.with_type(_moments(kinds))
-    for kind, beside in (kinds, kinds[::-1]):
-        if pa.types.is_boolean(kind) and _is_number(beside):
-            return one.with_type(beside)
-        if pa.types.is_decimal(kind) and _is_number(beside) and not pa.types.is_decimal(beside):
+    for kind, partner in (kinds, kinds[::-1]):
+        if pa.types.is_boolean(kind) and _is_number(partner):
+            return one.with_type(partner)
+        if pa.types.is_decimal(kind) and _is_number(partner) and not pa.types.is_decimal(partner):
             return one.with_type(pa.float64())
     try:
         return pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive").field(0)

@@ -17,6 +17,7 @@ from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.neuron import Neuron
 from daskkern.kernels.functions.spectral import in_row_coordinates, seen_features, spectral_kernel, spread
+from daskkern.kernels.parameters import whole
 from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype
 from daskkern.kernels.rows import as_rows, module_of
@@ -75,10 +76,7 @@ class Drawn(TwoProducts):
 
     def __post_init__(self) -> None:
         for name, least in (("seed", 0), ("width", 1), ("n_features", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or int(value) != value or value < least:
-                raise SpecError(f"got {name}={value!r} for drawn features; give a whole number from {least} on")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, whole("drawn features", name, getattr(self, name), least))
         if isinstance(self.kernel, ArcCosine):
             return
         spectral_kernel(self.kernel)

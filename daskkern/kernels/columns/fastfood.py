@@ -25,6 +25,7 @@ from daskkern.kernels.columns.two_products import TwoProducts
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.functions.neuron import Neuron
 from daskkern.kernels.functions.spectral import has_spectrum, spectral_kernel, spread
+from daskkern.kernels.parameters import whole
 from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
 from daskkern.kernels.rows import as_rows, module_of
@@ -85,10 +86,7 @@ class Fastfood(TwoProducts):
 
     def __post_init__(self) -> None:
         for name, least in (("width", 2), ("seed", 0), ("n_features", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or int(value) != value or value < least:
-                raise SpecError(f"got {name}={value!r} for Fastfood features; give a whole number from {least} on")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, whole("Fastfood features", name, getattr(self, name), least))
         if self.width % 2 or max(self.width, self.n_features) > MOST_DRAWN:
             raise SpecError(
                 f"got {self.width} Fastfood features of rows of {self.n_features}; give an even number, and both at "

@@ -26,7 +26,7 @@ from daskkern.kernels.base import Spec
 from daskkern.kernels.columns.count_sketch import CountSketch
 from daskkern.kernels.columns.two_products import TwoProducts
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.parameters import as_number
+from daskkern.kernels.parameters import as_number, whole
 from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
 from daskkern.kernels.rounding import TOLERANCE, Rounding
@@ -72,10 +72,7 @@ class TensorSketch(TwoProducts):
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
-            value = as_number(getattr(self, name))
-            if not (value >= least and value.is_integer()):
-                raise SpecError(f"got {name}={value!r} for a TensorSketch; give a whole number from {least} on")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, whole("a TensorSketch", name, getattr(self, name), least))
         if not (0 < as_number(self.gamma) < np.inf and 0 <= as_number(self.coef0) < np.inf):
             raise SpecError(
                 f"got gamma={self.gamma!r} and coef0={self.coef0!r} for a TensorSketch; give a positive number and "

@@ -1,9 +1,7 @@
 """The checkpoints in a folder or bucket, and whether their fits have ended."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from zarr.core.sync import sync
 
@@ -71,10 +69,7 @@ def inspect_checkpoint(location: str) -> FoundFit:
     if record is not None and record.out is not None:
         out = record.out
     written = reason_of_model(out) not in (None, "interrupted")
-    if saved is None:  # just begun; or it was removed with its fit's end, and a driver that was given up begins again
-        finished = written and _provenance(out).get("fit") == group.attrs.get("run")
-    else:
-        finished = written and bool(saved.commit.position.reason)
+    finished = saved is not None and bool(saved.commit.position.reason) and written
     return FoundFit(location, out, record, finished)
 
 
@@ -106,13 +101,9 @@ def _is_checkpoint(location: str) -> bool:
 
 def reason_of_model(out: str) -> str | None:
     """Return why the fit of the model at `out` ended; None where there is no model, or that is not recorded."""
-    found = _provenance(out).get("reason")
-    return None if found is None else str(found)
-
-
-def _provenance(out: str) -> Mapping[str, Any]:
     try:
         provenance = open_zarr(out).attrs.get("provenance") if out else None
     except Exception:  # as above
-        return {}
-    return provenance if isinstance(provenance, Mapping) else {}
+        return None
+    found = provenance.get("reason") if isinstance(provenance, dict) else None
+    return None if found is None else str(found)

@@ -1,4 +1,4 @@
-"""The time to start a fit does not run while the scheduler is busy, and runs anew when a worker is lost."""
+"""The time to start a fit does not run while the scheduler is busy, and starts again when a worker is lost."""
 
 import asyncio
 import os

@@ -85,3 +85,9 @@ def test_a_run_is_resumed_with_the_metric_that_it_began_with(had_metric: bool) -
     begun = {"solver": {"name": "eigenpro"}} | ({"learn_features": {}} if had_metric else {})
     settings = FitRequest({}).settings("regression", 10**5, begun, 5)
     assert (settings.learn_features is not None) is had_metric
+
+
+def test_a_run_that_is_resumed_with_less_memory_keeps_its_metric() -> None:
+    begun = {"solver": {"name": "eigenpro"}, "learn_features": {}}
+    assert FitRequest({"memory": "1GB"}).settings("regression", 10**5, begun, 5).learn_features == FeatureLearning()
+    assert FitRequest({"memory": "1GB"}).settings("regression", 10**5, None, 5).learn_features is None

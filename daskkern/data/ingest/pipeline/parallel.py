@@ -37,7 +37,8 @@ _PARTS, LEAST_BYTES, _MOST_BYTES = 32, 16 << 20, 128 << 20
 statistics are merged in the same order by any number of workers, and a kill costs a worker seconds."""
 
 _MEMORY = ReusedMemory(kept=32 << 20, largest=16 << 20)
-"""For the arrays of a batch, whose pages would fault anew otherwise: glibc's own thresholds grow to as much."""
+"""For the arrays of a batch, which would otherwise be returned to the system and mapped again: glibc's own thresholds,
+where Dask leaves them alone, grow to as much."""
 
 
 @dataclass(frozen=True)
