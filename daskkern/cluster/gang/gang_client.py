@@ -20,7 +20,7 @@ from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.gang.supervisor import GangReport, Reform, supervise
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import STARTED, event_of
-from daskkern.cluster.scheduler.task_results import TaskResult
+from daskkern.cluster.scheduler.task_results import LostTaskError, TaskResult
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import INTERRUPTED, BatchFinished, FitPreempted, FitResumed, Listener, StopRequested, WorkersLeft
@@ -156,7 +156,13 @@ class GangClient:
                 f"fit '{name}' was asked to stop and has not within {self._settings.stop_grace_s:g} s; it was aborted"
             )
         assert self._task is not None
-        self._task.check(now=self._start_deadline is not None and now > self._start_deadline)
+        try:
+            self._task.check(now=self._start_deadline is not None and now > self._start_deadline)
+        except LostTaskError:
+            if self._start_deadline is None or self._supervisors > self._settings.retries:
+                raise
+            self._supervise()  # it has never run
+            self._start_deadline = now + self._settings.start_timeout_s
         alive, silent = self._alive()
         self._look_for_workers(bool(alive.keys() - silent))
         if self._start_deadline is not None:

@@ -8,10 +8,10 @@ either is lost, the future of Dask waits for ever, while the scheduler answers e
 # distributed is annotated in part.
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from distributed import Client, Future, KilledWorker, wait
 
@@ -22,14 +22,23 @@ from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.errors import ClusterError, FitCancelledError
 
-DOUBT_S = 30.0
+_T = TypeVar("_T")
+DOUBT_S = 10.0
+"""Seconds between two questions to the scheduler about a task that has not ended."""
 FETCH_S = 10.0
 """How long the first attempt to fetch a result may take; each further one may take twice as long."""
 _MOST_FETCH_S = 600.0
 _LOOK_S = 2.0
 """Seconds between two looks whether a worker is still there, which costs a list of all workers."""
 _POLL_S = 0.5
+_RESUBMISSIONS = 3
+_LOST = "lost dependencies"
+"""Dask's reason for cancelling a task when the scheduler does not know one that it needs."""
 _ENDED = ("memory", "erred", "forgotten")
+
+
+class LostTaskError(BrokenOffError):
+    """The scheduler does not know a task, or one that it needs: it has never run, and can be submitted again."""
 
 
 class TaskResult:
@@ -41,13 +50,14 @@ class TaskResult:
     future : Future
     what : str
         Names the task in an error.
-    doubt_s : float
+    doubt_s : float, optional
         Seconds between two questions to the scheduler about a task that has not ended. Messages may be on their way,
-        so that it takes two answers of the same kind to believe one.
+        so that it takes two answers of the same kind to believe one. `DOUBT_S` unless given.
     """
 
-    def __init__(self, client: Client, future: "Future[Any]", what: str, doubt_s: float = DOUBT_S) -> None:
-        self._client, self._future, self._what, self._doubt_s = client, future, what, doubt_s
+    def __init__(self, client: Client, future: "Future[Any]", what: str, doubt_s: float | None = None) -> None:
+        self._client, self._future, self._what = client, future, what
+        self._doubt_s = DOUBT_S if doubt_s is None else doubt_s
         self._checked_at, self._doubt, self._fetch_s = time.monotonic(), "", FETCH_S
 
     def within(self, timeout_s: float) -> Any:
@@ -60,9 +70,11 @@ class TaskResult:
         ------
         TimeoutError
             When the task has not ended after `timeout_s`, or its result has not arrived in time.
+        LostTaskError
+            When the scheduler does not know the task, or one that it needs.
         BrokenOffError
-            When the scheduler does not know the task, or says that it has ended, which this client has not heard; or
-            when the client has lost its scheduler.
+            When the scheduler says that the task has ended, which this client has not heard; or when the client has
+            lost its scheduler.
         ClusterError
             When the scheduler cannot be reached.
         """
@@ -74,7 +86,7 @@ class TaskResult:
             self._fetch_s = min(2 * self._fetch_s, _MOST_FETCH_S)
             raise
         except CancelledError as error:
-            raise _cut_off(self._what) from error
+            raise _cut_off(self._future, self._what) from error
 
     def end_within(self, timeout_s: float) -> None:
         """Return once the task has ended, well or badly; nothing is fetched. Raises what :meth:`within` raises.
@@ -88,7 +100,7 @@ class TaskResult:
             self.check()
             raise
         except CancelledError as error:
-            raise _cut_off(self._what) from error
+            raise _cut_off(self._future, self._what) from error
 
     @property
     def in_doubt(self) -> bool:
@@ -100,8 +112,10 @@ class TaskResult:
 
         Raises
         ------
+        LostTaskError
+            When it answers for the second time that it does not know the task.
         BrokenOffError
-            When it answers for the second time that this process waits in vain.
+            When it answers for the second time that the task has ended.
         """
         if not now and time.monotonic() - self._checked_at < self._doubt_s:
             return
@@ -111,13 +125,22 @@ class TaskResult:
             return
         self._doubt = "says that it has ended" if state else "does not know it"
         if self._doubt == before:
-            raise BrokenOffError(
+            kind = BrokenOffError if state else LostTaskError
+            raise kind(
                 f"a message between this process and the scheduler was lost: this process waits for {self._what}, and "
                 f"the scheduler {self._doubt}; fit again"
             )
 
 
-def await_ends(client: Client, futures: Sequence["Future[Any]"], what: str, doubt_s: float = DOUBT_S) -> None:
+def resubmitting(work: Callable[[], _T]) -> _T:
+    """Return the result of `work`, which submits tasks and waits for them, and is called again when one was lost."""
+    for _ in range(_RESUBMISSIONS):
+        with suppress(LostTaskError):
+            return work()
+    return work()
+
+
+def await_ends(client: Client, futures: Sequence["Future[Any]"], what: str, doubt_s: float | None = None) -> None:
     """Wait until all tasks have ended, well or badly, and leave their results where they are.
 
     Raises
@@ -126,13 +149,14 @@ def await_ends(client: Client, futures: Sequence["Future[Any]"], what: str, doub
         When this process will never hear of an end; see :meth:`TaskResult.within`.
     """
     install_fits(client)  # which is asked in doubt
+    doubt_s = DOUBT_S if doubt_s is None else doubt_s
     for future in futures:
         task = TaskResult(client, future, what, doubt_s)
         while not future.done():
             with suppress(TimeoutError):
                 task.end_within(min(doubt_s, _LOOK_S))
         if future.cancelled():
-            raise _cut_off(what)
+            raise _cut_off(future, what)
 
 
 def set_up_result(client: Client, future: "Future[Any]", metadata: FitMetadata, idle_s: float) -> Any:
@@ -192,7 +216,7 @@ def results_of(client: Client, futures: Mapping[str, "Future[Any]"]) -> list[Any
                     if address not in live_workers(client):
                         raise BrokenOffError(f"worker {address} left while it was measured") from None
                 except CancelledError as error:
-                    raise _cut_off(f"a measurement of worker {address}") from error
+                    raise _cut_off(future, f"a measurement of worker {address}") from error
     finally:
         for future in futures.values():
             future.release()
@@ -205,6 +229,14 @@ def _raise_own(future: "Future[Any]", error: TimeoutError, what: str) -> None:
         raise ClusterError(f"{what} failed with a timeout: {error}".rstrip(": ")) from error
 
 
-def _cut_off(what: str) -> BrokenOffError:
-    """Return the error of a client that has lost its scheduler: Dask cancels its futures then."""
+def _cut_off(future: "Future[Any]", what: str) -> BrokenOffError:
+    """Return the error of a wait for `future`, which Dask has cancelled: a task was lost, or the whole scheduler."""
+    try:
+        future.result(timeout=FETCH_S)
+    except CancelledError as error:
+        if getattr(error, "reason", None) == _LOST:
+            return LostTaskError(
+                f"a message between this process and the scheduler was lost: this process waits for {what}, and the "
+                "scheduler does not know what that depends on; fit again"
+            )
     return BrokenOffError(f"the connection to the scheduler was lost while this process waited for {what}")

@@ -17,7 +17,7 @@ from daskkern.backend.namespace import to_host
 from daskkern.backend.reductions import all_finite
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.membership import ask_scheduler, live_workers
-from daskkern.cluster.scheduler.task_results import await_ends
+from daskkern.cluster.scheduler.task_results import await_ends, resubmitting
 from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.csr import FeatureRows, is_sparse, stack_rows
 from daskkern.data.rows.finite import check_finite
@@ -112,8 +112,13 @@ class BlockSource(RowSource):
         self, client: Client, workers: Sequence[str] | None = None, dtype: str = "float32"
     ) -> tuple[RowSource, tuple[Releasable, ...]]:
         del dtype
-        futures = client.compute([block.delayed() for block in self.blocks])
-        await_ends(client, futures, "the rows of the dask arrays")
+
+        def computed() -> list[Any]:
+            futures: list[Any] = client.compute([block.delayed() for block in self.blocks])
+            await_ends(client, futures, "the rows of the dask arrays")
+            return futures
+
+        futures = resubmitting(computed)
         for future in futures:
             if future.status == "error":
                 raise DataError(f"a block of the dask arrays cannot be computed: {future.exception()}")

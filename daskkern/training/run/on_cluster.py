@@ -23,7 +23,7 @@ from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.task_placement import tasks_of
-from daskkern.cluster.scheduler.task_results import set_up_result
+from daskkern.cluster.scheduler.task_results import resubmitting, set_up_result
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
 from daskkern.training.checkpoints.resuming import with_settings
@@ -220,18 +220,29 @@ def _set_up(
         seen = client.submit(_unwrapped, future, part, key=task_name("prepared"), pure=False)
         return set_up_result(client, seen, lease.metadata, gang.idle_s)
 
+    def in_one_task() -> tuple[Future[Any], Prepared]:
+        before = None if job.before is None else sent(job.before)
+        ticket = submitted(prepare, source, settings, held_out, before, name="prepare")
+        return ticket, outcome(ticket, _itself)
+
+    def begun() -> tuple[Future[Any], bool]:
+        draft = submitted(begin, source, settings, held_out, name="begin")
+        return draft, outcome(draft, _is_pending)
+
+    def finished(draft: Future[Any], found: Any) -> tuple[Future[Any], Prepared]:
+        ticket = submitted(finish, source, draft, found, name="prepare")
+        return ticket, outcome(ticket, _itself)
+
     with ExitStack() as until:
         if settings.learn_features is None or not settings.learn_features.of_all_rows or job.before is not None:
-            before = None if job.before is None else sent(job.before)
-            ticket = submitted(prepare, source, settings, held_out, before, name="prepare")
+            ticket, prepared = resubmitting(in_one_task)
         else:
-            draft = submitted(begin, source, settings, held_out, name="begin")
-            found = None
-            if outcome(draft, _is_pending):
+            (draft, pending), found = resubmitting(begun), None
+            if pending:
                 task = MetricTask(source, settings, RemoteValue(str(draft.key)))
                 lease, found = metric_on_cluster(client, task, listener, gang, lease, until)
-            ticket = submitted(finish, source, draft, found, name="prepare")
-        yield lease, ticket, outcome(ticket, _itself)
+            ticket, prepared = resubmitting(partial(finished, draft, found))
+        yield lease, ticket, prepared
 
 
 def _on_worker(fit: str, here: bool, work: Callable[..., Any], *arguments: Any) -> Any:
