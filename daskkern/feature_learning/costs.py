@@ -63,7 +63,7 @@ class LearningCosts:
     def sample_bytes(self, threads: int) -> int:
         """Return the bytes of trials on the sample, in the process that makes the set-up."""
         m, p, few = self.m, self.p, min(self.m, GRADIENT_ROWS)
-        held = 2 * self.learning.n_iter + 3  # rounds of the best candidate and of the one that is tried
+        held = 2 * self.learning.n_iter + 4  # rounds of the best run and of the one that is tried, and first ones
         copies = 2.5 + (FOLDS if m <= FEW_ROWS else 0)
         rows = int(copies * m * self.width) + 2 * few * self.width
         targets = int((copies + 3) * m * self.c)

@@ -119,8 +119,11 @@ class Trial:
         """Return round 0, with the candidate's own kernel."""
         return self._solved(self.candidate.kernel, None)
 
-    def after(self, before: Round, alpha: float) -> Round:
-        """Return the round whose metric is that of the solution of the round `before` with the penalty `alpha`."""
+    def after(self, before: Round, alpha: float, times: float | None = None) -> Round:
+        """Return the round whose metric is that of the solution of the round `before` with the penalty `alpha`.
+
+        Its length scale is `times` the median distance: as often as the candidate says, unless given.
+        """
         few, function = (
             self._few,
             FittedFunction(before.kernel, before.ridge.landmarks, before.ridge.coefficients(alpha)),
@@ -128,7 +131,7 @@ class Trial:
         factor = factor_at(
             function, few.X, few.weight, diagonal=self.candidate.diagonal, rank=self.rank, seed=self.seed
         )
-        return self.weighted(factor, self.candidate.times)
+        return self.weighted(factor, self.candidate.times if times is None else times)
 
     def pending(self, before: Round, alpha: float, found: Round, times: float) -> PendingMetric:
         """Return what makes the metric of the round `found`, which is the one after `before`, of all rows.

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from daskkern.arrays import FloatArray
 from daskkern.errors import DataError, SpecError
 from daskkern.feature_learning import Candidate, FeatureLearning, TrainingSample, learn_kernel, parse_feature_learning
+from daskkern.feature_learning.gradients import gradient_outer_product
 from daskkern.feature_learning.metric import factor_of, weights_of, with_factor
 from daskkern.kernels import Gaussian, L1Laplacian, Laplacian, RadialKernel, ScaledDistanceKernel
 
@@ -72,6 +73,41 @@ def test_the_better_kernel_is_found_among_candidates() -> None:
     slow, good = Candidate(Gaussian(1e-2), 1e-3, True, False), Candidate(Laplacian("median").resolve(X), 1.0, True)
     found = learn_kernel([slow, good], TrainingSample(X, y, None), FEW, 0)
     assert found.kernel.name == "laplacian"
+
+
+@pytest.mark.parametrize("m", [600, 2600])  # in folds, and cut once
+def test_a_smooth_kernel_goes_on_with_the_metric_that_another_one_found(m: int) -> None:
+    X, y = _rows(m)
+    rough = L1Laplacian("median").resolve(X)
+    smooth = Candidate(Gaussian("median").resolve(X), 1.0, False)
+    sample = TrainingSample(X, y, None)
+    alone = learn_kernel([Candidate(rough, 1.0, True)], sample, FEW, 0)
+    found = learn_kernel([Candidate(rough, 1.0, True)], sample, FEW, 0, [smooth])
+    assert alone.kernel.name == "laplacian_l1"
+    assert found.kernel.name == "gaussian"
+    assert found.after < 0.6 * alone.after
+    assert found.round_number >= 1
+    assert found.factor is not None
+    assert found.factor.shape == (D,)
+    assert found.pending is not None
+    assert found.pending.kernel(found.factor) == found.kernel
+    product = found.pending.product
+    function = found.pending.function
+    mean = gradient_outer_product(function.kernel, X, function.points, function.coef, None, diagonal=True)
+    weights = found.pending.factor(product, mean)
+    known = pytest.approx(found.factor / np.linalg.norm(found.factor), abs=1e-6 if m == 600 else 0.01)  # 80% of rows
+    assert weights / np.linalg.norm(weights) == known
+
+
+def test_other_kernels_are_left_where_they_are_no_better() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, D))
+    y = np.sign(X[:, :1]) + 0.5 * np.sign(X[:, 1:2] - 0.3)
+    first = [Candidate(L1Laplacian("median").resolve(X), 1.0, True)]
+    other = Candidate(Gaussian(1e-2), 1e-3, True, tunes_length_scale=False)
+    one, both = (learn_kernel(first, TrainingSample(X, y, None), FEW, 0, others) for others in ([], [other]))
+    assert one.kernel == both.kernel
+    assert one.after == both.after
 
 
 @settings(max_examples=25)

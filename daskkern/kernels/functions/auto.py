@@ -77,13 +77,19 @@ class AutoKernel(Laplacian):
         median = euclidean.length_scale
         rough = (*self._single(sample), euclidean)
         rough = rough if sample.shape[1] >= SEVERAL_FEATURES else rough[::-1]
-        scales = (1.0, 2.0) if longer else (1.0,)
-        smooth = [(Matern(each * median, nu=1.5), Gaussian(each * _SHARE * median)) for each in scales]
-        return *rough, *(kernel for pair in smooth for kernel in pair)
+        return *rough, *_smooth(median), *(_smooth(2 * median) if longer else ())
 
     def with_metric(self, sample: Array) -> tuple[ScaledDistanceKernel, ...]:
         """Return the kernels that are tried with a learned metric: both Laplacians, as far as `sample` suits them."""
         return *self._single(sample), *(() if self.categories else (self.resolve(sample),))
+
+    def smooth(self, sample: Array) -> tuple[ScaledDistanceKernel, ...]:
+        """Return the smooth ones of :meth:`candidates`, none for categories."""
+        if self.categories:
+            return ()
+        median = self.resolve(sample).length_scale
+        assert isinstance(median, float)
+        return _smooth(median)
 
     def slowest(self, sample: Array) -> Kernel:
         """Return the candidate for rows like `sample` whose values take longest: a plan's time is that of its fit."""
@@ -102,3 +108,7 @@ class AutoKernel(Laplacian):
         if not self.categories and (is_sparse(sample) or sample.shape[1] > MOST_FEATURES):
             return ()
         return (L1Laplacian("median", categories=self.categories).resolve(sample),)
+
+
+def _smooth(median: float) -> tuple[Matern, Gaussian]:
+    return Matern(median, nu=1.5), Gaussian(_SHARE * median)

@@ -202,7 +202,8 @@ def _learned(
     try:
         X = to_device(sample.X, xp)
         placed = TrainingSample(X, xp.asarray(sample.y), None if weight is None else xp.asarray(weight), sample.labels)
-        return learn_kernel(candidates(settings.kernel, requested, learning, X), placed, learning, settings.seed)
+        tried = candidates(settings.kernel, requested, learning, X)
+        return learn_kernel(tried, placed, learning, settings.seed, with_found_metrics(settings, requested, X))
     finally:
         free_unused_memory(xp)
 
@@ -223,6 +224,18 @@ def candidates(kernel: Kernel, requested: Kernel, learning: FeatureLearning, X: 
         times = one.length_scale / median_of(one, X)
         found += [Candidate(one, times, diagonal, tunes) for diagonal in _kinds(one, learning, X)]
     return sorted(found, key=lambda one: not one.diagonal)
+
+
+def with_found_metrics(settings: FitSettings, requested: Kernel, X: Array) -> list[Candidate]:
+    """Return the kernels that are tried with the metric of the best candidate: smooth ones, of exact solutions."""
+    if not isinstance(requested, AutoKernel) or not settings.solver.solves_exactly:
+        return []
+    found = []
+    for one in requested.smooth(X):
+        assert isinstance(one.length_scale, float)
+        if type(one) is not type(settings.kernel):  # which was a candidate
+            found.append(Candidate(one, one.length_scale / median_of(one, X), diagonal=True))
+    return found
 
 
 def _kinds(kernel: ScaledDistanceKernel, learning: FeatureLearning, X: Array) -> list[bool]:
@@ -267,7 +280,8 @@ def candidate_count(settings: FitSettings) -> int:
     if learning is None:
         return 0
     kernels = 2 if isinstance(settings.kernel, AutoKernel) else 1
-    return kernels + 1 if learning.metric == "auto" else kernels
+    smooth = isinstance(settings.kernel, AutoKernel) and settings.solver.solves_exactly
+    return kernels + (learning.metric == "auto") + smooth  # one smooth kernel goes on, and others are solved once
 
 
 def _described(found: LearnedKernel, shape: tuple[int, ...]) -> str:
