@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import signal
 import sys
 import threading
@@ -22,6 +23,8 @@ OUT = Console(highlight=False, soft_wrap=True)
 """Where results go."""
 REMARKS = Console(stderr=True)
 """Where progress goes."""
+_IN_PYTHON = re.compile(r"(--[a-z-]+) \([a-z_]+=\w+\)")
+"""An option with the argument of Python that does the same."""
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -195,6 +198,7 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 
 def _fail(message: str, code: int, debug: bool) -> int:
+    message = _IN_PYTHON.sub(r"\1", message)
     if debug:
         print(without_secrets(traceback.format_exc()), end="", file=sys.stderr)
     print(without_secrets(f"daskkern: error: {' '.join(message.split())}"), file=sys.stderr)

@@ -54,6 +54,7 @@ def learn_kernel(
     settings: FeatureLearning,
     seed: int,
     others: Sequence[Candidate] = (),
+    n_centres: int = 0,
 ) -> LearnedKernel:
     """Return the kernel with the metric that predicts held-out rows best.
 
@@ -66,13 +67,16 @@ def learn_kernel(
     seed : int
     others : sequence of Candidate
         Kernels that are tried with the metric of the best candidate only; their kinds of metric do not count.
+    n_centres : int, optional
+        Centres of the fit. Where they are at least four times as many as the landmarks of the trials, a candidate must
+        also be better than the simpler ones if what half the landmarks have gained goes on at half its rate.
 
     Raises
     ------
     DataError
         When all rows are equal.
     """
-    pairs, runs = Pair.of(sample, seed), Runs(settings, seed)
+    pairs, runs = Pair.of(sample, seed), Runs(settings, seed, n_centres)
     first = pairs[0]
     zero, leader = runs.race(candidates, first)
     before = first.mean(zero.losses)

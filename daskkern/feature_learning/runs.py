@@ -21,6 +21,8 @@ _STEPS, _MOST_STEPS = (0.5, 2.0), 3  # factors of the length scale, and how ofte
 _PATIENCE = 2
 _START = 1e-3  # penalty, in units of k(x, x), from which the best one of the first solve is looked for
 _DRAW = 73
+_LEAST_DOUBLINGS = 2  # of the landmarks of trials, from which the trend counts
+_KEPT = 0.5  # of it: gains become smaller as landmarks become more, for the rows stay as many
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +113,13 @@ class Runs:
     ----------
     settings : FeatureLearning
     seed : int
+    n_centres : int
+        Centres of the fit, where they may be more than the landmarks of the solves; 0 where they are not.
     """
 
     settings: FeatureLearning
     seed: int
+    n_centres: int = 0
 
     def trial(self, candidate: Candidate, fitted: TrainingSample) -> Trial:
         rank = rank_for(fitted.X.shape[1], self.settings.rank)
@@ -130,7 +135,8 @@ class Runs:
             zero = zero or start
             run = self._continued(Run((start,)), candidate, pair)
             other = zero if best is None else best.last
-            if run.n_metrics and is_better(run.last.losses, other.losses, pair.weight):
+            gains = run.n_metrics > 0 and is_better(run.last.losses, other.losses, pair.weight)
+            if gains and self._gains_later(run.last, other, pair):
                 best = run
         assert zero is not None
         return zero, best
@@ -190,6 +196,24 @@ class Runs:
         """Return what makes the metric of `final`, the last round of `run` with the source of its metric."""
         trial = self.trial(run.last.candidate, fitted)
         return trial.pending(source, run.steps[run.source].alpha, final, run.last.times)
+
+    def _gains_later(self, step: Step, other: Step, pair: Pair) -> bool:
+        """Return whether a step that is better than another one is still better with the centres of the fit."""
+        m = pair.fitted.y.shape[0]
+        doublings = np.log2(max(1, self.n_centres) / min(m, self.settings.n_landmarks))
+        if doublings < _LEAST_DOUBLINGS:
+            return True
+        found, known = (pair.mean(one.losses) * self._trend(one, pair) ** (_KEPT * doublings) for one in (step, other))
+        return bool(found < known)
+
+    def _trend(self, step: Step, pair: Pair) -> float:
+        """Return what multiplies the mean loss of a step where its landmarks are twice as many as half of them."""
+        m = pair.fitted.y.shape[0]
+        half = replace(self.settings, n_landmarks=max(2, min(m, self.settings.n_landmarks) // 2))
+        trial, factor = Runs(half, self.seed).trial(step.candidate, pair.fitted), step.round.factor
+        done = trial.first() if factor is None else trial.weighted(factor, step.times)
+        before = pair.mean(_step(step.candidate, step.times, step.follows, done, pair, step.alpha).losses)
+        return min(1.0, pair.mean(step.losses) / before) if before > 0 else 1.0
 
     def _continued(self, run: Run, candidate: Candidate, pair: Pair) -> Run:
         """Return the run with further metrics of `candidate` up to the best one; two that are no better end it."""

@@ -120,6 +120,23 @@ def test_options_of_a_fit_are_named_as_they_were_given(
     assert said in capfd.readouterr().err
 
 
+def test_messages_of_commands_name_options_and_no_arguments_of_python(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows, taken = tmp_path / "rows.csv", tmp_path / "rows.zarr"
+    rows.write_text("a,b\n1,0\n2,1\n3,0\n")
+    line = ["ingest", str(rows), "--target", "b", "--out", str(taken)]
+    assert run(lambda: cli.main(line, standalone_mode=False), debug=False) == 0
+    assert run(lambda: cli.main(line, standalone_mode=False), debug=False) == 1
+    assert "replace it with --overwrite\n" in capfd.readouterr().err
+
+
+def test_a_missing_file_is_no_missing_store(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line = ["info", str(tmp_path / "rows.csv")]
+    assert run(lambda: cli.main(line, standalone_mode=False), debug=False) == 1
+    assert f"there is no file or store at {tmp_path}/rows.csv; check the name" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["sweep", "compare"])
 def test_no_worker_is_started_for_a_store_that_is_not_there(
     command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -6,6 +6,7 @@
 import logging
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -179,7 +180,9 @@ def _start(
     n_workers = workers or min(CPU_COUNT, 4)
     threads = threads_per_worker or max(1, CPU_COUNT // n_workers)
     try:
-        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=threads, processes=True, **common)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Port .* is already in use")  # another process took it: any other will do
+            cluster = LocalCluster(n_workers=n_workers, threads_per_worker=threads, processes=True, **common)
     except (OSError, RuntimeError, TimeoutError, ValueError) as error:
         raise ClusterError(
             f"a cluster of {n_workers} worker processes could not be started ({type(error).__name__}: {error})"

@@ -48,7 +48,7 @@ class Protection:
         return {
             "security": self.security,
             "protocol": "tls",
-            "dashboard_address": _dashboard_address(),
+            "dashboard_address": dashboard_address(),
             "scheduler_kwargs": {"http_prefix": f"/{self.path}"},
         }
 
@@ -73,8 +73,8 @@ class Protection:
         application.find_handler = found
 
 
-def _dashboard_address() -> str:
-    """Return Dask's usual dashboard address, or one with any port when that is taken (Dask would warn)."""
+def dashboard_address() -> str:
+    """Return Dask's usual dashboard address, or one with any port when that is taken."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

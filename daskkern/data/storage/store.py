@@ -155,7 +155,8 @@ def _open_group(source: StoreLocation) -> tuple[zarr.Group, str]:
             return open_zarr(text), text
         path = Path(text)
         if not path.exists():
-            raise StoreError(f"there is no store at {path}; check the name, or make one with 'daskkern ingest'")
+            kind = "file or store" if path.suffix not in ("", ".zarr", ".zip") else "store"
+            raise StoreError(f"there is no {kind} at {path}; check the name, or make a store with 'daskkern ingest'")
         if path.is_dir():
             return zarr.open_group(path, mode="r", zarr_format=3), str(path)
         return _open_zip(path), str(path)

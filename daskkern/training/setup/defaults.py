@@ -121,7 +121,7 @@ def _metric_of_many(settings: FitSettings, n_features: int) -> FitSettings:
     That is for up to 100 features, the squared loss, and ``kernel="auto"``, where nobody named a solver or limited
     memory or time. Trials on up to 20,000 rows take 5 to 13 s of a core, at most twice what the fit takes. On 31 tables
     of 4,900 to 12,000 rows it gained more than 5% of the squared error on 9, most of it on 8 of these, and lost that on
-    none (docs/choose.md); on QM9's 435 features the error doubled.
+    none; on QM9's 435 features the sample decided whether it gained or lost (docs/choose.md).
     """
     limited = settings.memory_budget is not None or settings.max_seconds is not None
     usual = isinstance(settings.loss, Squared) and settings.alpha != 0

@@ -100,7 +100,8 @@ def with_learned_metric(
         clock.stage("features", f"no metric: {m} row{'s' * (m != 1)} that count are too few to learn one")
         return settings, None
     try:
-        found = _learned(settings, requested, learning, sample)
+        n_centres = min(choice.rows.n_rows, int(getattr(settings.basis, "n", choice.rows.n_rows)))
+        found = _learned(settings, requested, learning, sample, n_centres)
     except DataError as error:
         clock.stage("features", f"no metric: {error}")
         return settings, None
@@ -191,7 +192,7 @@ def _sampled(choice: ChoiceRows, m: int) -> TrainingSample:
 
 
 def _learned(
-    settings: FitSettings, requested: Kernel, learning: FeatureLearning, sample: TrainingSample
+    settings: FitSettings, requested: Kernel, learning: FeatureLearning, sample: TrainingSample, n_centres: int
 ) -> LearnedKernel | None:
     if not sample.y.any():
         return None
@@ -203,7 +204,8 @@ def _learned(
         X = to_device(sample.X, xp)
         placed = TrainingSample(X, xp.asarray(sample.y), None if weight is None else xp.asarray(weight), sample.labels)
         tried = candidates(settings.kernel, requested, learning, X)
-        return learn_kernel(tried, placed, learning, settings.seed, with_found_metrics(settings, requested, X))
+        others = with_found_metrics(settings, requested, X)
+        return learn_kernel(tried, placed, learning, settings.seed, others, n_centres)
     finally:
         free_unused_memory(xp)
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from http.client import HTTPConnection
@@ -13,6 +14,7 @@ import pytest
 from distributed.comm.core import connect as open_comm
 from distributed.security import Security
 
+from daskkern.cluster.connect import protection
 from daskkern.cluster.connect.local import connect
 from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.gang import run_gang
@@ -80,6 +82,16 @@ def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ClusterError, match=r"install cryptography, or fit in this process"), connect(workers=1):
         pass
+
+
+def test_a_port_that_is_taken_meanwhile_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(protection, "dashboard_address", lambda: f"127.0.0.1:{taken}")
+        with connect(workers=1) as cluster:  # warnings are errors
+            assert f":{taken}/" not in str(cluster.client.dashboard_link)
 
 
 @pytest.mark.repeated
