@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daskkern.arrays import FloatArray
+from daskkern.feature_learning.metric_runs import HeldOutPair, MetricRuns, is_better
 from daskkern.feature_learning.pending import PendingMetric
-from daskkern.feature_learning.runs import Pair, Runs, is_better
 from daskkern.feature_learning.settings import FeatureLearning
 from daskkern.feature_learning.trials import Candidate, TrainingSample
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
@@ -76,7 +76,7 @@ def learn_kernel(
     DataError
         When all rows are equal.
     """
-    pairs, runs = Pair.of(sample, seed), Runs(settings, seed, n_centres)
+    pairs, runs = HeldOutPair.of(sample, seed), MetricRuns(settings, seed, n_centres)
     first = pairs[0]
     zero, leader = runs.race(candidates, first)
     before = first.mean(zero.losses)

@@ -26,7 +26,7 @@ _KEPT = 0.5  # of it: gains become smaller as landmarks become more, for the row
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class MetricStep:
     """One solve of a run, with its best penalty, and its losses (k,) on held-out rows.
 
     Attributes
@@ -51,13 +51,13 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class MetricRun:
     """Steps on one pair of fitted and held-out rows, up to the best one."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[MetricStep, ...]
 
     @property
-    def last(self) -> Step:
+    def last(self) -> MetricStep:
         return self.steps[-1]
 
     @property
@@ -72,7 +72,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class HeldOutPair:
     """Rows that are fitted and rows that are held out, with the weights (k,) of the latter."""
 
     fitted: TrainingSample
@@ -88,7 +88,7 @@ class Pair:
         return float(losses @ self.weight)
 
     @classmethod
-    def of(cls, sample: TrainingSample, seed: int) -> "list[Pair]":
+    def of(cls, sample: TrainingSample, seed: int) -> "list[HeldOutPair]":
         """Return one pair, or three folds of few rows."""
         m = sample.y.shape[0]
         order = generator(seed, _DRAW).permutation(m)
@@ -106,7 +106,7 @@ def is_better(losses: FloatArray, others: FloatArray, weight: FloatArray) -> boo
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
+class MetricRuns:
     """What makes runs.
 
     Attributes
@@ -125,15 +125,15 @@ class Runs:
         rank = rank_for(fitted.X.shape[1], self.settings.rank)
         return Trial(candidate, fitted, self.settings.n_landmarks, rank, self.seed)
 
-    def race(self, candidates: Sequence[Candidate], pair: Pair) -> tuple[Step, Run | None]:
+    def race(self, candidates: Sequence[Candidate], pair: HeldOutPair) -> tuple[MetricStep, MetricRun | None]:
         """Return round 0 of the first candidate, and the run that is better than it and all simpler ones, or None."""
-        best: Run | None = None
-        zero: Step | None = None
+        best: MetricRun | None = None
+        zero: MetricStep | None = None
         for candidate in candidates:
             trial = self.trial(candidate, pair.fitted)
             start = _step(candidate, candidate.times, False, trial.first(), pair, _START)
             zero = zero or start
-            run = self._continued(Run((start,)), candidate, pair)
+            run = self._continued(MetricRun((start,)), candidate, pair)
             other = zero if best is None else best.last
             gains = run.n_metrics > 0 and is_better(run.last.losses, other.losses, pair.weight)
             if gains and self._gains_later(run.last, other, pair):
@@ -141,7 +141,7 @@ class Runs:
         assert zero is not None
         return zero, best
 
-    def with_length_scale(self, run: Run, pair: Pair) -> Run:
+    def with_length_scale(self, run: MetricRun, pair: HeldOutPair) -> MetricRun:
         """Return the run with the multiple of the median distance that predicts held-out rows best."""
         candidate, best = run.last.candidate, run
         trial, factor = self.trial(candidate, pair.fitted), run.last.round.factor
@@ -152,18 +152,18 @@ class Runs:
                 found = _step(candidate, times, last.follows, trial.weighted(factor, times), pair, last.alpha)
                 if not is_better(found.losses, last.losses, pair.weight):
                     break
-                best = Run((*run.steps[:-1], found))
+                best = MetricRun((*run.steps[:-1], found))
             if best is not run:
                 break
         return best
 
-    def with_kernels(self, run: Run, others: Sequence[Candidate], pair: Pair) -> Run:
+    def with_kernels(self, run: MetricRun, others: Sequence[Candidate], pair: HeldOutPair) -> MetricRun:
         """Return the run that goes on with the kernel of `others` that is best with its metric, or `run` as it is."""
         factor, best = run.last.round.factor, run
         assert factor is not None
         for other in others:
             done = self.trial(other, pair.fitted).weighted(factor, other.times)
-            start = Run((*run.steps, _step(other, other.times, False, done, pair, run.last.alpha)))
+            start = MetricRun((*run.steps, _step(other, other.times, False, done, pair, run.last.alpha)))
             found = self.with_length_scale(start, pair)
             if is_better(found.last.losses, best.last.losses, pair.weight):
                 best = found
@@ -171,16 +171,16 @@ class Runs:
             return run
         return self._continued(best, replace(best.last.candidate, times=best.last.times), pair)
 
-    def losses_of(self, run: Run, pairs: Sequence[Pair]) -> FloatArray:
+    def losses_of(self, run: MetricRun, pairs: Sequence[HeldOutPair]) -> FloatArray:
         """Return the losses of a run on the first of `pairs`, then those of its repetitions on the others."""
         others = [_losses(self.repeated(run, pair.fitted)[1], run.last.alpha, pair) for pair in pairs[1:]]
         return np.concatenate([run.last.losses, *others])
 
-    def first_losses(self, candidate: Candidate, alpha: float, pair: Pair) -> FloatArray:
+    def first_losses(self, candidate: Candidate, alpha: float, pair: HeldOutPair) -> FloatArray:
         """Return the losses (k,) of a candidate without a metric, with the penalty `alpha`."""
         return _losses(self.trial(candidate, pair.fitted).first(), alpha, pair)
 
-    def repeated(self, run: Run, fitted: TrainingSample) -> tuple[Round, Round]:
+    def repeated(self, run: MetricRun, fitted: TrainingSample) -> tuple[Round, Round]:
         """Return the source of the last metric and the last round of a run, repeated on other rows."""
         source = done = self.trial(run.steps[0].candidate, fitted).first()
         for before, step in zip(run.steps, run.steps[1:], strict=False):
@@ -192,12 +192,12 @@ class Runs:
                 done = trial.weighted(done.factor, step.times)
         return source, done
 
-    def pending(self, run: Run, source: Round, final: Round, fitted: TrainingSample) -> PendingMetric:
+    def pending(self, run: MetricRun, source: Round, final: Round, fitted: TrainingSample) -> PendingMetric:
         """Return what makes the metric of `final`, the last round of `run` with the source of its metric."""
         trial = self.trial(run.last.candidate, fitted)
         return trial.pending(source, run.steps[run.source].alpha, final, run.last.times)
 
-    def _gains_later(self, step: Step, other: Step, pair: Pair) -> bool:
+    def _gains_later(self, step: MetricStep, other: MetricStep, pair: HeldOutPair) -> bool:
         """Return whether a step that is better than another one is still better with the centres of the fit."""
         m = pair.fitted.y.shape[0]
         doublings = np.log2(max(1, self.n_centres) / min(m, self.settings.n_landmarks))
@@ -206,16 +206,16 @@ class Runs:
         found, known = (pair.mean(one.losses) * self._trend(one, pair) ** (_KEPT * doublings) for one in (step, other))
         return bool(found < known)
 
-    def _trend(self, step: Step, pair: Pair) -> float:
+    def _trend(self, step: MetricStep, pair: HeldOutPair) -> float:
         """Return what multiplies the mean loss of a step where its landmarks are twice as many as half of them."""
         m = pair.fitted.y.shape[0]
         half = replace(self.settings, n_landmarks=max(2, min(m, self.settings.n_landmarks) // 2))
-        trial, factor = Runs(half, self.seed).trial(step.candidate, pair.fitted), step.round.factor
+        trial, factor = MetricRuns(half, self.seed).trial(step.candidate, pair.fitted), step.round.factor
         done = trial.first() if factor is None else trial.weighted(factor, step.times)
         before = pair.mean(_step(step.candidate, step.times, step.follows, done, pair, step.alpha).losses)
         return min(1.0, pair.mean(step.losses) / before) if before > 0 else 1.0
 
-    def _continued(self, run: Run, candidate: Candidate, pair: Pair) -> Run:
+    def _continued(self, run: MetricRun, candidate: Candidate, pair: HeldOutPair) -> MetricRun:
         """Return the run with further metrics of `candidate` up to the best one; two that are no better end it."""
         trial, steps = self.trial(candidate, pair.fitted), list(run.steps)
         means, best = [pair.mean(run.last.losses)], 0
@@ -227,14 +227,16 @@ class Runs:
             best = int(np.argmin(means))
             if number - best >= _PATIENCE:
                 break
-        return Run(tuple(steps[: len(run.steps) + best]))
+        return MetricRun(tuple(steps[: len(run.steps) + best]))
 
 
-def _losses(done: Round, alpha: float, pair: Pair) -> FloatArray:
+def _losses(done: Round, alpha: float, pair: HeldOutPair) -> FloatArray:
     return pair.losses(done.ridge.scores(alpha, pair.held.X) + done.offset)
 
 
-def _step(candidate: Candidate, times: float, follows: bool, done: Round, pair: Pair, start: float) -> Step:
+def _step(
+    candidate: Candidate, times: float, follows: bool, done: Round, pair: HeldOutPair, start: float
+) -> MetricStep:
     """Return the step of a round with its best penalty, which is looked for from `start`."""
     alpha, losses = done.ridge.best(pair.held.X, lambda scores: pair.losses(scores + done.offset), pair.weight, start)
-    return Step(candidate, times, follows, replace(done, ridge=done.ridge.only(alpha)), alpha, losses)
+    return MetricStep(candidate, times, follows, replace(done, ridge=done.ridge.only(alpha)), alpha, losses)
