@@ -46,6 +46,8 @@ class LakePiece:
         Columns that come from the names of folders.
     kept : int or None
         Rows that pass the filter, once they have been counted.
+    renamed : tuple of (str, str)
+        Columns that the file has under a former name, and that name.
     """
 
     file: str
@@ -56,6 +58,7 @@ class LakePiece:
     n_bytes: int
     partition: PartitionValues = ()
     kept: int | None = None
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,26 +150,27 @@ class Lake:
 
     def _stored(self, piece: LakePiece, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of a piece, in the types of the schema."""
-        fixed = dict(piece.partition)
-        stored = [name for name in columns if name not in fixed]
+        fixed, former = dict(piece.partition), dict(piece.renamed)
+        stored = {name: former.get(name, name) for name in columns if name not in fixed}
+        names = list(stored.values())
         large = piece.n_bytes > _GROUP_BYTES
         try:
             with (
                 _opened(piece) as stream,
                 pq.ParquetFile(
                     stream,
-                    read_dictionary=[name for name in stored if pa.types.is_string(self._kinds[name])],
+                    read_dictionary=[there for name, there in stored.items() if pa.types.is_string(self._kinds[name])],
                     pre_buffer=is_url(piece.file) and not large,
                     buffer_size=_buffer_bytes(len(stored)) if large else 0,
                 ) as file,
             ):
-                found = file.iter_batches(rows, row_groups=[piece.group], columns=stored, use_threads=False)
+                found = file.iter_batches(rows, row_groups=[piece.group], columns=names, use_threads=False)
                 for batch in found if stored else _empty(piece.n_rows, rows):
                     values = dict(zip(batch.schema.names, batch.columns, strict=True))
                     arrays = [
                         _constant(fixed[name], self._kinds[name], batch.num_rows)
                         if name in fixed
-                        else _cast(values[name], self._kinds[name])
+                        else _cast(values[stored[name]], self._kinds[name])
                         for name in columns
                     ]
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -12,7 +12,7 @@ from daskkern.data.lake.footers import Footer, FooterJob, alike, footer
 from daskkern.data.lake.lake import Lake, LakePiece
 from daskkern.data.lake.listing import LakeFile, listed
 from daskkern.data.lake.partitions import PartitionValues, partition_values, partitions_that_may_pass
-from daskkern.data.lake.schemas import absent_columns, check_identities, joined
+from daskkern.data.lake.schemas import absent_columns, check_written, joined
 from daskkern.data.lake.table_formats import table_files
 from daskkern.data.lake.where import group_expression, where_columns, where_expression
 from daskkern.data.remote.stores import absolute
@@ -114,6 +114,7 @@ def open_lake(
             group.n_rows,
             group.n_bytes,
             (*found, *absent_columns(file, one.schema, needed, fixed.names)),
+            renamed=one.renamed,
         )
         for file, found, one in zip(files, values, footers, strict=True)
         for group in one.groups
@@ -207,7 +208,7 @@ def _united(
         if file.columns is None:
             _check_columns(first, found, fixed, chosen, (file, footers[0][0]))
         else:
-            check_identities(file, one.schema, chosen)
+            check_written(file, one.schema, chosen)
         for name in chosen:
             if name not in fixed.names:
                 at = united.get_field_index(name)
