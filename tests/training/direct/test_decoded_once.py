@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from distributed import Client
 
 from daskkern.arrays import IntArray
 from daskkern.basis import Landmarks
@@ -85,6 +86,31 @@ def test_every_group_is_decoded_once_and_the_model_has_the_same_bits(
     np.testing.assert_array_equal(once.model.points, anew.model.points)
     assert once.model.scaling == anew.model.scaling
     assert not list((tmp_path / "scratch").iterdir())
+
+
+class Logging(Counting):
+    """Writes down which process decodes a group."""
+
+    def __init__(self, reader: GroupReader, log: Path) -> None:
+        super().__init__(reader)
+        self.log = log
+
+    def read(self, number: int, fields: Fields, dtype: npt.DTypeLike) -> RowBlock:
+        if Fields.X in fields:
+            with self.log.open("a") as log:
+                log.write(f"{os.getpid()} {number}\n")
+        return super().read(number, fields, dtype)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+def test_each_process_of_a_cluster_decodes_a_group_once(client2: Client, lake: Path, tmp_path: Path) -> None:
+    source = source_of(lake)[0]
+    logged = replace(source, reader=Logging(source.reader, tmp_path / "log"))
+    fit(logged, replace(SETTINGS, scratch=str(tmp_path)), client=client2)
+    decoded = Counter((tmp_path / "log").read_text().splitlines())
+    assert set(decoded.values()) == {1}
+    assert len(decoded) <= 2 * N_FILES
 
 
 def test_groups_that_do_not_fit_on_the_disk_are_decoded_again(lake: Path, tmp_path: Path) -> None:
