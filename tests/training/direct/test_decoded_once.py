@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zarr
 from distributed import Client
 
 from daskkern.arrays import IntArray
@@ -133,6 +134,25 @@ def test_kept_groups_are_what_the_reader_returns(lake: Path, tmp_path: Path, dty
                 np.testing.assert_array_equal(rows.X, others.X, strict=True)
                 np.testing.assert_array_equal(rows.y, others.y, strict=True)
                 np.testing.assert_array_equal(rows.weight, others.weight, strict=True)
+
+
+@pytest.mark.parametrize("kind", ["f2", "f8", "i2", "i8", "b1"])
+@pytest.mark.parametrize("compressors", [None, "auto"])
+def test_compressed_zarr_arrays_are_decoded_once(tmp_path: Path, kind: str, compressors: Any) -> None:
+    X = (np.random.default_rng(0).normal(size=(9000, 3)) * 50).astype(kind)
+    group = zarr.open_group(tmp_path / "pair.zarr", mode="w")
+    arrays = (
+        group.create_array("X", data=X, chunks=(2000, 3), compressors=compressors),
+        group.create_array("y", data=np.arange(9000.0)),
+    )
+    plain = direct_rows(arrays[0], RowRoles(task="regression"), y=arrays[1])[0]
+    kept = plain.kept_on_disk(replace(SETTINGS, scratch=str(tmp_path)))
+    assert (kept is plain) == (compressors is None)
+    for read_as in ("float64", "float32", "float32"):
+        blocks = [_blocks(each.open(read_as), np.array([0, 5, 4095, 8999]), ALL) for each in (kept, plain)]
+        for rows, others in zip(*blocks, strict=True):
+            np.testing.assert_array_equal(rows.X, others.X, strict=True)
+            np.testing.assert_array_equal(rows.y, others.y, strict=True)
 
 
 def _blocks(rows: Any, positions: IntArray, fields: Fields) -> tuple[RowBlock, RowBlock]:
