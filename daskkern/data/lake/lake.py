@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from daskkern.data.lake.partitions import PartitionValues
-from daskkern.data.remote.files import open_file
+from daskkern.data.remote.spans import SpannedFile
 from daskkern.data.remote.stores import is_url
 from daskkern.errors import DataError
 
@@ -164,6 +164,8 @@ class Lake:
                     buffer_size=_buffer_bytes(len(stored)) if large else 0,
                 ) as file,
             ):
+                if isinstance(stream, SpannedFile) and not large:
+                    stream.expect(_ranges(file.metadata, piece.group, names))
                 found = file.iter_batches(rows, row_groups=[piece.group], columns=names, use_threads=False)
                 for batch in found if stored else _empty(piece.n_rows, rows):
                     values = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -189,7 +191,15 @@ def damaged(place: str, error: Exception) -> DataError:
 
 def _opened(piece: LakePiece) -> "AbstractContextManager[io.IOBase | pa.NativeFile]":
     """Return the file of a piece; Arrow reads local ones itself, without the lock of the interpreter."""
-    return open_file(piece.file, piece.size) if is_url(piece.file) else pa.OSFile(piece.file)
+    return SpannedFile(piece.file, piece.size) if is_url(piece.file) else pa.OSFile(piece.file)
+
+
+def _ranges(metadata: pq.FileMetaData, group: int, names: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the byte ranges of columns of a row group; none of nested columns."""
+    places = {metadata.schema.column(j).path: j for j in range(metadata.num_columns)}
+    chunks = [metadata.row_group(group).column(places[name]) for name in names if name in places]
+    starts = [min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset) for chunk in chunks]
+    return [(start, chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
 
 
 def _buffer_bytes(n_columns: int) -> int:
