@@ -7,7 +7,8 @@ seconds are those of the whole process, with imports and the workers' start. A w
 workers and in the prediction. Then rows are counted: every row must be in the store, and be predicted, exactly once.
 Raw rates are those of pyarrow reading all columns of the same files, from the disk and from the server, one by one.
 The files on the disk are also ingested in this process, whose start does not count. Where other programs run, compare
-processor seconds.
+processor seconds: `n_other_running_threads_before` is the system's load, the mean of five minutes before. Ranks of fits
+plan for 1 GB each.
 """
 
 import argparse
@@ -145,7 +146,7 @@ def stages(server: ObjectServer, n_rows: int, options: argparse.Namespace) -> li
     """Run all stages; return a row for each."""
     lake, found = server.url("lake"), []
     fit = ["--kernel", "gaussian:median", "--landmarks", str(options.landmarks), "--epochs", str(options.epochs),
-           "--loss", "squared"]  # fmt: skip
+           "--loss", "squared", "--set", "memory=1GB"]  # fmt: skip
     two, table = ["--workers", "2"], ["--target", "y", "--task", "regression", "--drop", "id"]
     ingest = ["ingest", lake, *table, "--scale", "standard"]
     store, model, out = server.url("store.zarr"), server.url("model.zarr"), server.url("predictions.parquet")
@@ -190,7 +191,7 @@ def count_rows(server: ObjectServer, n_rows: int) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Make the lake, run all stages, and return the tables of figures."""
-    n_rows = options.files * options.rows
+    n_rows, others = options.files * options.rows, round(os.getloadavg()[1], 1)
     with object_server() as server, tempfile.TemporaryDirectory(prefix="daskkern-lake-") as temporary:
         os.environ.update(server.environment())
         folder = Path(temporary)
@@ -218,6 +219,7 @@ def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
          "rows_rate_per_s": round(n_rows / wall), "rows_rate_per_cpu_s": round(n_rows / cpu)}
         for name, wall, cpu in taken
     ]  # fmt: skip
+    whole["n_other_running_threads_before"] = others
     whole["ingestion_to_pyarrow_cpu_ratio"] = round(taken[0][2] / taken[1][2], 2)
     by_name = {row["stage"]: row["wall_seconds"] for row in rows}
     whole["two_workers_to_one_ratio"] = round(by_name["ingest, 1 worker"] / by_name["ingest, 2 workers"], 2)

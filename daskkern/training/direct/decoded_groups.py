@@ -21,6 +21,7 @@ import numpy.typing as npt
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.rows.grouped_rows import GroupReader
 from daskkern.data.rows.rows import ALL, Fields, RowBlock
+from daskkern.data.storage.local_chunks import write_at
 from daskkern.errors import DataError, SpecError
 from daskkern.training.feeding.block_cache_policy import disk_room
 from daskkern.training.feeding.scratch import scratch_folder
@@ -96,7 +97,9 @@ class DecodedGroups:
         try:
             for part in parts:
                 found.append(None if part is None else _Field(at, part.dtype, part.shape))
-                at += 0 if part is None else _written(self._file.fileno(), part, at)
+                if part is not None:
+                    write_at(self._file.fileno(), part, at)
+                    at += part.nbytes
         except OSError:  # the disk is full, whoever filled it
             self._room = 0
             return
@@ -212,14 +215,6 @@ def _rounded(block: RowBlock, dtype: np.dtype[Any]) -> RowBlock | None:
 
 def _unnamed(folder: str) -> IO[bytes]:
     return tempfile.TemporaryFile(prefix="daskkern-rows-", dir=folder, buffering=0)
-
-
-def _written(file: int, part: HostArray, at: int) -> int:
-    view = part.data.cast("B") if part.size else memoryview(b"")
-    while view:
-        count = os.pwrite(file, view, at)
-        view, at = view[count:], at + count
-    return int(part.nbytes)
 
 
 def _read(file: int, part: _Field, at: int, shape: tuple[int, ...]) -> HostArray:
