@@ -7,7 +7,8 @@ seconds are those of the whole process, with imports and the workers' start. A w
 workers and in the prediction. Then rows are counted: every row must be in the store, and be predicted, exactly once.
 Raw rates are those of pyarrow reading all columns of the same files, from the disk and from the server, one by one.
 The files on the disk are also ingested in this process, whose start does not count. Where other programs run, compare
-processor seconds.
+processor seconds: `n_other_running_threads_before` is the system's load, the mean of five minutes before. Ranks of fits
+plan for 1 GB each.
 """
 
 import argparse
@@ -144,9 +145,10 @@ def after_puts(server: ObjectServer, n: int) -> Callable[[], bool]:
 def stages(server: ObjectServer, n_rows: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Run all stages; return a row for each."""
     lake, found = server.url("lake"), []
-    ingest = ["ingest", lake, "--target", "y", "--task", "regression", "--drop", "id", "--scale", "standard"]
-    fit = ["--kernel", "gaussian:median", "--landmarks", str(options.landmarks), "--epochs", "1", "--loss", "squared"]
-    two = ["--workers", "2"]
+    fit = ["--kernel", "gaussian:median", "--landmarks", str(options.landmarks), "--epochs", str(options.epochs),
+           "--loss", "squared", "--set", "memory=1GB"]  # fmt: skip
+    two, table = ["--workers", "2"], ["--target", "y", "--task", "regression", "--drop", "id"]
+    ingest = ["ingest", lake, *table, "--scale", "standard"]
     store, model, out = server.url("store.zarr"), server.url("model.zarr"), server.url("predictions.parquet")
     commands: list[tuple[str, list[str], int]] = [
         ("ingest, 1 worker", [*ingest, "--workers", "1", "--out", server.url("one.zarr")], 0),
@@ -154,6 +156,7 @@ def stages(server: ObjectServer, n_rows: int, options: argparse.Namespace) -> li
         ("ingest, 2 workers, one killed", [*ingest, *two, "--out", store], 12),
         ("check", ["check", store, *two], 0),
         ("fit", ["fit", store, *fit, *two, "--out", model], 0),
+        ("fit, from Parquet", ["fit", lake, *table, *fit, *two, "--out", server.url("direct.zarr")], 0),
         ("predict, one killed", ["predict", model, lake, "--keep", "id,day", "--partition-by", "day", *two, "--out",
                                  out], 2),
     ]  # fmt: skip
@@ -188,7 +191,7 @@ def count_rows(server: ObjectServer, n_rows: int) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Make the lake, run all stages, and return the tables of figures."""
-    n_rows = options.files * options.rows
+    n_rows, others = options.files * options.rows, round(os.getloadavg()[1], 1)
     with object_server() as server, tempfile.TemporaryDirectory(prefix="daskkern-lake-") as temporary:
         os.environ.update(server.environment())
         folder = Path(temporary)
@@ -216,9 +219,13 @@ def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
          "rows_rate_per_s": round(n_rows / wall), "rows_rate_per_cpu_s": round(n_rows / cpu)}
         for name, wall, cpu in taken
     ]  # fmt: skip
+    whole["n_other_running_threads_before"] = others
     whole["ingestion_to_pyarrow_cpu_ratio"] = round(taken[0][2] / taken[1][2], 2)
     by_name = {row["stage"]: row["wall_seconds"] for row in rows}
     whole["two_workers_to_one_ratio"] = round(by_name["ingest, 1 worker"] / by_name["ingest, 2 workers"], 2)
+    whole["fit_from_parquet_to_store_rows_ratio"] = round(by_name["fit"] / by_name["fit, from Parquet"], 2)
+    used = {row["stage"]: row["cpu_seconds"] for row in rows}
+    whole["fit_from_parquet_to_store_cpu_ratio"] = round(used["fit"] / used["fit, from Parquet"], 2)
     return {"reading": reading, "stages": rows, "whole": [whole]}
 
 
@@ -229,6 +236,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=5000, help="of a file")
     parser.add_argument("--columns", type=int, default=200)
     parser.add_argument("--landmarks", type=int, default=500)
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--fail-every", type=int, default=40, help="answer every n-th request of a kind with 500")
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--tiny", action="store_true", help="a few small files, to check that it runs")
@@ -238,7 +246,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     tables = measure(options)
     settings = {
         "n_files": options.files, "n_rows_of_a_file": options.rows, "n_columns": options.columns,
-        "n_landmarks": options.landmarks, "n_requests_to_a_failure": options.fail_every, "tiny": options.tiny,
+        "n_landmarks": options.landmarks, "n_epochs": options.epochs, "n_requests_to_a_failure": options.fail_every,
+        "tiny": options.tiny,
     }  # fmt: skip
     add(Run("lake", today(), describe_machine(), versions(), settings, tables), options.out)
 

@@ -133,7 +133,7 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
         f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of {_rows(found.batch, time.batch)}."
     )
     if isinstance(source, GroupSource):
-        say(ingest_gain(source).in_words(settings.max_epochs))
+        say(ingest_gain(source, settings).in_words(settings.max_epochs))
     return _record(found, batch, time, cost)
 
 

@@ -51,6 +51,11 @@ class TableReader(GroupReader):
         """Whether rows have weights."""
         return self.table.has_weight
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether rows lie in files: columns of different types become features."""
+        return not self.held_bytes
+
     def read(self, number: int, fields: Fields, dtype: npt.DTypeLike) -> RowBlock:
         """Return the rows of a group; see :class:`daskkern.data.rows.grouped_rows.GroupReader`."""
         start, m = self.starts[number], self.sizes[number]

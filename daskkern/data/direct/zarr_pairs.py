@@ -50,6 +50,12 @@ class ZarrPair(GroupReader):
         arrays = [array for array in (self.X, self.y, self.weight) if array is not None]
         return sum(int(array.nbytes) for array in arrays if type(array.store).__name__ == "MemoryStore")
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether chunks of features are decompressed, or come from elsewhere than a folder or memory."""
+        kind = type(self.X.store).__name__
+        return kind != "MemoryStore" and (kind != "LocalStore" or bool(self.X.compressors or self.X.filters))
+
     def read(self, number: int, fields: Fields, dtype: npt.DTypeLike) -> RowBlock:
         """Return the rows of a group; see :class:`daskkern.data.rows.grouped_rows.GroupReader`."""
         start = number * self.sizes[0]

@@ -1,13 +1,20 @@
 """The footers of Parquet files: columns, and the size and missing values of each row group."""
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
 from daskkern.data.lake.lake import damaged
 from daskkern.data.lake.listing import LakeFile
 from daskkern.data.lake.partitions import PartitionValues, partition_expression
+from daskkern.data.lake.schemas import renamed_since, with_names
 from daskkern.data.remote.files import open_file
+
+_KINDS = 16
+"""Schemas of the files before, one of which the next file is expected to have."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +26,17 @@ class Group:
     n_rows: int
     n_bytes: int
     nulls: tuple[tuple[str, int | None], ...]
-    """Missing values of each column; None where the writer has not recorded them."""
+    """Missing values of the columns that have some; None where the writer has not recorded them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Footer:
-    """The schema of a file, and its row groups."""
+    """The schema of a file, its row groups, and the columns that its table has renamed since it was written."""
 
     schema: pa.Schema
     groups: tuple[Group, ...]
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Names in the schema, and in the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +61,12 @@ def footer(job: FooterJob) -> Footer:
             fragment = ds.ParquetFileFormat().make_fragment(
                 stream, partition_expression=partition_expression(job.partition)
             )
-            schema, metadata = fragment.physical_schema, fragment.metadata
+            stored, metadata = fragment.physical_schema, fragment.metadata
+            names = {} if file.columns is None else renamed_since(stored, file.columns)
+            schema = with_names(stored, names)
             chosen = set(range(metadata.num_row_groups))
-            if job.where is not None and _has_types(schema, job):
+            moved = {*names, *names.values()}.intersection(job.filtered)
+            if job.where is not None and not moved and _has_types(schema, job):
                 found = fragment.split_by_row_group(job.where, schema=job.schema)
                 chosen = {group.id for part in found for group in part.row_groups}
         except (pa.ArrowException, OSError) as error:
@@ -63,9 +75,25 @@ def footer(job: FooterJob) -> Footer:
         for number in range(metadata.num_row_groups):
             found = metadata.row_group(number)
             if number in chosen and found.num_rows:
-                groups.append(Group(number, first, found.num_rows, _compressed(found), _nulls(found)))
+                groups.append(Group(number, first, found.num_rows, *_columns(found, schema, names)))
             first += found.num_rows
-    return Footer(schema, tuple(groups))
+    return Footer(schema, tuple(groups), tuple((now, former) for former, now in names.items() if now is not None))
+
+
+def alike(footers: Sequence[Footer]) -> list[Footer]:
+    """Return footers of which those with the same columns share one schema, which has kilobytes for a wide table.
+
+    The metadata of the schema, such as the index of pandas, is that of the first of them.
+    """
+    kinds: deque[tuple[pa.Schema, pa.Schema]] = deque(maxlen=_KINDS)
+    found = []
+    for one in footers:
+        columns = one.schema.remove_metadata()  # but for that of columns, such as the identities of Iceberg
+        same = next((whole for known, whole in kinds if columns.equals(known, check_metadata=True)), None)
+        if same is None:
+            kinds.append((columns, one.schema))
+        found.append(one if same is None else replace(one, schema=same))
+    return found
 
 
 def _has_types(stored: pa.Schema, job: FooterJob) -> bool:
@@ -86,15 +114,19 @@ def _is_converted(kind: pa.DataType) -> bool:
     return any(check(kind) for check in checks)
 
 
-def _compressed(group: object) -> int:
-    return sum(group.column(j).total_compressed_size for j in range(group.num_columns))  # type: ignore[attr-defined]
-
-
-def _nulls(group: object) -> tuple[tuple[str, int | None], ...]:
-    found = []
-    for j in range(group.num_columns):  # type: ignore[attr-defined]
-        column = group.column(j)  # type: ignore[attr-defined]
+def _columns(
+    group: Any, schema: pa.Schema, renamed: dict[str, str | None]
+) -> tuple[int, tuple[tuple[str, int | None], ...]]:
+    """Return the compressed bytes of a row group, and what :attr:`Group.nulls` says."""
+    n_bytes = 0
+    nulls: list[tuple[str, int | None]] = []
+    for j in range(group.num_columns):  # of hundreds, in thousands of files
+        column = group.column(j)
         known = column.statistics
-        has = known is not None and known.has_null_count
-        found.append((column.path_in_schema, int(known.null_count) if has else None))
-    return tuple(found)
+        n_bytes += column.total_compressed_size
+        count = known.null_count if known is not None and known.has_null_count else None
+        if count != 0:
+            name = renamed.get(column.path_in_schema, column.path_in_schema)
+            nulls += [] if name is None else [(name, count)]
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    return n_bytes, (*nulls, *((name, None) for name in nested))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from daskkern.data.lake.partitions import PartitionValues
-from daskkern.data.remote.files import open_file
+from daskkern.data.remote.spans import SpannedFile
 from daskkern.data.remote.stores import is_url
 from daskkern.errors import DataError
 
@@ -46,6 +46,8 @@ class LakePiece:
         Columns that come from the names of folders.
     kept : int or None
         Rows that pass the filter, once they have been counted.
+    renamed : tuple of (str, str)
+        Columns that the file has under a former name, and that name.
     """
 
     file: str
@@ -56,6 +58,7 @@ class LakePiece:
     n_bytes: int
     partition: PartitionValues = ()
     kept: int | None = None
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,26 +150,29 @@ class Lake:
 
     def _stored(self, piece: LakePiece, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of a piece, in the types of the schema."""
-        fixed = dict(piece.partition)
-        stored = [name for name in columns if name not in fixed]
+        fixed, former = dict(piece.partition), dict(piece.renamed)
+        stored = {name: former.get(name, name) for name in columns if name not in fixed}
+        names = list(stored.values())
         large = piece.n_bytes > _GROUP_BYTES
         try:
             with (
                 _opened(piece) as stream,
                 pq.ParquetFile(
                     stream,
-                    read_dictionary=[name for name in stored if pa.types.is_string(self._kinds[name])],
+                    read_dictionary=[there for name, there in stored.items() if pa.types.is_string(self._kinds[name])],
                     pre_buffer=is_url(piece.file) and not large,
                     buffer_size=_buffer_bytes(len(stored)) if large else 0,
                 ) as file,
             ):
-                found = file.iter_batches(rows, row_groups=[piece.group], columns=stored, use_threads=False)
+                if isinstance(stream, SpannedFile) and not large:
+                    stream.expect(_ranges(file.metadata, piece.group, names))
+                found = file.iter_batches(rows, row_groups=[piece.group], columns=names, use_threads=False)
                 for batch in found if stored else _empty(piece.n_rows, rows):
                     values = dict(zip(batch.schema.names, batch.columns, strict=True))
                     arrays = [
                         _constant(fixed[name], self._kinds[name], batch.num_rows)
                         if name in fixed
-                        else _cast(values[name], self._kinds[name])
+                        else _cast(values[stored[name]], self._kinds[name])
                         for name in columns
                     ]
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
@@ -185,7 +191,15 @@ def damaged(place: str, error: Exception) -> DataError:
 
 def _opened(piece: LakePiece) -> "AbstractContextManager[io.IOBase | pa.NativeFile]":
     """Return the file of a piece; Arrow reads local ones itself, without the lock of the interpreter."""
-    return open_file(piece.file, piece.size) if is_url(piece.file) else pa.OSFile(piece.file)
+    return SpannedFile(piece.file, piece.size) if is_url(piece.file) else pa.OSFile(piece.file)
+
+
+def _ranges(metadata: pq.FileMetaData, group: int, names: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the byte ranges of columns of a row group; none of nested columns."""
+    places = {metadata.schema.column(j).path: j for j in range(metadata.num_columns)}
+    chunks = [metadata.row_group(group).column(places[name]) for name in names if name in places]
+    starts = [min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset) for chunk in chunks]
+    return [(start, chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
 
 
 def _buffer_bytes(n_columns: int) -> int:

@@ -4,15 +4,15 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from daskkern.data.lake.footers import Footer, FooterJob, footer
+from daskkern.data.lake.footers import Footer, FooterJob, alike, footer
 from daskkern.data.lake.lake import Lake, LakePiece
 from daskkern.data.lake.listing import LakeFile, listed
 from daskkern.data.lake.partitions import PartitionValues, partition_values, partitions_that_may_pass
-from daskkern.data.lake.schemas import absent_columns, check_identities, joined
+from daskkern.data.lake.schemas import absent_columns, check_written, joined
 from daskkern.data.lake.table_formats import table_files
 from daskkern.data.lake.where import group_expression, where_columns, where_expression
 from daskkern.data.remote.stores import absolute
@@ -97,7 +97,7 @@ def open_lake(
     of_groups = None if where is None else group_expression(where, schema)
     jobs = [FooterJob(*pair, schema, of_groups, filtered) for pair in zip(files, values, strict=True)]
     batches = [jobs[at : at + _FILES_AT_ONCE] for at in range(0, len(jobs), _FILES_AT_ONCE)]
-    footers = [one for batch in run(_footers, batches) for one in batch]
+    footers = alike([one for batch in run(_footers, batches) for one in batch])
     wanted = columns(schema.names) if callable(columns) else columns
     chosen = schema.names if wanted is None else _chosen(wanted, schema, files)
     found_in = list(zip(files, footers, strict=True))
@@ -114,6 +114,7 @@ def open_lake(
             group.n_rows,
             group.n_bytes,
             (*found, *absent_columns(file, one.schema, needed, fixed.names)),
+            renamed=one.renamed,
         )
         for file, found, one in zip(files, values, footers, strict=True)
         for group in one.groups
@@ -152,7 +153,7 @@ def _files(place: str) -> list[LakeFile]:
 
 
 def _footers(jobs: Sequence[FooterJob]) -> list[Footer]:
-    return run_here(footer, jobs)
+    return alike(run_here(footer, jobs))
 
 
 def _index(schema: pa.Schema) -> tuple[str, ...]:
@@ -198,17 +199,16 @@ def _united(
 ) -> pa.Schema:
     """Return one type for every chosen column of all files: the narrowest that holds the values of each."""
     united = pa.schema([first.field(name) for name in first.names])
-    seen: set[str] = set()
+    seen: set[int] = set()
     for file, one in footers:
-        key = one.schema.remove_metadata().to_string()
-        if key in seen:
+        if id(one.schema) in seen:  # files with the same columns share it
             continue
-        seen.add(key)
+        seen.add(id(one.schema))
         found = plain_schema(one.schema, (*index, *_index(one.schema)))
         if file.columns is None:
             _check_columns(first, found, fixed, chosen, (file, footers[0][0]))
         else:
-            check_identities(file, one.schema, chosen)
+            check_written(file, one.schema, chosen)
         for name in chosen:
             if name not in fixed.names:
                 at = united.get_field_index(name)
@@ -243,11 +243,12 @@ def _nulls(
     """Return the missing values of each column in all files, as far as the footers record them."""
     totals: dict[str, int | None] = dict.fromkeys(names, 0)
     for one in footers:
+        unknown = dict.fromkeys(set(names) - set(one.schema.names) - set(fixed.names))
         for group in one.groups:
-            known: dict[str, Any] = dict(group.nulls)
-            for name in names:
-                total, more = totals[name], known.get(name, 0 if name in fixed.names else None)
-                totals[name] = None if total is None or more is None else total + more
+            for name, more in (unknown | dict(group.nulls)).items():
+                total = totals.get(name)
+                if total is not None:
+                    totals[name] = None if more is None else total + more
     for name in set(fixed.names) & set(names):
         totals[name] = sum(dict(found)[name] is None for found in set(values))
     return totals

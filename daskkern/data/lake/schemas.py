@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
-from daskkern.data.lake.listing import LakeFile
+from daskkern.data.lake.listing import LakeColumns, LakeFile
 from daskkern.data.lake.partitions import PartitionValues
 from daskkern.errors import DataError
 
@@ -46,30 +46,32 @@ def absent_columns(
     return tuple((name, None) for name in needed if name not in stored.names and name not in partitions)
 
 
-def check_identities(file: LakeFile, stored: pa.Schema, chosen: Sequence[str]) -> None:
-    """Raise DataError where the table has renamed a column since the file was written, or replaced it by another.
+def renamed_since(stored: pa.Schema, columns: LakeColumns) -> dict[str, str | None]:
+    """Return the columns of a file whose name in its table is another one now, and that name; None for dropped ones.
 
     Iceberg tells columns by numbers, which their fields have as metadata; without these, names count.
     """
+    now = {_id(field): field.name for field in columns.schema if _id(field) is not None}
+    if not now:
+        return {}
+    names = {field.name: now.get(_id(field)) for field in stored if _id(field) is not None}
+    return {former: name for former, name in names.items() if name != former}
+
+
+def with_names(stored: pa.Schema, renamed: dict[str, str | None]) -> pa.Schema:
+    """Return the columns of a file under other names, without those that have none."""
+    if not renamed:
+        return stored
+    named = [(field, renamed.get(field.name, field.name)) for field in stored]
+    return pa.schema([field.with_name(name) for field, name in named if name is not None], stored.metadata)
+
+
+def check_written(file: LakeFile, stored: pa.Schema, chosen: Sequence[str]) -> None:
+    """Raise DataError where a file leaves a chosen column to the metadata of its table."""
     assert file.columns is not None
-    schema = file.columns.schema
-    former = {_id(field): field.name for field in stored if _id(field) is not None}
-    for name in (name for name in chosen if name in schema.names):
-        known = _id(schema.field(name))
-        if name in file.columns.in_metadata and name not in stored.names:
+    for name in chosen:
+        if name in file.columns.in_metadata and name in file.columns.schema.names and name not in stored.names:
             raise DataError(f"{file.place} leaves column {name!r} to the metadata of its table; write the files again")
-        if known is None or not former:
-            continue
-        if former.get(known, name) != name:
-            raise DataError(
-                f"{file.place} holds column {name!r} under its former name {former[known]!r}; write the files of the "
-                "table again, or leave the column out with --drop"
-            )
-        if known not in former and name in stored.names:
-            raise DataError(
-                f"{file.place} holds another, former column {name!r}; write the files of the table again, or leave the "
-                "column out with --drop"
-            )
 
 
 def _id(field: pa.Field) -> bytes | None:

@@ -3,14 +3,15 @@
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import HostArray, IntArray
 from daskkern.data.rows.array_rows import float_dtype
 from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.finite import check_finite
@@ -45,6 +46,11 @@ class GroupReader(ABC):
         """Bytes of rows that this process holds in memory, and would have to send to workers."""
         return 0
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether a group takes much longer to read than its bytes from a disk, because it is decoded and encoded."""
+        return False
+
     @abstractmethod
     def read(self, number: int, fields: Fields, dtype: npt.DTypeLike) -> RowBlock:
         """Return the rows of a group, not scaled: X (m, d) in `dtype`, y codes (m,) or targets (m, t), weights (m,).
@@ -54,6 +60,11 @@ class GroupReader(ABC):
         DataError
             When they cannot be read.
         """
+
+    def read_some(self, number: int, places: IntArray, fields: Fields, dtype: npt.DTypeLike) -> RowBlock | None:
+        """Return the rows at `places` (k,), ascending, of a group; None where that costs as much as the whole group."""
+        del number, places, fields, dtype
+        return None
 
 
 @dataclass(frozen=True)
@@ -121,22 +132,42 @@ class GroupedRows(Rows):
             parts.append(_cut(self._group(number, wanted), slice(max(start, begin) - begin, min(stop, end) - begin)))
         return self._joined(parts, wanted)
 
+    def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
+        """Yield slices of ascending positions and their rows, group by group; see :class:`Rows`."""
+        wanted = self._present(fields)
+        if not wanted:
+            yield slice(0, len(positions)), RowBlock(None, None, None)
+            return
+        groups = self._edges.chunks_of(positions)
+        bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(positions)] if len(positions) else []
+        for begin, end in pairwise(bounds):
+            number = int(groups[begin])
+            places = positions[begin:end] - int(self._edges.values[number])
+            some = self._reader.read_some(number, places, wanted, self._read_as)
+            block = _cut(self._group(number, wanted), places) if some is None else self._scaled(some)
+            yield slice(begin, end), self._joined([block], wanted)
+
     def _group(self, number: int, fields: Fields) -> RowBlock:
         return self._cache.get((number, fields), lambda: self._decoded(number, fields))
 
     def _decoded(self, number: int, fields: Fields) -> RowBlock:
-        read_as = np.float64 if self._scaling.is_far else self.dtype
-        block, expected = self._reader.read(number, fields, read_as), int(self._edges.sizes[number])
+        block, expected = self._reader.read(number, fields, self._read_as), int(self._edges.sizes[number])
         found = {len(part) for part in (block.X, block.y, block.weight) if part is not None}
         if found != {expected}:
             raise DataError(
                 f"group {number} of the rows has {sorted(found)} rows, but had {expected} when the fit began; "
                 "do not change the data during a fit"
             )
-        if block.X is None:
-            return block
-        check_finite(block.X, int(self._edges.values[number]))
-        return RowBlock(self._scaling.apply(block.X, self.dtype), block.y, block.weight)
+        if block.X is not None:
+            check_finite(block.X, int(self._edges.values[number]))
+        return self._scaled(block)
+
+    def _scaled(self, block: RowBlock) -> RowBlock:
+        return block if block.X is None else RowBlock(self._scaling.apply(block.X, self.dtype), block.y, block.weight)
+
+    @property
+    def _read_as(self) -> npt.DTypeLike:
+        return np.float64 if self._scaling.is_far else self.dtype
 
     def _present(self, fields: Fields) -> Fields:
         there = fields if self.has_weight else fields & ~Fields.weight
@@ -233,6 +264,6 @@ def _bytes(block: RowBlock) -> int:
     return sum(int(part.nbytes) for part in (block.X, block.y, block.weight) if part is not None)
 
 
-def _cut(block: RowBlock, rows: slice) -> RowBlock:
+def _cut(block: RowBlock, rows: slice | IntArray) -> RowBlock:
     X, y, weight = block.X, block.y, block.weight
     return RowBlock(*(None if part is None else part[rows] for part in (X, y, weight)))

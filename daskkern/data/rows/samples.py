@@ -1,10 +1,12 @@
-"""Random samples of row numbers that depend on the seed alone."""
+"""Random samples of row numbers that depend on the seed alone, and rows of which a pass keeps a sample."""
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
-from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows, take
 
 _MOST = 2000
 _STREAM = 54
@@ -38,3 +40,64 @@ def counted(X: HostArray, weight: HostArray | None) -> HostArray:
     if weight is None or weight.all() or not weight.any():
         return X
     return X[weight > 0]
+
+
+class SampledInPassing(Rows):
+    """The same rows, which keep the features of a sample of them when a pass comes by.
+
+    Where a whole chunk is decoded for any of its rows, a sample costs as much as a pass over all rows. Of rows that no
+    pass has come by, those of the whole sample are read at the first of its rows that is asked for.
+
+    Parameters
+    ----------
+    rows : Rows
+        Dense ones.
+    positions : (k,) int64
+        Numbers of the sampled rows, in any order.
+    """
+
+    def __init__(self, rows: Rows, positions: IntArray) -> None:
+        self.n_rows, self.n_features, self.n_targets = rows.n_rows, rows.n_features, rows.n_targets
+        self.chunk_rows, self.task, self.classes = rows.chunk_rows, rows.task, rows.classes
+        self.has_weight, self.dtype, self.chunk_edges = rows.has_weight, rows.dtype, rows.chunk_edges
+        self.reads_pieces, self.decodes_chunks, self.in_memory = rows.reads_pieces, rows.decodes_chunks, rows.in_memory
+        self._rows, self._positions = rows, np.unique(positions)
+        self._X = np.empty((len(self._positions), rows.n_features), rows.dtype)
+        self._seen = np.zeros(len(self._positions), bool)
+
+    def read(self, start: int, stop: int, fields: Fields = ALL) -> RowBlock:
+        """Return the rows from `start` to `stop` (excluded), and keep those of the sample."""
+        block = self._rows.read(start, stop, fields)
+        if block.X is not None:
+            part = slice(*np.searchsorted(self._positions, [start, stop]).tolist())
+            self._X[part] = block.X[self._positions[part] - start]
+            self._seen[part] = True
+        return block
+
+    def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
+        """Yield slices of ascending positions and their rows, with features from memory if all are in the sample."""
+        if Fields.X not in fields or not np.isin(positions, self._positions).all():
+            yield from self._rows.parts_at(positions, fields)
+            return
+        missing = self._positions[~self._seen]
+        if missing.size:
+            self._X[~self._seen] = features_at(self._rows, missing)
+            self._seen[:] = True
+        X, others = self._X[np.searchsorted(self._positions, positions)], fields & ~Fields.X
+        rest = take(self._rows, positions, others) if others else RowBlock(None, None, None)
+        yield slice(0, len(positions)), RowBlock(X, rest.y, rest.weight)
+
+    def _read_features(self, start: int, stop: int) -> HostArray:
+        X = self.read(start, stop, Fields.X).X
+        assert X is not None
+        return np.asarray(X)
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        y = self.read(start, stop, Fields.y).y
+        assert y is not None
+        return y
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        weight = self.read(start, stop, Fields.weight).weight
+        assert weight is not None
+        return weight

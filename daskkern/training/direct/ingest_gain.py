@@ -11,7 +11,9 @@ from daskkern.data.rows.grouped_rows import GroupedRows
 from daskkern.data.rows.rows import ALL, Rows
 from daskkern.monitor.formatting import format_bytes
 from daskkern.training.direct.group_source import GroupSource
+from daskkern.training.feeding.block_cache_policy import disk_room
 from daskkern.training.feeding.disk_rates import measure_disk
+from daskkern.training.run.settings import FitSettings
 
 _SECONDS = 2.0
 _MOST_GROUPS = 8
@@ -32,12 +34,15 @@ class IngestGain:
         Reading all rows once, and writing them.
     n_bytes : int
         Of the store.
+    kept : bool
+        Whether a fit keeps the rows in a scratch file, and decodes them once.
     """
 
     direct_s: float
     store_s: float
     ingest_s: float
     n_bytes: int
+    kept: bool = False
 
     @property
     def pays_after(self) -> float:
@@ -47,6 +52,8 @@ class IngestGain:
 
     def in_words(self, epochs: int) -> str:
         """Return two sentences for a fit of `epochs` epochs."""
+        if self.kept:
+            return self._of_kept_rows()
         saved = epochs * (self.direct_s - self.store_s) - self.ingest_s
         each = f"reading takes {_s(self.direct_s)} an epoch where the rows lie, and {_s(self.store_s)} from a store"
         once = f"an ingestion takes about {_s(self.ingest_s)} and {format_bytes(self.n_bytes)} of disk, once"
@@ -59,11 +66,18 @@ class IngestGain:
         )
         return f"ingesting first: {each}; {once}: {verdict}. Reading is hidden behind the steps where these are slower."
 
+    def _of_kept_rows(self) -> str:
+        once = f"decoding takes {_s(self.direct_s)}, once a fit, and further epochs {_s(self.store_s)} of reading"
+        place = f"from a scratch file of {format_bytes(self.n_bytes)}"
+        verdict = f"it saves nothing in one fit, and about {_s(self.direct_s)} in each further one on the same rows"
+        return f"ingesting first: {verdict}; {once} each, {place}, as from a store."
 
-def ingest_gain(source: GroupSource) -> IngestGain:
+
+def ingest_gain(source: GroupSource, settings: FitSettings) -> IngestGain:
     """Measure how fast some random groups of `source` are read, and compare with a store on this machine's disk.
 
     Reads for about 2 seconds, and writes and reads up to 48 MB in the temporary folder.
+    `settings` are those of the fit.
     """
     info = source.info
     rows = source.open("float32")
@@ -73,7 +87,8 @@ def ingest_gain(source: GroupSource) -> IngestGain:
     disk = measure_disk(tempfile.gettempdir())
     read, write = (_USUAL_RATE, _USUAL_RATE) if disk is None else (disk.read, disk.write)
     direct_s, store_s = per_row * info.n_rows, n_bytes / read
-    return IngestGain(direct_s, store_s, direct_s + n_bytes / write, n_bytes)
+    kept = source.kept_on_disk(settings).kept is not None and n_bytes <= disk_room(settings)
+    return IngestGain(direct_s, store_s, direct_s + n_bytes / write, n_bytes, kept)
 
 
 def _seconds_per_row(rows: Rows) -> float:

@@ -10,6 +10,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
+from daskkern.data.storage.local_chunks import write_at
 from daskkern.errors import SpecError, StoreError
 
 Fence: TypeAlias = Callable[[], None]
@@ -68,11 +69,8 @@ class HostFile(BlockFile):
         return _at_once
 
     def write(self, at: int, block: HostArray) -> bool:
-        view = block.data.cast("B")
         try:
-            self._file.seek(at)
-            while view:
-                view = view[self._file.write(view) :]
+            write_at(self._file.fileno(), block, at)
         except OSError:
             return False
         return True

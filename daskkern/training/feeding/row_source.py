@@ -13,6 +13,7 @@ from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.schema.encoding import Encoding, code_columns
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.training.feeding.sent_rows import Releasable
+from daskkern.training.run.settings import FitSettings
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,11 @@ class RowSource(ABC):
         Data of this process is scattered block by block, to `workers`, or by default to all; Dask schedules the blocks
         of dask arrays. `dtype` is that in which the rows will be opened: what is read now is read in it.
         """
+
+    def kept_on_disk(self, settings: FitSettings) -> "RowSource":
+        """Return the source for a fit of several passes: rows that are slow to read are then kept in a scratch file."""
+        del settings
+        return self
 
     @abstractmethod
     def digest(self) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def fit_job(
     """Fit the model of a job. Parameters and errors are as for :func:`fit`."""
     job.check()
     requested = job.settings
-    job = job.without_copies() if earlier is None else next_run(job, earlier)
+    job = (job.without_copies() if earlier is None else next_run(job, earlier)).kept_on_disk()
     numbers_of = job.source.original_numbers
     with client_of(client) as connected:
         if connected is not None and metadata is not None:

@@ -70,6 +70,11 @@ class FitJob:
         apart = self.before is not None or self.settings.rows_follow
         return self if apart else replace(self, source=merged(self.source))
 
+    def kept_on_disk(self) -> "FitJob":
+        """Return the job on rows that are kept in scratch files once they are decoded, where that takes long."""
+        watched = None if self.validation is None else self.validation.kept_on_disk(self.settings)
+        return replace(self, source=self.source.kept_on_disk(self.settings), validation=watched)
+
     def metadata(self, name: str | None = None, out: str = "", *, detached: bool = False) -> FitMetadata:
         """Return a new entry for the registry of fits; without a `name` that of the solver."""
         new = new_metadata(name or self.settings.solver.name)

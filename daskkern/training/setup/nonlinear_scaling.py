@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daskkern.arrays import FloatArray, HostArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.rows.samples import counted
@@ -43,13 +43,17 @@ def fits_as_well(
         Columns that hold codes of categories.
     seed : int
     """
-    positions = np.sort(generator(seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False))
-    block = take(rows, positions, Fields.X | Fields.y | Fields.weight)
+    block = take(rows, compared_rows(rows.n_rows, seed), Fields.X | Fields.y | Fields.weight)
     assert block.X is not None
     assert block.y is not None
     X, y = counted(block.X, block.weight), _encoded(source, counted(block.y, block.weight))
     errors = [_error(scaling.apply(X, np.float64), y, categories) for scaling in (bent, plain)]
     return errors[0] is None or errors[1] is None or errors[0] <= _WORSE * errors[1]
+
+
+def compared_rows(n_rows: int, seed: int) -> IntArray:
+    """Return the numbers, ascending, of the rows by which :func:`fits_as_well` decides."""
+    return np.sort(generator(seed, _DRAW).choice(n_rows, min(_SAMPLE, n_rows), replace=False))
 
 
 def _error(X: HostArray, y: FloatArray, categories: Sequence[int]) -> float | None:

@@ -10,7 +10,7 @@ from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
-from daskkern.data.rows.samples import counted
+from daskkern.data.rows.samples import SampledInPassing, counted
 from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_scaling import SPARSE_SCALINGS, Scaling, check_sparse_scaling
 from daskkern.data.schema.column_statistics import ColumnStatistics, Moments
@@ -19,7 +19,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel, LinearKernel
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.nonlinear_scaling import fits_as_well
+from daskkern.training.setup.nonlinear_scaling import compared_rows, fits_as_well
 
 AnySource = TypeVar("AnySource", bound=RowSource)
 _LEARNED = ("auto", "always", "affine", "arcsinh", "ranks")
@@ -97,6 +97,9 @@ def _categories(source: RowSource, settings: FitSettings) -> list[int]:
 
 def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
     rows, categories = source.open("float64"), _categories(source, settings)
+    positions = np.sort(generator(settings.seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False))
+    if rows.decodes_chunks and not rows.is_sparse:
+        rows = SampledInPassing(rows, np.concatenate([positions, compared_rows(rows.n_rows, settings.seed)]))
     statistics = source.statistics()
     if statistics is None:
         statistics = _measured(rows)
@@ -104,8 +107,7 @@ def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
     assert not isinstance(wanted, Scaling)
     kind = "auto" if wanted in _LEARNED else wanted
     if kind in LEARNED_KINDS:
-        positions = generator(settings.seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False)
-        block = take(rows, np.sort(positions), Fields.X | Fields.weight)
+        block = take(rows, positions, Fields.X | Fields.weight)
         assert block.X is not None
         sample = counted(block.X, block.weight)
         plain = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse, bend=False)

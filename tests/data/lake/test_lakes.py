@@ -222,3 +222,10 @@ def test_an_iceberg_table_is_read_as_it_is_now(tmp_path: Path) -> None:
     catalog.destroy_tables()
     folder = made.location().removeprefix("file://")
     assert rows_of(open_lake(folder), ["a", "t"]) == table.slice(0, 2).combine_chunks()
+
+
+def test_missing_values_are_those_of_the_footers(tmp_path: Path) -> None:
+    table = pa.table({"full": [1, 2], "gaps": [None, 2.5], "list": [[1], None], "unsaid": [None, 1.0]})
+    pq.write_table(table, tmp_path / "1.parquet", write_statistics=["full", "gaps"])
+    pq.write_table(table.slice(0, 1), tmp_path / "2.parquet", write_statistics=["full", "gaps"])
+    assert open_lake(tmp_path).nulls == {"full": 0, "gaps": 2, "list": None, "unsaid": None}

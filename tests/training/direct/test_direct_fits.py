@@ -171,6 +171,9 @@ def test_commands_read_lakes_and_cubes(
     xr.testing.assert_equal(found.lon, cube.lon)
     code, out, err = run(capfd, "plan", lake, "--target", "y", *settings)
     assert code == 0, err
+    assert "ingesting first: it saves nothing in one fit" in out
+    code, out, err = run(capfd, "plan", lake, "--target", "y", *settings, "--set", "disk=1")
+    assert code == 0, err
     assert "ingesting first: reading takes" in out
 
 
@@ -235,6 +238,8 @@ def test_what_ingesting_would_save_is_arithmetic() -> None:
     assert "would save about 56 s of reading in 10 epochs" in gain.in_words(10)
     assert "it pays after 3 epochs; this fit has 2" in gain.in_words(2)
     assert "it never pays" in IngestGain(1.0, 2.0, 3.0, 10).in_words(5)
+    kept = IngestGain(direct_s=10.0, store_s=2.0, ingest_s=24.0, n_bytes=10**9, kept=True)
+    assert "about 10 s in each further one on the same rows; decoding takes 10 s, once a fit" in kept.in_words(10)
 
 
 @pytest.mark.long

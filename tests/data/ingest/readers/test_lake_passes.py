@@ -79,3 +79,17 @@ def test_the_rows_of_a_part_end_where_it_ends(reader: TableReader, start: int, s
     np.testing.assert_array_equal(found, np.arange(start, stop) / 2)
     whole = np.concatenate([np.asarray(piece.X) for piece in reader.table.pieces()])
     np.testing.assert_array_equal(np.concatenate([np.asarray(piece.X) for piece in pieces]), whole[start:stop])
+
+
+@pytest.mark.parametrize("has_gaps", [True, False])
+def test_a_direct_fit_surveys_its_columns_in_one_pass(
+    tmp_path: Path, read: list[tuple[str, int, tuple[str, ...]]], has_gaps: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    columns: dict[str, Any] = {"n": rng.integers(0, 9, 500), "kind": rng.choice(["a", "b"], 500), "y": np.arange(500.0)}
+    columns["x"] = pa.array(rng.normal(size=500), mask=rng.random(500) < 0.1 if has_gaps else None)
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    opened = open_table(str(tmp_path / "rows.parquet"), TableChoice(("y",), task="regression"))
+    assert [set(one[2]) for one in read] == [{"n", "kind", "x"} if has_gaps else {"x", "kind"}]
+    fills = {column.name: column.fill for column in opened.table.encoding or ()}
+    assert fills["n"] == (columns["n"].mean() if has_gaps else None)
