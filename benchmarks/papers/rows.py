@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
-
-from contest.data import Data
 
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks
-from daskkern.kernels import ArcCosine, Cauchy, Gaussian, InversePolynomial, Kernel, Laplacian
+from daskkern.kernels import Cauchy, Gaussian, Kernel, Laplacian
 from daskkern.solvers import NYTRO, SDCA, DoublySGD, EigenPro, Norma, NystromSGD
 from papers.form import PaperRow, with_median
 from papers.lecture_rows import ADULT, COVER, LECTURE_ROWS, MEDIAN, half
+from papers.nystrom_kernels import NYSTROM_KERNELS, arc_cosine, inverse, rbf
+from papers.review_rows import REVIEW_ROWS
 
 TABLES = {
     "nystrom-sgd-2": "Pfahler and Morik, Nystrom-SGD, ECML PKDD 2018: table 2, loss after 10 epochs",
@@ -36,20 +35,6 @@ _MAGIC = "MAGIC gamma telescope in place of FACT: 15,216 rows with 10 features i
 _STEP = "The step is daskkern's own, from batch, loss and spectrum; the paper's is 1 / (l_1 l_k)^(1/2)."
 
 
-def _arc_cosine(data: Any) -> Kernel:
-    return ArcCosine(1)
-
-
-def _inverse(data: Any) -> Kernel:
-    return InversePolynomial()
-
-
-def _rbf(data: Any) -> Kernel:
-    return Gaussian(data.X.shape[1] ** 0.5)  # exp(-gamma r^2 / 2), gamma = 1 / d
-
-
-NYSTROM_KERNELS: dict[str, Callable[[Data], Kernel]] = {"RBF": _rbf, "ARC": _arc_cosine, "INV": _inverse}
-"""The kernels of Pfahler and Morik."""
 _TABLE_2 = {  # MNIST: without and with conditioning, for the squared, hinge and squared hinge loss
     "RBF": ((2.97, 1.46), (2.06, 0.64), (2.97, 0.79)),
     "ARC": ((0.72, 0.25), (0.40, 0.06), (0.44, 0.05)),
@@ -80,14 +65,14 @@ def _table_2() -> Iterator[PaperRow]:
 def _steps(data: str) -> PaperRow:
     return PaperRow(
         f"steps-{data.replace('_', '-')}", "nystrom-sgd-steps", "steps with conditioning, batches of 64",
-        "MNIST, FACT, SUSY, CIFAR-10, IMDB", data, _rbf, "squared", AllRows(),
+        "MNIST, FACT, SUSY, CIFAR-10, IMDB", data, rbf, "squared", AllRows(),
         _CONDITIONING, 1, batch_size=64, compares_steps=True, most_rows=3000, takes="1 min",
     )  # fmt: skip
 
 
 _NYSTROM = PaperRow(
     "nystrom-mnist", "nystrom-sgd-3", "Nystrom-SGD, inverse polynomial, squared hinge, 7 epochs, 10,000 landmarks",
-    "MNIST", "fashion_mnist", _inverse, "squared_hinge", Landmarks(10_000), NystromSGD(averaging=0.0), 7,
+    "MNIST", "fashion_mnist", inverse, "squared_hinge", Landmarks(10_000), NystromSGD(averaging=0.0), 7,
     batch_size=64, paper_error=0.0123, differences=(_FASHION, _STEP), takes="8 min",
 )  # fmt: skip
 _DIGITS = replace(
@@ -102,7 +87,7 @@ _CONDITIONED = replace(
 )  # fmt: skip
 _FACT = PaperRow(
     "nystrom-fact", "nystrom-sgd-3", "Nystrom-SGD, arc-cosine, hinge, 10 epochs, 10,000 landmarks",
-    "FACT", "magic", _arc_cosine, "hinge", Landmarks(10_000), NystromSGD(averaging=0.0), 10,
+    "FACT", "magic", arc_cosine, "hinge", Landmarks(10_000), NystromSGD(averaging=0.0), 10,
     batch_size=64, paper_error=0.1323, differences=(_MAGIC, _STEP), takes="6 min",
 )  # fmt: skip
 _TWENTY = replace(
@@ -135,7 +120,7 @@ _DESCENT = PaperRow(
 )  # fmt: skip
 _SECONDS = replace(
     _NYSTROM, key="seconds-mnist", table="nystrom-sgd-4", n_epochs=3, paper_error=None, paper_setup_seconds=442.0,
-    what="Nystrom-SGD with conditioning, arc-cosine, squared hinge, 10,000 landmarks", kernel=_arc_cosine,
+    what="Nystrom-SGD with conditioning, arc-cosine, squared hinge, 10,000 landmarks", kernel=arc_cosine,
     solver=NystromSGD(mode="stored", averaging=0.0), paper_epoch_seconds=12.0,
     differences=("Theirs: two Xeon E5-2697v2, 24 cores, about 300 GB.",
                  "Ours: Fashion-MNIST, of the same size; the set-up includes the features, as theirs does."),
@@ -194,6 +179,7 @@ ROWS: tuple[PaperRow, ...] = (
     _FIGURE_1,
     _FIGURE_2,
     _SECONDS,
+    *REVIEW_ROWS,
     _DESCENT,
     *_epochs("Gaussian", Gaussian, 7, 77),
     *_epochs("Laplacian", Laplacian, 4, 143),
