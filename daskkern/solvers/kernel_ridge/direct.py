@@ -102,6 +102,7 @@ class Direct(Solver[DirectRun]):
     preparation: ClassVar[str] = "nothing"
     parallelism: ClassVar[str] = "nothing"
     suits_smooth_kernels: ClassVar[bool] = True
+    long_steps: ClassVar[bool] = True
     solves_exactly: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = (
         "all rows",
