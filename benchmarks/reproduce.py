@@ -152,6 +152,7 @@ def tiny_rows() -> list[PaperRow]:
         replace(tiny, loss="squared", solver=NYTRO(), curves="descent"),
         replace(tiny, loss="squared", curves="losses"),
         replace(tiny, curves="conditioning"),
+        replace(spectral, loss="squared", curves="overhead"),
     ]
 
 

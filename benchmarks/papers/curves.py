@@ -1,5 +1,6 @@
 """Rows of the papers that show losses or errors over epochs: some points of each curve."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from contest.data import Data
 from daskkern import KernelClassifier
 from daskkern.arrays import HostArray
 from daskkern.losses import parse_loss
-from daskkern.solvers import NystromSGD
+from daskkern.solvers import EigenPro, NystromSGD
 from papers.form import PaperRow
 
 LOSSES = ("squared", "hinge", "squared_hinge")
@@ -79,6 +80,24 @@ def conditioning(row: PaperRow, data: Data) -> dict[str, Any]:
     return _curves(points, shown)
 
 
+def overhead(row: PaperRow, data: Data) -> dict[str, Any]:
+    """Return the processor seconds of fits with directions, and of fits without, for some numbers of epochs."""
+    assert isinstance(row.solver, EigenPro)
+    points = [1, row.n_epochs]
+    values: dict[str, list[float]] = {}
+    for n_directions in (row.solver.n_directions, 0):
+        each = replace(row, solver=replace(row.solver, n_directions=n_directions))
+        seconds = [_processor_seconds(replace(each, n_epochs=count), data) for count in points]
+        values[f"{n_directions} directions, processor seconds"] = seconds
+    return _curves(points, values)
+
+
+def _processor_seconds(row: PaperRow, data: Data) -> float:
+    begun = time.process_time()
+    row.estimator(data, calibrate=False, keep_blocks="never").fit(data.X, data.y)
+    return time.process_time() - begun
+
+
 def _at(points: Sequence[int], values: Sequence[float]) -> list[float]:
     return [values[min(count, len(values)) - 1] for count in points]
 
@@ -110,5 +129,6 @@ CURVES: dict[str, Callable[[PaperRow, Data], dict[str, Any]]] = {
     "descent": descent,
     "losses": losses_compared,
     "conditioning": conditioning,
+    "overhead": overhead,
 }
 """How the points of a figure are found."""

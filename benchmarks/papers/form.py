@@ -119,8 +119,7 @@ class PaperRow:
             alpha=self.alpha if self.cost is None else 1 / (self.cost * data.X.shape[0]),
             max_epochs=self.n_epochs,
             batch_size=self.batch_size,
-            keep_blocks="auto" if self.most_rows else "never",
-            **{"fit_intercept": self.intercept, **more},
+            **{"fit_intercept": self.intercept, "keep_blocks": "auto" if self.most_rows else "never", **more},
         )
 
     def of(self, data: Data) -> Data:
