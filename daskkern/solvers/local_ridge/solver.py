@@ -76,8 +76,8 @@ class LocalRidge(Solver[LocalRun]):
     -----
     Leaves are solved between the batches of the one pass over the rows, and those of the last one after it, one a
     thread. After each batch, and after each leaf of a thread then, the fit can be stopped, as by Ctrl-C and
-    `max_seconds`; leaves that are not solved have constant scores. A leaf itself is not left: one of 5,000 rows is a
-    factorization of 4e10 multiply-adds, two to four seconds of a processor.
+    `max_seconds`; leaves that are not solved have constant scores. A leaf itself is not left: one of 5,000 rows takes a
+    processor a second or two.
     """
 
     name: ClassVar[str] = "local_ridge"
