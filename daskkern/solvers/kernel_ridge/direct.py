@@ -67,6 +67,8 @@ class DirectRun:
         W^(1/2), with all rows as centres.
     square : float
         The sum of ``w y^2``.
+    seen : int
+        Rows so far.
     solution : DirectSolution or None
         The equations, while they are being solved, in place.
     coef : (p, c) array or None
@@ -77,6 +79,7 @@ class DirectRun:
     right: FloatArray
     root: FloatArray
     square: float = 0.0
+    seen: int = 0
     solution: DirectSolution | None = None
     coef: FloatArray | None = None
 
@@ -94,8 +97,9 @@ class Direct(Solver[DirectRun]):
 
     Notes
     -----
-    More than 2,048 columns are solved in pieces of about half a second, after each of which the fit can be stopped, as
-    by Ctrl-C and `max_seconds`. Its model is then the exact one for the first columns (landmarks, features or rows).
+    A fit can be stopped, as by Ctrl-C and `max_seconds`, after each batch; its model is then the exact one for the rows
+    so far. More than 2,048 columns are solved in pieces of about half a second, after each of which it can be stopped,
+    too; its model is then the exact one for the first columns (landmarks, features or rows).
     """
 
     name: ClassVar[str] = "direct"
@@ -143,20 +147,24 @@ class Direct(Solver[DirectRun]):
         del comm
         setup: DirectSetup = problem.extra
         state = _fill(setup, state, batch) if setup.centres is None else _add(setup, state, batch)
+        state = replace(state, seen=state.seen + batch.size)
         if not batch.last:
             return state, 0.0
         state = replace(state, solution=_solution(problem, setup, state, batch.X, self.max_jitter))
-        if len(state.matrix) > _AT_ONCE:
-            return state, 0.0
-        while (found := _advanced(problem, state, stop=False))[0].coef is None:
-            pass
-        return found
+        return _at_once(problem, state) if len(state.matrix) <= _AT_ONCE else (state, 0.0)
 
     def after_rows(
         self, problem: Problem[DirectSetup], state: DirectRun, comm: Communicator, *, stop: bool
     ) -> tuple[DirectRun, float] | None:
-        """Return the state after one more piece of the factorisation; see the base class."""
+        """Return the state after one more piece of the factorisation; see the base class.
+
+        A run that is stopped within its pass has the solution for the rows so far.
+        """
         del comm
+        if stop and state.solution is None and state.coef is None and state.seen:
+            state = replace(state, solution=_solution(problem, problem.extra, state, None, self.max_jitter))
+            if len(state.matrix) <= _AT_ONCE:
+                return _at_once(problem, state)
         return None if state.solution is None else _advanced(problem, state, stop=stop)
 
     def finish(self, problem: Problem[DirectSetup], state: DirectRun, comm: Communicator) -> Array:
@@ -211,13 +219,17 @@ def _add(setup: DirectSetup, state: DirectRun, batch: Batch) -> DirectRun:
 def _solution(
     problem: Problem[DirectSetup], setup: DirectSetup, state: DirectRun, rows: Array | None, most: float
 ) -> DirectSolution:
-    """Return the solution of the equations, which is still to be found. `most` is the largest jitter."""
-    n, A, b = setup.n_rows, state.matrix, state.right
+    """Return the solution of the equations, which is still to be found. `most` is the largest jitter.
+
+    Rows that were not seen have a weight of 0.
+    """
+    A, b = state.matrix, state.right
     if setup.centres is None:
         A *= state.root
         A *= state.root.T
-        equations = DenseSolution(A, b, n * problem.alpha, setup.threads, most)
-        return DirectSolution(equations, state.root, loss_of_rows(A, b, n), len(A), rows)
+        equations = DenseSolution(A, b, setup.n_rows * problem.alpha, setup.threads, most)
+        return DirectSolution(equations, state.root, loss_of_rows(A, b, state.seen), len(A), rows)
+    n = state.seen
     A /= n
     b /= n
     penalise = _penalty(setup, setup.centres, problem.alpha, A)
@@ -239,7 +251,14 @@ def _advanced(problem: Problem[DirectSetup], state: DirectRun, *, stop: bool) ->
     if going_on and not stop:
         return state, 0.0
     coef, loss = solution.so_far() if going_on else solution.found()
-    return replace(state, matrix=np.zeros((0, 0)), solution=None, coef=coef), loss * setup.n_rows
+    return replace(state, matrix=np.zeros((0, 0)), solution=None, coef=coef), loss * state.seen
+
+
+def _at_once(problem: Problem[DirectSetup], state: DirectRun) -> tuple[DirectRun, float]:
+    """Return the state with the whole solution, and the sum of the losses."""
+    while (found := _advanced(problem, state, stop=False))[0].coef is None:
+        pass
+    return found
 
 
 def _unsolved(setup: DirectSetup, batch_rows: Array | None, dtype: str, error: str) -> str:

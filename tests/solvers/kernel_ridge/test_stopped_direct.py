@@ -62,3 +62,18 @@ def test_ctrl_c_ends_with_the_exact_model_of_the_first_columns(basis: BasisSpec,
         else:
             left, right = K_XZ.T @ K_XZ / N + ALPHA * K_ZZ, K_XZ.T @ y / N
         np.testing.assert_allclose(left @ coef[:k], right, atol=1e-6 * np.abs(right).max())
+
+
+@pytest.mark.filterwarnings("ignore:the fit has not converged")
+@pytest.mark.parametrize("basis", [AllRows(), Landmarks(40)], ids=["rows", "landmarks"])
+def test_a_pass_that_is_stopped_gives_the_exact_model_of_the_rows_so_far(basis: BasisSpec) -> None:
+    X, y = _rows()
+    model = _model(basis, batch_size=1600, max_seconds=1e-3).fit(X, y)
+    assert model.stop_reason_ == "max_seconds"
+    assert model.score(X, y) > 0.5
+    coef, Z = np.asarray(model.dual_coef_)[:, 0], model.model_.points
+    if isinstance(basis, AllRows):
+        seen = coef != 0
+        assert seen.sum() == 1600
+        left, right = KERNEL.block(X[seen], X[seen]) + N * ALPHA * np.eye(1600), y[seen]
+        np.testing.assert_allclose(left @ coef[seen], right, atol=1e-6)
