@@ -251,7 +251,7 @@ def _advanced(problem: Problem[DirectSetup], state: DirectRun, *, stop: bool) ->
     if going_on and not stop:
         return state, 0.0
     coef, loss = solution.so_far() if going_on else solution.found()
-    return replace(state, matrix=np.zeros((0, 0)), solution=None, coef=coef), loss * state.seen
+    return replace(state, matrix=np.zeros((0, 0)), solution=None, coef=coef), float(loss * state.seen)
 
 
 def _at_once(problem: Problem[DirectSetup], state: DirectRun) -> tuple[DirectRun, float]:

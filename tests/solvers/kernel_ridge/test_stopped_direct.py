@@ -8,7 +8,7 @@ import pytest
 
 from daskkern import KernelRegressor
 from daskkern.basis import AllRows, BasisSpec, Landmarks, RandomFeatures
-from daskkern.events import BatchFinished, Event
+from daskkern.events import BatchFinished, EpochFinished, Event
 from daskkern.kernels import Gaussian
 from daskkern.solvers import Direct
 
@@ -29,6 +29,8 @@ class _Presses:
         self.n_pieces = 0
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, EpochFinished):
+            assert type(event.loss) is float  # other numbers are not sent between workers
         if isinstance(event, BatchFinished) and event.batch > event.n_batches:
             self.n_pieces += 1
             if self.n_pieces == 1:
