@@ -152,7 +152,7 @@ _OVERHEAD = replace(
     _epochs("Gaussian", Gaussian, 7, 77)[0], key="overhead-fashion-mnist", curves="overhead", n_epochs=4,
     table="eigenpro-overhead", paper_epochs=None, paper_words="an epoch takes about 20% longer with the preconditioner",
     what="EigenPro, Gaussian, squared loss, 160 directions of 4,800 rows, and without directions",
-    differences=("10,000 rows of Fashion-MNIST; kernel blocks are computed in every epoch. The set-up is included.",),
+    differences=("10,000 rows of Fashion-MNIST; kernel blocks are computed in every epoch. Of each epoch alone.",),
 )  # fmt: skip
 _DOUBLY = PaperRow(
     "doubly-adult", "doubly", "doubly stochastic gradients, Gaussian, hinge, one pass", "Adult", "adult",
