@@ -84,7 +84,7 @@ def scaling(runs: Sequence[Run], path: Path) -> None:
 def reproduction(runs: Sequence[Run], path: Path) -> None:
     """Draw the paper's error next to ours, row by row."""
     latest = {row["key"]: row for run in runs for row in run.tables["rows"] if row["unit"] == "error"}
-    rows = list(latest.values())
+    rows = [row for row in latest.values() if "paper_error" in row]
     labels = [f"{row['what']}\n{row['paper_data']}, here {row['data']}" for row in rows]
     with figure(path, 1, 1, f"Errors of the papers and ours\n{where(runs[-1])}", 9.0, 0.5 * len(rows) + 0.8) as axes:
         axis, places = axes[0, 0], list(range(len(rows)))

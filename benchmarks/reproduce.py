@@ -2,8 +2,9 @@
 
     python benchmarks/reproduce.py FOLDER --rows nystrom-fact asset-adult-512 --out benchmarks/results-reproduction.json
 
-FOLDER holds fashion_mnist.npz, covtype.npz, adult.npz and magic.npz. Kernel, loss, epochs and landmarks are those of
-the row; its known differences are listed with it (`papers/rows.py`). A row that is run again replaces its result.
+FOLDER holds fashion_mnist.npz, covtype.npz, adult.npz, magic.npz and imdb_words.npz, which `papers/reviews.py` makes.
+Kernel, loss, epochs and landmarks are those of the row; its known differences are listed with it (`papers/rows.py`).
+A row that is run again replaces its result.
 """
 
 import argparse
@@ -21,7 +22,8 @@ from figures import Run, read, today, write
 from papers.compared import beside_peer, costs_of_errors, row_orders
 from papers.curves import CURVES, errors_by_epoch, mean_loss
 from papers.form import PaperRow
-from papers.rows import NYSTROM_KERNELS, ROWS
+from papers.nystrom_kernels import NYSTROM_KERNELS
+from papers.rows import ROWS
 from products.machine import describe_machine, peak_bytes, sgemm_rate, versions
 
 from daskkern import KernelClassifier
@@ -49,7 +51,7 @@ def run_row(row: PaperRow, data: Data) -> dict[str, Any]:
         "n_paper_epochs": row.paper_epochs,
     }
     about = {"key": row.key, "table": row.table, "what": row.what, "paper_data": row.paper_data, "data": row.data}
-    size = {"unit": row.unit, "n_rows": len(mine.X), "n_features": mine.X.shape[1]}
+    size = {"unit": row.unit, "n_rows": mine.X.shape[0], "n_features": mine.X.shape[1]}
     return {**about, **size, **{name: value for name, value in paper.items() if value is not None}, **found}
 
 
@@ -85,17 +87,22 @@ def _last_loss(row: PaperRow, data: Data) -> dict[str, Any]:
 
 
 def _steps(row: PaperRow, data: Data) -> dict[str, Any]:
-    """Return, for the paper's kernels, by what the step of each loss is longer than ``1 / (l_1 l_k)^(1/2)``."""
-    found: dict[str, Any] = {"kernels": list(NYSTROM_KERNELS)}
-    for loss in ("squared", "squared_hinge"):
-        ratios = []
-        for kernel in NYSTROM_KERNELS.values():
+    """Return, for the paper's kernels, by what the step of each loss is longer than ``1 / (l_1 l_k)^(1/2)``.
+
+    Kernels with a single direction above rounding are left out.
+    """
+    found: dict[str, Any] = {"kernels": [], "squared_step_ratio": [], "squared_hinge_step_ratio": []}
+    for name, kernel in NYSTROM_KERNELS.items():
+        for loss in ("squared", "squared_hinge"):
             model = replace(row, kernel=kernel, loss=loss).estimator(data).fit(data.X, data.y)
             spectrum = model.history_.spectrum
             assert spectrum is not None
+            if len(spectrum.eigenvalues) < 2:
+                break
             first, kth = spectrum.eigenvalues[0], spectrum.eigenvalues[-2]  # the last one is l_(k+1)
-            ratios.append(round(spectrum.step * float(first * kth) ** 0.5, 4))
-        found[f"{loss}_step_ratio"] = ratios
+            found[f"{loss}_step_ratio"].append(round(spectrum.step * float(first * kth) ** 0.5, 4))
+        else:
+            found["kernels"].append(name)
     return found
 
 
@@ -124,8 +131,8 @@ def _epochs_needed(row: PaperRow, data: Data) -> dict[str, Any]:
 
 def held_out(data: Data) -> tuple[Labelled, Labelled]:
     """Return the training rows without those held out, and these: one in five, at most 2,000."""
-    order = np.random.default_rng(1).permutation(len(data.X))
-    n_held = min(N_WATCHED, len(data.X) // 5)
+    order = np.random.default_rng(1).permutation(data.X.shape[0])
+    n_held = min(N_WATCHED, data.X.shape[0] // 5)
     held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
     return (data.X[kept], data.y[kept]), (data.X[held], data.y[held])
 
@@ -145,6 +152,7 @@ def tiny_rows() -> list[PaperRow]:
         replace(tiny, loss="squared", solver=NYTRO(), curves="descent"),
         replace(tiny, loss="squared", curves="losses"),
         replace(tiny, curves="conditioning"),
+        replace(spectral, loss="squared", curves="overhead"),
     ]
 
 

@@ -1,11 +1,13 @@
 """Data of a contest: rows of an npz file, with the same scaling of features for all contenders."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 Rows = npt.NDArray[np.float32]
 
@@ -36,15 +38,16 @@ class Data:
 def load(path: Path, most_rows: int | None = None) -> Data:
     """Return the data of an npz file with X_train, y_train, X_test, y_test.
 
-    Features between 0 and 1 are unchanged; others are standardised by the mean and standard deviation of the training
+    Sparse rows, of `X_train_data`, `X_train_indices`, `X_train_indptr` and `X_train_shape`, are CSR matrices. They and
+    features between 0 and 1 are unchanged; others are standardised by the mean and standard deviation of the training
     rows. Constant features become 0.
     """
     with np.load(path) as file:
-        parts = {name: file[name] for name in ("X_train", "y_train", "X_test", "y_test")}
+        parts = {name: _part(file, name) for name in ("X_train", "y_train", "X_test", "y_test")}
         task = str(file["task"]) if "task" in file.files else "classification"
     X, y = parts["X_train"][:most_rows].astype(np.float32), parts["y_train"][:most_rows]
     X_test, y_test = parts["X_test"].astype(np.float32), parts["y_test"]
-    if X.min() < 0 or X.max() > 1:
+    if not sparse.issparse(X) and (X.min() < 0 or X.max() > 1):
         mean, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
         deviation[deviation == 0] = np.inf
         X, X_test = (((rows - mean) / deviation).astype(np.float32) for rows in (X, X_test))
@@ -53,6 +56,14 @@ def load(path: Path, most_rows: int | None = None) -> Data:
     classes = np.unique(np.concatenate([y, y_test]))
     codes, codes_test = (np.searchsorted(classes, labels).astype(np.int64) for labels in (y, y_test))
     return Data(path.stem, "classification", X, codes, X_test, codes_test)
+
+
+def _part(file: Mapping[str, npt.NDArray[Any]], name: str) -> Any:
+    """Return an array of an npz file, or the CSR matrix of its three parts."""
+    if name in file:
+        return file[name]
+    parts = tuple(file[f"{name}_{each}"] for each in ("data", "indices", "indptr"))
+    return sparse.csr_matrix(parts, shape=tuple(file[f"{name}_shape"]))
 
 
 def median_distance(X: Rows, n: int = 1000) -> float:

@@ -1,5 +1,6 @@
 """Rows of the papers that show losses or errors over epochs: some points of each curve."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,8 +10,9 @@ from contest.data import Data
 
 from daskkern import KernelClassifier
 from daskkern.arrays import HostArray
+from daskkern.events import BatchFinished, EpochFinished, Event
 from daskkern.losses import parse_loss
-from daskkern.solvers import NystromSGD
+from daskkern.solvers import EigenPro, NystromSGD
 from papers.form import PaperRow
 
 LOSSES = ("squared", "hinge", "squared_hinge")
@@ -79,6 +81,30 @@ def conditioning(row: PaperRow, data: Data) -> dict[str, Any]:
     return _curves(points, shown)
 
 
+def overhead(row: PaperRow, data: Data) -> dict[str, Any]:
+    """Return the processor seconds of each epoch of a fit with directions, and of one without; not of the set-up."""
+    assert isinstance(row.solver, EigenPro)
+    values: dict[str, list[float]] = {}
+    for n_directions in (row.solver.n_directions, 0):
+        each = replace(row, solver=replace(row.solver, n_directions=n_directions))
+        values[f"{n_directions} directions, processor seconds"] = _processor_seconds(each, data)
+    return _curves(list(range(1, row.n_epochs + 1)), values)
+
+
+def _processor_seconds(row: PaperRow, data: Data) -> list[float]:
+    """Return the processor seconds from the first batch of each epoch to its end."""
+    begun, seconds = [0.0], []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, BatchFinished) and event.batch == 1:
+            begun[0] = time.process_time()
+        if isinstance(event, EpochFinished):
+            seconds.append(time.process_time() - begun[0])
+
+    row.estimator(data, calibrate=False, keep_blocks="never", callbacks=[listen]).fit(data.X, data.y)
+    return seconds
+
+
 def _at(points: Sequence[int], values: Sequence[float]) -> list[float]:
     return [values[min(count, len(values)) - 1] for count in points]
 
@@ -110,5 +136,6 @@ CURVES: dict[str, Callable[[PaperRow, Data], dict[str, Any]]] = {
     "descent": descent,
     "losses": losses_compared,
     "conditioning": conditioning,
+    "overhead": overhead,
 }
 """How the points of a figure are found."""

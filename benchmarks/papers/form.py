@@ -116,11 +116,10 @@ class PaperRow:
             loss=self.loss,
             basis=self.basis,
             solver=self.solver,
-            alpha=self.alpha if self.cost is None else 1 / (self.cost * len(data.X)),
+            alpha=self.alpha if self.cost is None else 1 / (self.cost * data.X.shape[0]),
             max_epochs=self.n_epochs,
             batch_size=self.batch_size,
-            keep_blocks="auto" if self.most_rows else "never",
-            **{"fit_intercept": self.intercept, **more},
+            **{"fit_intercept": self.intercept, "keep_blocks": "auto" if self.most_rows else "never", **more},
         )
 
     def of(self, data: Data) -> Data:
@@ -133,7 +132,7 @@ class PaperRow:
         if self.positive is not None:
             y, y_test = (np.asarray(labels == self.positive, np.int64) for labels in (y, y_test))
         if self.most_rows is not None:
-            chosen = np.sort(np.random.default_rng(0).permutation(len(X))[: self.most_rows])
+            chosen = np.sort(np.random.default_rng(0).permutation(X.shape[0])[: self.most_rows])
             X, y = X[chosen], y[chosen]
         return replace(data, X=X, y=y, X_test=X_test, y_test=y_test)
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
-
-from contest.data import Data
 
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks
-from daskkern.kernels import ArcCosine, Cauchy, Gaussian, InversePolynomial, Kernel, Laplacian
+from daskkern.kernels import Cauchy, Gaussian, Kernel, Laplacian
 from daskkern.solvers import NYTRO, SDCA, DoublySGD, EigenPro, Norma, NystromSGD
+from papers.adult_rows import ADULT_ROWS
 from papers.form import PaperRow, with_median
 from papers.lecture_rows import ADULT, COVER, LECTURE_ROWS, MEDIAN, half
+from papers.nystrom_kernels import NYSTROM_KERNELS, arc_cosine, inverse, rbf
+from papers.review_rows import REVIEW_ROWS
 
 TABLES = {
     "nystrom-sgd-2": "Pfahler and Morik, Nystrom-SGD, ECML PKDD 2018: table 2, loss after 10 epochs",
@@ -20,6 +20,7 @@ TABLES = {
     "nystrom-sgd-5": "Pfahler and Morik, Nystrom-SGD, ECML PKDD 2018: table 5, 20 epochs with and without conditioning",
     "nystrom-sgd-4": "Pfahler and Morik, Nystrom-SGD, ECML PKDD 2018: table 4, seconds",
     "eigenpro-descent": "Ma and Belkin, Diving into the shallows, NeurIPS 2017: table of gradient descent",
+    "eigenpro-overhead": "Ma and Belkin, Diving into the shallows, NeurIPS 2017: the time of an epoch",
     "eigenpro-epochs": "Ma and Belkin, Diving into the shallows, NeurIPS 2017: epochs to the exact solution's error",
     "doubly": "Dai et al., Doubly stochastic gradients, NeurIPS 2014: Adult and Forest, one pass",
     "asset": "Lee and Wright, 2013, as shown in the lecture on large scale learning: its table 3",
@@ -27,6 +28,7 @@ TABLES = {
     "pegasos-orders": "Shalev-Shwartz et al., Pegasos, 2011, as shown in the lecture: figure 8, orders of the rows",
     "exact-svm": "Exact support vectors, and chi-squared kernels, which the lecture names, compared with scikit-learn",
     "structured-loss": "Structured loss, which the lecture names: errors that cost more than others",
+    "amm": "Wang et al., adaptive multi-hyperplane machine, 2011, as shown in the lecture on large scale learning",
     "pegasos-linear": "Shalev-Shwartz et al., Pegasos, 2011, as shown in the lecture on large scale learning: linear",
 }
 """Sections of the page, in their order."""
@@ -36,20 +38,6 @@ _MAGIC = "MAGIC gamma telescope in place of FACT: 15,216 rows with 10 features i
 _STEP = "The step is daskkern's own, from batch, loss and spectrum; the paper's is 1 / (l_1 l_k)^(1/2)."
 
 
-def _arc_cosine(data: Any) -> Kernel:
-    return ArcCosine(1)
-
-
-def _inverse(data: Any) -> Kernel:
-    return InversePolynomial()
-
-
-def _rbf(data: Any) -> Kernel:
-    return Gaussian(data.X.shape[1] ** 0.5)  # exp(-gamma r^2 / 2), gamma = 1 / d
-
-
-NYSTROM_KERNELS: dict[str, Callable[[Data], Kernel]] = {"RBF": _rbf, "ARC": _arc_cosine, "INV": _inverse}
-"""The kernels of Pfahler and Morik."""
 _TABLE_2 = {  # MNIST: without and with conditioning, for the squared, hinge and squared hinge loss
     "RBF": ((2.97, 1.46), (2.06, 0.64), (2.97, 0.79)),
     "ARC": ((0.72, 0.25), (0.40, 0.06), (0.44, 0.05)),
@@ -80,14 +68,14 @@ def _table_2() -> Iterator[PaperRow]:
 def _steps(data: str) -> PaperRow:
     return PaperRow(
         f"steps-{data.replace('_', '-')}", "nystrom-sgd-steps", "steps with conditioning, batches of 64",
-        "MNIST, FACT, SUSY, CIFAR-10, IMDB", data, _rbf, "squared", AllRows(),
+        "MNIST, FACT, SUSY, CIFAR-10, IMDB", data, rbf, "squared", AllRows(),
         _CONDITIONING, 1, batch_size=64, compares_steps=True, most_rows=3000, takes="1 min",
     )  # fmt: skip
 
 
 _NYSTROM = PaperRow(
     "nystrom-mnist", "nystrom-sgd-3", "Nystrom-SGD, inverse polynomial, squared hinge, 7 epochs, 10,000 landmarks",
-    "MNIST", "fashion_mnist", _inverse, "squared_hinge", Landmarks(10_000), NystromSGD(averaging=0.0), 7,
+    "MNIST", "fashion_mnist", inverse, "squared_hinge", Landmarks(10_000), NystromSGD(averaging=0.0), 7,
     batch_size=64, paper_error=0.0123, differences=(_FASHION, _STEP), takes="8 min",
 )  # fmt: skip
 _DIGITS = replace(
@@ -102,7 +90,7 @@ _CONDITIONED = replace(
 )  # fmt: skip
 _FACT = PaperRow(
     "nystrom-fact", "nystrom-sgd-3", "Nystrom-SGD, arc-cosine, hinge, 10 epochs, 10,000 landmarks",
-    "FACT", "magic", _arc_cosine, "hinge", Landmarks(10_000), NystromSGD(averaging=0.0), 10,
+    "FACT", "magic", arc_cosine, "hinge", Landmarks(10_000), NystromSGD(averaging=0.0), 10,
     batch_size=64, paper_error=0.1323, differences=(_MAGIC, _STEP), takes="6 min",
 )  # fmt: skip
 _TWENTY = replace(
@@ -135,7 +123,7 @@ _DESCENT = PaperRow(
 )  # fmt: skip
 _SECONDS = replace(
     _NYSTROM, key="seconds-mnist", table="nystrom-sgd-4", n_epochs=3, paper_error=None, paper_setup_seconds=442.0,
-    what="Nystrom-SGD with conditioning, arc-cosine, squared hinge, 10,000 landmarks", kernel=_arc_cosine,
+    what="Nystrom-SGD with conditioning, arc-cosine, squared hinge, 10,000 landmarks", kernel=arc_cosine,
     solver=NystromSGD(mode="stored", averaging=0.0), paper_epoch_seconds=12.0,
     differences=("Theirs: two Xeon E5-2697v2, 24 cores, about 300 GB.",
                  "Ours: Fashion-MNIST, of the same size; the set-up includes the features, as theirs does."),
@@ -160,6 +148,12 @@ def _epochs(name: str, kernel: Callable[[float], Kernel], eigenpro: int, pegasos
     return row, plain
 
 
+_OVERHEAD = replace(
+    _epochs("Gaussian", Gaussian, 7, 77)[0], key="overhead-fashion-mnist", curves="overhead", n_epochs=4,
+    table="eigenpro-overhead", paper_epochs=None, paper_words="an epoch takes about 20% longer with the preconditioner",
+    what="EigenPro, Gaussian, squared loss, 160 directions of 4,800 rows, and without directions",
+    differences=("10,000 rows of Fashion-MNIST; kernel blocks are computed in every epoch. Of each epoch alone.",),
+)  # fmt: skip
 _DOUBLY = PaperRow(
     "doubly-adult", "doubly", "doubly stochastic gradients, Gaussian, hinge, one pass", "Adult", "adult",
     with_median(Gaussian), "hinge", DoublyStochastic(64), DoublySGD(), 1, alpha=1e-5, batch_size=64, paper_error=0.153,
@@ -194,7 +188,9 @@ ROWS: tuple[PaperRow, ...] = (
     _FIGURE_1,
     _FIGURE_2,
     _SECONDS,
+    *REVIEW_ROWS,
     _DESCENT,
+    _OVERHEAD,
     *_epochs("Gaussian", Gaussian, 7, 77),
     *_epochs("Laplacian", Laplacian, 4, 143),
     *_epochs("Cauchy", Cauchy, 7, 78),
@@ -228,6 +224,7 @@ ROWS: tuple[PaperRow, ...] = (
         _DOUBLY, key="sdca-adult-pass", what="k-SDCA, Gaussian, hinge, one pass", basis=AllRows(), paper_error=0.15,
         solver=SDCA(), batch_size="auto", differences=(ADULT, f"{MEDIAN} 1e-5."),
     ),
+    *ADULT_ROWS,
     *LECTURE_ROWS,
 )  # fmt: skip
 """In the order of the page."""

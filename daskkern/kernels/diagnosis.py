@@ -63,9 +63,10 @@ def arithmetic_note(kernel: Kernel, Z: Array, precision: Precision | None = None
     `precision` is what features are rounded to.
     """
     Z = as_rows(Z)
-    found, wider = kernel.rounding(Z, Z.dtype), kernel.rounding(Z, np.float64)
+    found = kernel.rounding(Z, Z.dtype)
     if found.is_within_tolerance:
         return ""
+    wider = kernel.rounding(Z, np.float64)
     spread = f"rows spread over {found.spread:.3g}{_scales(kernel, _sample(Z))}"
     beyond = f"; even float64 values may be wrong by up to {wider.error:.2g}: scale the features"
     beyond = "" if wider.is_within_tolerance else beyond

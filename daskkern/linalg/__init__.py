@@ -1,7 +1,7 @@
 """Linear algebra: lazy kernel matrices and Gram sums, leading eigenpairs, sharded factorisations."""
 
 from daskkern.linalg.block_cyclic import BlockCyclicLayout, block_width, column_blocks, even_slices, group_count
-from daskkern.linalg.dense import factor_lower, solve_lower, solve_positive_definite
+from daskkern.linalg.dense import DenseSolution, factor_lower, solve_lower, solve_positive_definite
 from daskkern.linalg.eigen import EIGEN_METHODS, Eigenpairs, top_eigenpairs
 from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
 from daskkern.linalg.panels import NotPositiveDefiniteError
@@ -13,6 +13,7 @@ __all__ = [
     "EIGEN_METHODS",
     "BlockCyclicFactor",
     "BlockCyclicLayout",
+    "DenseSolution",
     "Eigenpairs",
     "LowerFactor",
     "NotPositiveDefiniteError",

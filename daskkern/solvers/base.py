@@ -63,6 +63,8 @@ class Solver(NestedParameters, ABC, Generic[State]):
     """What is found once for all ranks before the first step, of :data:`daskkern.solvers.preparation.PREPARATIONS`."""
     drops_zeros: ClassVar[bool] = False
     """Whether columns whose coefficients are all 0 are left out of the model."""
+    long_steps: ClassVar[bool] = False
+    """Whether a step may take seconds, so that ranks ask for control signals before each one."""
     descends: ClassVar[bool] = True
     """Whether the training loss falls from the first epoch on; False where first iterates are far too large."""
     own_limit: ClassVar[str] = ""

@@ -22,6 +22,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import with_scaling
 from daskkern.unsupervised.feature_map import scaled_settings
+from daskkern.unsupervised.passes import leave_if_cancelled
 from daskkern.unsupervised.working_sets import sorted_quantile
 
 CACHE_BYTES = 1 << 30
@@ -49,6 +50,7 @@ def exact_one_class(source: RowSource, settings: FitSettings, nu: float, tol: fl
     """Return the support vectors of all rows of `source`, at which a score violates the optimum by at most `tol`.
 
     Scores are in LIBSVM's units, ``nu n`` times those of the result.
+    A task that was cancelled ends after a working set.
 
     Raises
     ------
@@ -68,7 +70,7 @@ def exact_one_class(source: RowSource, settings: FitSettings, nu: float, tol: fl
     weight: HostArray = np.ones(rows.n_rows) if block.weight is None else np.asarray(block.weight, np.float64)
     total = float(weight.sum())
     weight = weight * (rows.n_rows / total) if total > 0 else weight
-    found = one_class(rows, weight, nu, Limits(tol, _MOST_ROUNDS))
+    found = one_class(rows, weight, nu, Limits(tol, _MOST_ROUNDS, leave_if_cancelled))
     support = np.flatnonzero(found.coef)
     # At the quantile, so that free support vectors, which score rho up to the tolerance, are not outliers by chance.
     rho = sorted_quantile(rows.scores(support, found.coef[support]), weight, nu)

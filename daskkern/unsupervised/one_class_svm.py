@@ -33,7 +33,8 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
     smoothed by a twentieth of the spread of the scores.
 
     With ``basis=AllRows()`` more than 4,000 rows are solved exactly, too, by working sets of kernel rows, of which
-    at most 1 GiB is kept (:mod:`daskkern.solvers.support_vectors`), for up to about 50,000 rows in one process.
+    at most 1 GiB is kept (:mod:`daskkern.solvers.support_vectors`), for up to about 50,000 rows in one process. Ctrl-C
+    ends that after the working set that is being solved, on a worker, too; there is no model then.
 
     Parameters
     ----------

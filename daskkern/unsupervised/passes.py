@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from distributed import Client
+from distributed import CancelledError, Client, get_worker
 
 from daskkern.arrays import HostArray
 from daskkern.backend.concurrency import all_cores
@@ -56,12 +56,19 @@ class RowPasses:
         return replace(self, source=with_scaling(self.source, scaling))
 
     def once(self, work: Callable[[RowSource], T]) -> T:
-        """Return what `work` makes of the source: in this process, or in one task of the cluster."""
+        """Return what `work` makes of the source: in this process, or in one task of the cluster.
+
+        An interrupt cancels the task, which ends where it calls :func:`leave_if_cancelled`.
+        """
         if self.client is None:
             return work(self.source)
         key = task_name("unsupervised_setup")
         future = self.client.submit(work, self.source, key=key, pure=False, retries=2)
-        found: T = future.result()
+        try:
+            found: T = future.result()
+        except BaseException:
+            future.cancel()
+            raise
         return found
 
     def totals(self, work: RowSums) -> Totals:
@@ -118,6 +125,17 @@ def row_passes(source: RowSource, dtype: str, cluster: ClusterLike) -> Iterator[
         finally:
             for future in futures:
                 future.release()
+
+
+def leave_if_cancelled() -> None:
+    """Raise CancelledError in a task that its client has cancelled; do nothing elsewhere."""
+    try:
+        worker, key = get_worker(), get_worker().get_current_task()
+    except ValueError:
+        return
+    task = worker.state.tasks.get(key)
+    if task is None or task.state == "cancelled":
+        raise CancelledError(key)
 
 
 def _share(work: Callable[[Rows, slice], T], source: RowSource, dtype: str, share: slice) -> T:

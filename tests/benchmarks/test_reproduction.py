@@ -1,5 +1,6 @@
 """Rows of the papers that are run again measure what their page says."""
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -71,7 +72,7 @@ def test_epochs_are_shown_as_chosen_on_held_out_rows_and_as_the_best_on_test_row
     assert f"{found['best_test_error']:.2%} after the best for test rows, {best}" in said
 
 
-@pytest.mark.parametrize("curves", ["descent", "losses", "conditioning"])
+@pytest.mark.parametrize("curves", ["descent", "losses", "conditioning", "overhead"])
 def test_a_figure_has_a_number_for_each_point_of_a_curve(reproduce: ModuleType, data: Any, curves: str) -> None:
     found = reproduce.run_row(_row(reproduce, curves=curves), data)
     said = import_module("papers.documents").ours_in_words(found)
@@ -105,3 +106,29 @@ def test_the_rows_of_the_system_asset_are_that_system(reproduce: ModuleType, dat
     ours, theirs = row.estimator(data), system.for_task("classification", 512)
     for name in ("solver", "loss", "basis", "alpha", "batch_size", "max_epochs", "fit_intercept"):
         assert getattr(ours, name) == getattr(theirs, name), name
+
+
+def test_kernels_with_one_direction_are_left_out_of_the_steps(reproduce: ModuleType, data: Any) -> None:
+    row = _row(reproduce, unit="steps")
+    near = replace(data, X=data.X * 1e-5, X_test=data.X_test * 1e-5)  # the RBF kernel is 1 but for rounding
+    found = reproduce.run_row(row, near)
+    assert found["kernels"] == ["ARC", "INV"]
+    assert len(found["squared_step_ratio"]) == len(found["squared_hinge_step_ratio"]) == 2
+
+
+def test_reviews_become_frequencies_of_the_words_after_the_most_frequent(
+    reproduce: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reviews = import_module("papers.reviews")
+    monkeypatch.setattr(reviews, "N_OMITTED", 1)
+    monkeypatch.setattr(reviews, "N_WORDS", 2)
+    monkeypatch.setattr(reviews, "N_PART", 1)
+    texts = ["a film", "The film, the<br />film: bad bad, the", "A good film", "the good, the GOOD film"]
+    source = tmp_path / "reviews.json"
+    source.write_text(json.dumps([{"t": text, "s": number // 2} for number, text in enumerate(texts)]))
+    reviews.main(source, tmp_path / "words.npz")
+    found = reproduce.load(tmp_path / "words.npz")  # "the" is left out; "film", three times, "bad" and "good", twice
+    rows = {label: list(row) for label, row in zip(found.y, found.X.toarray(), strict=True)}
+    assert rows == {0: [0.5, 0.5], 1: [1, 0]}
+    rows = {label: list(row) for label, row in zip(found.y_test, found.X_test.toarray(), strict=True)}
+    assert rows == {0: [1, 0], 1: [1, 0]}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from daskkern.linalg import NotPositiveDefiniteError, dense, solve_positive_definite
+from daskkern.linalg import DenseSolution, NotPositiveDefiniteError, dense, solve_positive_definite
 
 
 def _matrix(p: int, seed: int = 0) -> np.ndarray:
@@ -59,3 +59,22 @@ def test_a_shift_that_nearly_cancels_what_rounding_made_negative_is_raised() -> 
     np.testing.assert_allclose((A + used * np.eye(200)) @ x, b, atol=1e-6)
     x, used = solve_positive_definite(A.copy(), b, shift, threads=1)
     assert used == pytest.approx(shift, rel=1e-2), "the largest jitter is not enough, and the factor exists"
+
+
+@pytest.mark.parametrize("p", [1100, 2500])
+def test_a_solution_that_is_begun_has_that_of_the_first_equations(p: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "PIECE", 1e7)
+    A, b = _matrix(p), np.random.default_rng(1).standard_normal((p, 2))
+    solution = DenseSolution(A.copy(), b, 0.5, threads=1)
+    assert not solution.begun
+    sizes = set()
+    while solution.advance():
+        x, used = solution.leading()
+        k = len(x)
+        sizes.add(k)
+        expected = scipy.linalg.solve(A[:k, :k] + 0.5 * np.eye(k), b[:k], assume_a="pos")
+        np.testing.assert_allclose(x, expected, rtol=1e-9, atol=1e-9)
+        assert used == 0.5
+    assert max(sizes) >= p - 1024 > 0
+    x, used = solve_positive_definite(A.copy(), b, 0.5, threads=1)
+    np.testing.assert_array_equal(solution.found()[0], x)

@@ -5,7 +5,9 @@ landmarks:            ``(K_ZX W K_XZ / n + alpha K_ZZ) a = K_ZX W y / n``       
 explicit features:    ``(Phi^T W Phi / n + alpha I) a = Phi^T W y / n``                      (p x p)
 
 Serial: one rank reads all rows once and holds the matrix in float64, on any cluster. A fit whose matrix does not fit
-into memory raises an error with the sizes. An alpha of 0 means the jitter that makes the factor possible.
+into memory raises an error with the sizes. An alpha of 0 means the jitter that makes the factor possible. A run that is
+stopped within the solution has the exact one of its first columns: see
+:mod:`daskkern.solvers.kernel_ridge.direct_solution`.
 """
 
 from collections.abc import Callable
@@ -21,17 +23,20 @@ from daskkern.backend.tiles import for_each, slices
 from daskkern.basis import KernelPart
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import diagnose
-from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
+from daskkern.linalg import DenseSolution, NotPositiveDefiniteError
 from daskkern.linalg.dense import MOST_JITTER
 from daskkern.losses import Loss, Squared
 from daskkern.solvers.base import Solver
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.kernel_ridge.direct_costs import DirectCosts
+from daskkern.solvers.kernel_ridge.direct_solution import DirectSolution, loss_of_columns, loss_of_rows
 from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.setup import RankInputs, RankSetup
 from daskkern.solvers.snapshot import Snapshot
 
 _STRIP = 512
+_AT_ONCE = 2048
+"""Columns whose equations are solved in one piece."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,20 @@ class DirectRun:
         W^(1/2), with all rows as centres.
     square : float
         The sum of ``w y^2``.
+    seen : int
+        Rows so far.
+    solution : DirectSolution or None
+        The equations, while they are being solved, in place.
     coef : (p, c) array or None
-        The solution, once it is known.
+        The solution, once it is known, or that of the first columns where the run was stopped.
     """
 
     matrix: FloatArray
     right: FloatArray
     root: FloatArray
     square: float = 0.0
+    seen: int = 0
+    solution: DirectSolution | None = None
     coef: FloatArray | None = None
 
 
@@ -83,12 +94,19 @@ class Direct(Solver[DirectRun]):
         The largest number that may be added to the diagonal of the matrix, over its mean, where rounding has made it
         indefinite. Kernel values in float32 have errors of 1e-7, so that their matrix may need 1e-6 to 1e-3, by which
         the penalty is larger than `alpha`; a fit that needs more is refused.
+
+    Notes
+    -----
+    A fit can be stopped, as by Ctrl-C and `max_seconds`, after each batch; its model is then the exact one for the rows
+    so far. More than 2,048 columns are solved in pieces of about half a second, after each of which it can be stopped,
+    too; its model is then the exact one for the first columns (landmarks, features or rows).
     """
 
     name: ClassVar[str] = "direct"
     preparation: ClassVar[str] = "nothing"
     parallelism: ClassVar[str] = "nothing"
     suits_smooth_kernels: ClassVar[bool] = True
+    long_steps: ClassVar[bool] = True
     solves_exactly: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = (
         "all rows",
@@ -129,10 +147,25 @@ class Direct(Solver[DirectRun]):
         del comm
         setup: DirectSetup = problem.extra
         state = _fill(setup, state, batch) if setup.centres is None else _add(setup, state, batch)
+        state = replace(state, seen=state.seen + batch.size)
         if not batch.last:
             return state, 0.0
-        state, loss = _solve(problem, setup, state, batch, self.max_jitter)
-        return state, loss * setup.n_rows
+        state = replace(state, solution=_solution(problem, setup, state, batch.X, self.max_jitter))
+        return _at_once(problem, state) if len(state.matrix) <= _AT_ONCE else (state, 0.0)
+
+    def after_rows(
+        self, problem: Problem[DirectSetup], state: DirectRun, comm: Communicator, *, stop: bool
+    ) -> tuple[DirectRun, float] | None:
+        """Return the state after one more piece of the factorisation; see the base class.
+
+        A run that is stopped within its pass has the solution for the rows so far.
+        """
+        del comm
+        if stop and state.solution is None and state.coef is None and state.seen:
+            state = replace(state, solution=_solution(problem, problem.extra, state, None, self.max_jitter))
+            if len(state.matrix) <= _AT_ONCE:
+                return _at_once(problem, state)
+        return None if state.solution is None else _advanced(problem, state, stop=stop)
 
     def finish(self, problem: Problem[DirectSetup], state: DirectRun, comm: Communicator) -> Array:
         del comm
@@ -183,36 +216,57 @@ def _add(setup: DirectSetup, state: DirectRun, batch: Batch) -> DirectRun:
     return replace(state, square=state.square + float((weight * y**2).sum()))
 
 
-def _solve(
-    problem: Problem[DirectSetup], setup: DirectSetup, state: DirectRun, batch: Batch, most: float
-) -> tuple[DirectRun, float]:
-    """Return the state with the solution, and the mean training loss. `most` is the largest jitter."""
-    n, A, b = setup.n_rows, state.matrix, state.right
-    coef: FloatArray
+def _solution(
+    problem: Problem[DirectSetup], setup: DirectSetup, state: DirectRun, rows: Array | None, most: float
+) -> DirectSolution:
+    """Return the solution of the equations, which is still to be found. `most` is the largest jitter.
+
+    Rows that were not seen have a weight of 0.
+    """
+    A, b = state.matrix, state.right
+    if setup.centres is None:
+        A *= state.root
+        A *= state.root.T
+        equations = DenseSolution(A, b, setup.n_rows * problem.alpha, setup.threads, most)
+        return DirectSolution(equations, state.root, loss_of_rows(A, b, state.seen), len(A), rows)
+    n = state.seen
+    A /= n
+    b /= n
+    penalise = _penalty(setup, setup.centres, problem.alpha, A)
+    loss = loss_of_columns(b, state.square / n, penalise)
+    return DirectSolution(DenseSolution(A, b, 0.0, setup.threads, most), None, loss, len(A), rows)
+
+
+def _advanced(problem: Problem[DirectSetup], state: DirectRun, *, stop: bool) -> tuple[DirectRun, float]:
+    """Return the state after one more piece of the solution, and the sum of the losses where it is known, else 0.
+
+    With `stop` the state has the coefficients of the columns so far, at least of one piece.
+    """
+    solution, setup = state.solution, problem.extra
+    assert solution is not None
     try:
-        if setup.centres is None:
-            A *= state.root
-            A *= state.root.T
-            z, shift = solve_positive_definite(A, b, n * problem.alpha, setup.threads, most)
-            coef, loss = state.root * z, 0.5 / n * shift**2 * float((z * z).sum())
-        else:
-            A /= n
-            b /= n
-            penalise = _penalty(setup, setup.centres, problem.alpha, A)
-            coef, shift = solve_positive_definite(A, b, 0.0, setup.threads, most)
-            penalty = penalise(coef) + shift * float((coef * coef).sum())
-            loss = 0.5 * (state.square / n - float((coef * b).sum()) - penalty)
+        going_on = (stop and solution.equations.begun) or solution.equations.advance()
     except NotPositiveDefiniteError as error:
-        raise DataError(_unsolved(setup, batch, problem.dtype, str(error))) from None
-    return replace(state, matrix=np.zeros((0, 0)), coef=coef), max(0.0, loss)
+        raise DataError(_unsolved(setup, solution.rows, problem.dtype, str(error))) from None
+    if going_on and not stop:
+        return state, 0.0
+    coef, loss = solution.so_far() if going_on else solution.found()
+    return replace(state, matrix=np.zeros((0, 0)), solution=None, coef=coef), float(loss * state.seen)
 
 
-def _unsolved(setup: DirectSetup, batch: Batch, dtype: str, error: str) -> str:
+def _at_once(problem: Problem[DirectSetup], state: DirectRun) -> tuple[DirectRun, float]:
+    """Return the state with the whole solution, and the sum of the losses."""
+    while (found := _advanced(problem, state, stop=False))[0].coef is None:
+        pass
+    return found
+
+
+def _unsolved(setup: DirectSetup, batch_rows: Array | None, dtype: str, error: str) -> str:
     """Return the error message for normal equations without a factor."""
     known, remedy = f"the normal equations cannot be factored ({error})", "take a larger alpha, or dtype float64"
-    if setup.orthonormal or batch.X is None:
+    if setup.orthonormal or batch_rows is None:
         return f"{known}; {remedy}"
-    rows, named = (batch.X, "rows") if setup.centres is None else (setup.centres, "landmarks")
+    rows, named = (batch_rows, "rows") if setup.centres is None else (setup.centres, "landmarks")
     why = diagnose(setup.whole.kernel, rows, dtype, named, "take another length scale")
     return f"{known}: {why.found}; {why.remedy}, {remedy}"
 
@@ -226,4 +280,4 @@ def _penalty(setup: DirectSetup, centres: Array, alpha: float, A: FloatArray) ->
     K_ZZ = np.asarray(to_host(setup.whole.block(centres)), np.float64)
     for part in slices(len(A), _STRIP):
         A[part] += alpha * K_ZZ[part]
-    return lambda coef: alpha * float((coef * (K_ZZ @ coef)).sum())
+    return lambda coef: alpha * float((coef * (K_ZZ[: len(coef), : len(coef)] @ coef)).sum())

@@ -15,6 +15,7 @@ Wen, Shi, Li, He and Chen, "ThunderSVM: a fast SVM library on GPUs and CPUs", JM
 Fan, Chen and Lin, "Working set selection using second order information", JMLR 2005 (steps, stopping rule).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +52,9 @@ def solve_block(problem: BlockProblem, tol: float, share: float, most: int) -> B
     return solve(problem, tol, share, most)
 
 
-def solve_boxes(problem: BoxProblem, rows: KernelRows, tol: float, max_rounds: int) -> BoxSolution:
+def solve_boxes(
+    problem: BoxProblem, rows: KernelRows, tol: float, max_rounds: int, between: Callable[[], None] = lambda: None
+) -> BoxSolution:
     """Return the solution at which no variable violates the conditions of the optimum by more than `tol`.
 
     Parameters
@@ -63,10 +66,12 @@ def solve_boxes(problem: BoxProblem, rows: KernelRows, tol: float, max_rounds: i
         In units of the scores, as LIBSVM's.
     max_rounds : int
         Most working sets; with these used up, the violation in the solution is larger.
+    between : callable
+        Called after each working set; an exception of it ends the solution.
     """
     solution = Decomposition(problem, rows, tol, max_rounds)
     while solution.advance():
-        pass
+        between()
     return solution.found()
 
 

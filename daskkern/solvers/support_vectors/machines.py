@@ -57,10 +57,14 @@ class OneMachine:
 
 @dataclass(frozen=True)
 class Limits:
-    """Where a solution ends: the violation, in units of the scores, and the most working sets."""
+    """Where a solution ends: the violation, in units of the scores, and the most working sets.
+
+    `between` is called after each working set of :func:`one_class`; an exception of it ends the solution.
+    """
 
     tol: float
     max_rounds: int
+    between: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +217,7 @@ def one_class(rows: KernelRows, weight: FloatArray, nu: float, limits: Limits) -
         raise DataError("the sample weights add up to 0; give some rows a positive weight")
     n, mass = len(weight), nu * total
     problem = BoxProblem(np.arange(n), np.zeros(n), np.zeros(n), weight, _filled(weight, mass), np.zeros(n, np.int64))
-    found = solve_boxes(problem, rows, limits.tol, limits.max_rounds)
+    found = solve_boxes(problem, rows, limits.tol, limits.max_rounds, limits.between)
     rho = -float(found.levels[0])
     below = float(weight @ np.maximum(rho - found.f, 0))
     gap = float(found.b @ found.f) - mass * rho + below

@@ -186,7 +186,7 @@ class Epochs:
         stream = self.feed.batches(position.epoch, position.batch)
         try:
             for batch in stream:
-                if position.batch % self.checkpointing.signal_batches == 0:
+                if self._solver.long_steps or position.batch % self.checkpointing.signal_batches == 0:
                     self.limit.begin(self._taken(), position.steps)
                     self._agree()
                     self._epoch_at = self._epoch_at if position.batch else self._signals.seconds

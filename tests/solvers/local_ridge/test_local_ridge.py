@@ -1,13 +1,15 @@
 """Ridge regression in leaves is that of the whole masked kernel matrix, on any number of ranks, in any parts."""
 
+import signal
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from daskkern import KernelRegressor
 from daskkern.basis import LocalRows
 from daskkern.errors import SpecError
-from daskkern.events import EpochFinished
+from daskkern.events import BatchFinished, EpochFinished, Event
 from daskkern.kernels import Laplacian, Partitioned, TreeAverage
 from daskkern.losses import Squared, SquaredHinge
 from daskkern.solvers import LocalRidge, check_fit
@@ -149,3 +151,36 @@ def test_what_it_does_not_take_is_refused() -> None:
     for n_trees in (0, 101, 1.5, True):
         with pytest.raises(SpecError, match="n_trees="):
             LocalRows(20, n_trees)
+
+
+class _Presses:
+    """Presses Ctrl-C after the first leaves that follow the last batch."""
+
+    def __init__(self) -> None:
+        self.n_pieces = 0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, BatchFinished) and event.batch > event.n_batches:
+            self.n_pieces += 1
+            if self.n_pieces == 1:
+                signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.filterwarnings("ignore:the fit has not converged")
+def test_ctrl_c_ends_with_the_leaves_so_far() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 3))
+    presses, given = _Presses(), {"alpha": 1e-3, "device": "cpu", "calibrate": False}
+    model, whole = (
+        KernelRegressor("laplacian:2", basis=LocalRows(100), solver=LocalRidge(), callbacks=callbacks, **given)
+        for callbacks in ([presses], None)
+    )
+    y = np.sin(2 * X).sum(axis=1)
+    model.fit(X, y)
+    assert model.stop_reason_ == "interrupted"
+    assert presses.n_pieces < 4
+    coef, exact = (np.asarray(each.dual_coef_).ravel() for each in (model, whole.fit(X, y)))
+    solved = coef != 0
+    assert 0 < solved.sum() < 4000
+    np.testing.assert_array_equal(coef[solved], exact[solved])
+    assert model.history_[-1].loss < whole.history_[-1].loss  # of the leaves that are solved
