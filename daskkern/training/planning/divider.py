@@ -28,6 +28,8 @@ _LEAST_UNITS = 24
 """Fewest units of the rows of a batch."""
 _TOLERANCE = 1.1
 """How much longer equal shares may take."""
+_ABOUT = 0.8
+"""Workers with this part of the most memory have about as much."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +128,13 @@ class Divider:
         columns = min(self._summary.p, sum(most) * self._summary.p // total)
         if min(most) < self._least():
             worker = self._resources[min(range(len(most)), key=lambda rank: most[rank])].address
-            return f"; worker {worker} has too little memory even for the smallest share: leave it out"
+            return f"; worker {worker} has too little memory even for the smallest share"
         if self._settings.solver.parallelism == "rows":  # each worker has all columns: more of them are no remedy
             return ""
         return f"; divided by memory, these workers hold about {columns} of {self._summary.p} columns"
 
     def too_small(self) -> dict[str, str]:
-        """Return a sentence, by address, on each worker without which the others hold the fit: as few as that takes,
-        those with the least memory. Empty where no others do."""
+        """Return a sentence, by address, on each worker without which the others hold the fit; {} where none do."""
         for left_out in self._ways_to_leave_out():
             rest = [rank for rank in range(len(self._resources)) if rank not in left_out]
             if self._of(rest)._holds():
@@ -141,17 +142,15 @@ class Divider:
         return {}
 
     def _ways_to_leave_out(self) -> Iterator[set[int]]:
-        """Yield sets of ranks to try without: those that not even the smallest share fits on, then ever more of those
-        with the least memory."""
-        n = len(self._resources)
+        """Yield sets of ranks to try without: those that not even the smallest share fits on, then all but those with
+        about the most memory. To leave out others would only add to the shares of the rest."""
+        ways: list[set[int]] = []
         if self._may_differ():
             limits = self._limits(self._least_exact(), keep=self._settings.keep_blocks == "memory")
-            hopeless = {rank for rank, most in enumerate(limits) if most < self._least()}
-            if 0 < len(hopeless) < n:
-                yield hopeless
+            ways.append({rank for rank, most in enumerate(limits) if most < self._least()})
         room = relative_room(self._resources)
-        order = sorted(range(n), key=room.__getitem__)
-        yield from (set(order[:count]) for count in range(1, n) if room[order[count]] > room[order[count - 1]])
+        ways += [{rank for rank, part in enumerate(room) if part < least} for least in (_ABOUT, 1.0)]
+        return (way for number, way in enumerate(ways) if 0 < len(way) < len(room) and way not in ways[:number])
 
     def _of(self, ranks: Sequence[int]) -> "Divider":
         """Return the divider of some of the workers."""
