@@ -27,6 +27,10 @@ _POLL_S = 0.25
 WorkerRequest: TypeAlias = tuple[int | None, tuple[str, ...] | None, int | None]
 
 
+class GivenUpError(ClusterError):
+    """The driver of a detached fit was taken for lost, and another one has followed it."""
+
+
 @dataclass(frozen=True)
 class Lease:
     """The workers assigned to a fit, in rank order. It holds them until it ends or its client leaves."""
@@ -154,6 +158,8 @@ def _ask(client: Client, metadata: FitMetadata, request: WorkerRequest) -> dict[
     """Request workers, and return the scheduler's answer. Raises when the fit was cancelled or refused."""
     words = dict(zip(("n_ranks", "allowed", "memory"), request, strict=True))
     answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(metadata), wish=words, asker=client.id)
+    if answer.get("given_up"):
+        raise GivenUpError(f"another driver has taken over fit '{metadata.name}' ({metadata.fit})")
     if answer.get("stop"):
         raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled before it had its workers")
     if answer.get("rival"):

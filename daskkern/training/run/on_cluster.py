@@ -18,12 +18,13 @@ from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.hanging_workers import removing_hung, usable_workers
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
-from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed
+from daskkern.cluster.scheduler.lease import GivenUpError, Lease, admitted, narrowed
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.task_placement import tasks_of
 from daskkern.cluster.scheduler.task_results import resubmitting, set_up_result
 from daskkern.errors import DaskkernError, SpecError
 from daskkern.events import Listener
+from daskkern.training.checkpoints.claims import Claim
 from daskkern.training.checkpoints.resuming import with_settings
 from daskkern.training.feeding.block_cache_policy import can_keep
 from daskkern.training.feeding.remote_values import RemoteValue
@@ -58,7 +59,12 @@ def fit_on(
     usable = usable_workers(client, gang, rank_main, listener)
     gang = within_shards(gang, job.settings, len(usable))
     show_fits(client)
-    with _spanned(metadata), tasks_of(metadata.fit), admitted(client, metadata, gang, listener) as lease:
+    with (
+        _spanned(metadata),
+        tasks_of(metadata.fit),
+        _claim_withdrawn(job.policy.claim),
+        admitted(client, metadata, gang, listener) as lease,
+    ):
         lease = narrowed(client, lease, job.settings.virtual_shards)  # workers may have joined since they were counted
         return _fit_admitted(client, job, listener, gang, lease)
 
@@ -77,6 +83,17 @@ def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> Gan
             "fewer ranks"
         )
     return replace(gang, n_ranks=int(most))
+
+
+@contextmanager
+def _claim_withdrawn(claim: Claim | None) -> Iterator[None]:
+    """Withdraw the claim of a driver that finds itself followed by another one, which may have claimed before it."""
+    try:
+        yield
+    except GivenUpError:
+        if claim is not None:
+            claim.withdraw()
+        raise
 
 
 @contextmanager
