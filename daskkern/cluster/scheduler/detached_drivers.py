@@ -53,13 +53,13 @@ class DetachedDrivers:
         """Return whether `client` is that of a driver of a detached fit that another driver has followed."""
         return self._begun.get(fit, client) != client
 
-    def _drive(self, card: dict[str, Any], task: str, run: int, asker: str) -> bool:
+    def _drive(self, fields: dict[str, Any], task: str, run: int, asker: str) -> bool:
         """Let the client `asker` of a driver hold its fit from now on.
 
         Return False, changing nothing, unless the driver is this run of its task: Dask runs a task again when it takes
         a worker for lost, and the worker may only have been cut off.
         """
-        metadata = FitMetadata(**card)
+        metadata = FitMetadata(**fields)
         state = self._scheduler.tasks.get(task)
         if task != driver_key(metadata.fit) or state is None or state.run_id != run:
             return False
@@ -71,9 +71,9 @@ class DetachedDrivers:
         record.client = asker
         return True
 
-    async def _hold(self, card: dict[str, Any], task: str) -> str:
+    async def _hold(self, fields: dict[str, Any], task: str) -> str:
         """Hold the task of a detached fit, so that its submitter may leave. Return why not, or ""."""
-        metadata = FitMetadata(**card)
+        metadata = FitMetadata(**fields)
         rival = self._registry.rival(metadata)
         if rival:
             return f"fit {rival} is active and writes to {metadata.out}; wait for it, cancel it, or write elsewhere"

@@ -104,21 +104,19 @@ def narrowed(client: Client, lease: Lease, most: int | None) -> Lease:
     return Lease(lease.metadata, addresses, lease.request, most)
 
 
-def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
+def renewed(client: Client, lease: Lease, settings: GangSettings, listener: Listener) -> Lease:
     """Return the lease with the current addresses of its workers: some were restarted, or are gone.
 
-    Waits ``rejoin_s`` for all of them, and ``idle_s`` for one. Raises ClusterError when none comes.
+    Waits ``rejoin_s`` for all of them; where all have gone, then for others, as :func:`admitted` does.
     """
     begun = time.monotonic()
     while True:
         answer = _ask(client, lease.metadata, lease.request)
-        found, waited = tuple(answer.get("members", ())), time.monotonic() - begun
-        if len(found) >= len(lease.addresses) or (found and waited > settings.rejoin_s):
+        found, late = tuple(answer.get("members", ())), time.monotonic() - begun > settings.rejoin_s
+        if not found and late:
+            found = _wait(client, lease.metadata, lease.request, settings, listener)
+        if len(found) >= len(lease.addresses) or (found and late):
             return narrowed(client, Lease(lease.metadata, found, lease.request), lease.most)
-        if waited > settings.idle_s:
-            raise ClusterError(
-                f"the workers of fit '{lease.metadata.name}' are gone, and none came back in {settings.idle_s:g} s"
-            )
         time.sleep(_POLL_S)
 
 

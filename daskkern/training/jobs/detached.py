@@ -111,7 +111,7 @@ def submit(
     with tasks_of(metadata.fit):
         future = client.submit(drive, order, key=key, pure=False, retries=0, priority=_PRIORITY)
     try:
-        problem = ask_fits(client, "hold", card=asdict(metadata), task=key)
+        problem = ask_fits(client, "hold", fields=asdict(metadata), task=key)
         if problem:
             raise ClusterError(problem)
     finally:
@@ -141,7 +141,7 @@ def _drive(worker: Worker, order: Order, task: str, run: int) -> None:
 
     with connected(connect) as client:
         try:
-            if not ask_fits(client, "drive", card=asdict(order.metadata), task=task, run=run, asker=client.id):
+            if not ask_fits(client, "drive", fields=asdict(order.metadata), task=task, run=run, asker=client.id):
                 LOG.warning("the scheduler has given this driver up, and another one has followed; it ends")
             elif _is_done(order):
                 _finish(order, client, None, interrupted=False)

@@ -47,7 +47,7 @@ def steadily(
             if not attempts or not has_left(client, lease.addresses, notice_s):
                 raise
             attempts -= 1
-            lease = renewed(client, lease, gang)
+            lease = renewed(client, lease, gang, listener)
 
 
 def _without_small(
