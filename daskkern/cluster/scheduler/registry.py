@@ -72,10 +72,9 @@ class FitRegistry:
         refused = self.admission.quotas.of(metadata.user).refusal(metadata.user, n_ranks)
         if refused:
             return {"refused": refused}
-        requested = WorkerRequest(
-            metadata.fit, record.submitted, n_ranks, names, memory, metadata.priority, metadata.user
-        )
-        requested = requested.without(record.excluded, places) or requested if record.excluded else requested
+        turn = metadata.priority, metadata.user, record.excluded
+        requested = WorkerRequest(metadata.fit, record.submitted, n_ranks, names, memory, *turn)
+        requested = requested.without((), places) or requested
         verdict = self.admission.ask(requested, places)
         self.preemption.update(places)
         for fit in self.admission.held:  # others may have been granted workers, too

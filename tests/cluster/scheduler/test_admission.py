@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskkern.cluster.scheduler.metadata import new_metadata
+from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.sharing.admission import Admission
 from daskkern.cluster.scheduler.sharing.requests import Place, Verdict, WorkerRequest
 
@@ -241,3 +243,17 @@ def test_workers_that_are_smaller_than_what_a_rank_declares_are_no_candidates() 
     sizes = [Place("a", 1 * GB), Place("b", 4 * GB), Place("c")]
     assert Admission().ask(WorkerRequest("f", 0.0, memory=2 * GB), sizes).members == ("b", "c")
     assert Admission().ask(WorkerRequest("f", 0.0, n_ranks=3, memory=2 * GB), sizes).missing == 1
+
+
+def test_a_fit_that_asks_again_is_not_offered_what_is_too_small() -> None:
+    registry, metadata = FitRegistry(), new_metadata("fit")
+
+    def ask(names: str) -> tuple[str, ...]:
+        found = registry.ask(metadata, {"n_ranks": 2}, "client", places(names))
+        return tuple(found["members"])
+
+    assert ask("ab") == ("a", "b")
+    assert registry.exclude(metadata.fit, ["a"], places("ab"))
+    registry.ended(metadata.fit, "", "")
+    assert ask("a") == (), "it waits for another one"
+    assert ask("ab") == ("b",)

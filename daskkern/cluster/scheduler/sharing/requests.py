@@ -57,6 +57,8 @@ class WorkerRequest:
     def without(self, names: Iterable[str], places: Sequence[Place]) -> "WorkerRequest | None":
         """Return the request without these workers, and of no more than are left; None where none is left."""
         rest = replace(self, excluded=self.excluded.union(names))
+        if not rest.excluded:
+            return self
         there = len(candidates_of(rest, places))
         if not there:
             return None
