@@ -1,6 +1,8 @@
 """The exceptions of daskkern. Every message says what was found, what was expected and what to do."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 _PARTIAL = re.compile(r"/\.+([^/]+?)(?:\.staged)?\.partial-[^/]+(?:/.*)?$")
 _SCHEME = r"(?:[A-Za-z][A-Za-z0-9+.-]*://|https?:/)"  # with one slash, which is a slip of whoever writes a URL
@@ -80,7 +82,18 @@ class ModelError(StoreError):
 
 
 class MemoryBudgetError(DaskkernError, MemoryError):
-    """A computation whose planned memory exceeds the budget, refused before it starts."""
+    """A computation whose planned memory exceeds the budget, refused before it starts.
+
+    Attributes
+    ----------
+    too_small : mapping
+        The workers without which the others have room for it: a sentence on each, by address. Empty where there are
+        none.
+    """
+
+    def __init__(self, *args: object, too_small: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(*args)
+        self.too_small = dict(too_small)
 
 
 class ClusterError(DaskkernError, RuntimeError):

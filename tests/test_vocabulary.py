@@ -79,7 +79,6 @@ RETIRED_WORDS = {
 WIRE = {
     "cluster/scheduler/lease.py": {"card", "wish"},
     "cluster/scheduler/plugin.py": {"card", "wish"},
-    "training/jobs/detached.py": {"card"},
 }
 """Keys of messages between clients and the scheduler: the protocol keeps its words."""
 

@@ -39,7 +39,7 @@ from daskkern.training.checkpoints.checkpoint import (
     open_checkpoint,
     read_fingerprint,
     remove_begun_checkpoint,
-    remove_checkpoint,
+    remove_checkpoint_of,
 )
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.model_guard import ModelGuard
@@ -146,7 +146,7 @@ def fit_command(
     if result.finished.reason == "interrupted":
         raise InterruptedJobError(_interrupted(place))
     if checkpoint is None:
-        remove_checkpoint(place)
+        remove_checkpoint_of(place, None, result.claim)
     return fit_record(result, out)
 
 

@@ -16,6 +16,7 @@ from daskkern.cli.options.json_option import json_option
 from daskkern.cli.options.row_options import open_rows, row_options
 from daskkern.cli.output.plan_tables import show_memory, show_shares, show_time
 from daskkern.cluster.connect.membership import check_any, live_workers
+from daskkern.errors import MemoryBudgetError
 from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.direct.ingest_gain import ingest_gain
 from daskkern.training.direct.roles import RowRoles
@@ -204,15 +205,13 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     """Plan for the workers of a cluster, and measure on them."""
     known = live_workers(client)
     check_any(client, known)
-    names = list(known)
-    ranks = _used_ranks(settings, len(names))
-    resources = resources_of(client, settings, names[:ranks], None)
-    check_resources(source, settings, settings.early_stopping is not None, resources)
+    names, resources = _with_room(client, source, settings, list(known))
+    ranks = len(names)
     settings = with_batches_of_devices(settings, source, resources)
     on_gpu = any(resource.device_budget is not None for resource in resources)
     setup = expected_setup(source, settings, wide=wide, on_gpu=on_gpu)
     settings = setup.settings
-    planner = ClusterPlanner(client, source, settings, names[:ranks], resources)
+    planner = ClusterPlanner(client, source, settings, names, resources)
     plans = planner.divider(setup.summary).plans()
     plan, label = plans.tightest, _rank_label(settings, ranks, plans)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
@@ -222,6 +221,26 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     plans = with_blocks_of_all(plans, settings, planner.disks(plans), worst(rates))
     measured = f"{ranks} workers at once"
     return _Expectation(ranks, label, plans.tightest, worst(rates), measured, plans, rates, setup.batch)
+
+
+def _with_room(
+    client: Client, source: RowSource, settings: FitSettings, workers: Sequence[str]
+) -> tuple[Sequence[str], list[WorkerResources]]:
+    """Return the workers that the fit would use, and what they may plan with; those that it would leave out are named.
+
+    Raises MemoryBudgetError where no part of them holds it.
+    """
+    used = workers[: _used_ranks(settings, len(workers))]
+    resources = resources_of(client, settings, used, None)
+    try:
+        check_resources(source, settings, settings.early_stopping is not None, resources)
+    except MemoryBudgetError as error:
+        if not error.too_small:
+            raise
+        for sentence in error.too_small.values():
+            say(f"{sentence}; the fit would go on without it")
+        return _with_room(client, source, settings, [each for each in workers if each not in error.too_small])
+    return used, resources
 
 
 def _used_ranks(settings: FitSettings, ranks: int) -> int:

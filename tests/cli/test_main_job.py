@@ -17,6 +17,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 from daskkern.cli.main import main
 from daskkern.cli.options import cluster_options
+from tests.support.cluster import mixed_cluster
 from tests.support.processes import read_until, started
 
 
@@ -353,3 +354,13 @@ def test_plan_measures_on_the_workers_of_a_cluster(stores, capfd, cluster2):
     assert code == 0, err
     assert "a calibration of 2 workers at once" in out
     assert "memory of one rank of 2" in out
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+def test_plan_leaves_out_a_worker_that_is_too_small(stores, capfd):
+    with mixed_cluster([(1, 380_000_000), (1, 2_000_000_000)]) as client:
+        code, out, err = run(capfd, "plan", stores[0], "--landmarks", 50, "--scheduler", client.scheduler.address)
+    assert code == 0, err
+    assert "memory of one rank of 1" in out
+    assert "it may use 304 MB; the fit would go on without it" in out + err

@@ -71,26 +71,29 @@ def local_cluster(
 
 
 @contextmanager
-def mixed_cluster(workers: Sequence[tuple[int, int]], hosts: Sequence[str] = ()) -> Iterator[Client]:
+def mixed_cluster(
+    workers: Sequence[tuple[int, int]], hosts: Sequence[str] = (), later: tuple[int, int] | None = None
+) -> Iterator[Client]:
     """Yield the client of a cluster of worker processes with these threads and bytes of memory, and close both.
 
-    The workers listen at `hosts`, addresses of the loopback interface: 127.0.0.1 unless given.
+    The workers listen at `hosts`, addresses of the loopback interface: 127.0.0.1 unless given. Those that are started
+    by ``client.cluster.scale`` are like `later`.
     """
     addresses = hosts or ["127.0.0.1"] * len(workers)
     with dask.config.set({**_SETTINGS, "distributed.worker.profile.enabled": False}), _no_strays() as pids:
-        spec = {
-            number: {
-                "cls": _marking(pids),
-                "options": {"nthreads": threads, "memory_limit": limit, "host": addresses[number], "silence_logs": 50},
-            }
-            for number, (threads, limit) in enumerate(workers)
-        }
+        kind = _marking(pids)
+
+        def spec_of(threads: int, limit: int, host: str = "127.0.0.1") -> dict[str, Any]:
+            options = {"nthreads": threads, "memory_limit": limit, "host": host, "silence_logs": 50}
+            return {"cls": kind, "options": options}
+
+        spec = {number: spec_of(*worker, addresses[number]) for number, worker in enumerate(workers)}
         scheduler = {
             "cls": Scheduler,
             "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"},
         }
         with (
-            SpecCluster(spec, scheduler, silence_logs=50) as cluster,
+            SpecCluster(spec, scheduler, None if later is None else spec_of(*later), silence_logs=50) as cluster,
             Client(cluster, timeout=60, set_as_default=False) as client,
         ):
             client.wait_for_workers(len(workers), timeout=60)

@@ -287,6 +287,17 @@ def dies_always(comm: Communicator, payload: Any, context: RankContext) -> None:
     comm.barrier()
 
 
+def dies_at_first(comm: Communicator, payload: tuple[str, int], context: RankContext) -> int:
+    """Die on rank 0 as often as requested, which is noted in a folder; then return the number of ranks."""
+    folder, times = payload
+    comm.barrier()
+    number = len(os.listdir(folder))
+    if comm.rank == 0 and number < times:
+        with open(os.path.join(folder, str(number)), "w"):
+            os._exit(3)
+    return comm.size
+
+
 _PRODUCTS: list[int] = []
 """The ranks of this process that are in a product."""
 

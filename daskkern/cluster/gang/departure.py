@@ -14,7 +14,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import FrameType
 from typing import Any
 
@@ -93,3 +93,10 @@ def is_unwanted(worker: Worker, task: str) -> bool:
     """Return whether the future of the supervisor's `task` was released, so that no client waits for it any more."""
     found = worker.state.tasks.get(task)
     return found is None or found.state not in ("executing", "long-running")
+
+
+def departure_of(addresses: Collection[str]) -> str:
+    """Return a sentence that names the workers."""
+    if len(addresses) == 1:
+        return f"worker {next(iter(addresses))} is leaving the cluster"
+    return f"workers {', '.join(sorted(addresses))} are leaving the cluster"

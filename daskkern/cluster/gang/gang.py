@@ -14,9 +14,9 @@ from daskkern.cluster.connect.preflight import choose_workers
 from daskkern.cluster.gang.gang_client import GangClient
 from daskkern.cluster.gang.generation import GangOrder
 from daskkern.cluster.gang.hanging_workers import usable_workers
-from daskkern.cluster.gang.rank import RankMain
+from daskkern.cluster.gang.rank import PerRank, RankMain, payloads_for
 from daskkern.cluster.gang.settings import GangSettings
-from daskkern.cluster.gang.supervisor import PerRank, Reform, payloads_for
+from daskkern.cluster.gang.supervisor import Reform
 from daskkern.cluster.gang.worker_plugin import install
 from daskkern.cluster.scheduler.event_topics import TOPIC
 from daskkern.cluster.scheduler.lease import Lease, admitted

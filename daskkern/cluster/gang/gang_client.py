@@ -51,6 +51,8 @@ class GangClient:
         self._supervisors = 0
         self._farthest = self._farthest_then = (0, 0)
         """Epoch and batch: the latest overall, and the latest when all workers had died."""
+        self._deaths = 0
+        """How many workers have died under supervisors since the last progress."""
         self._heartbeats = HeartbeatMonitor(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
         self._workers = WorkerList(client)
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
@@ -247,7 +249,9 @@ class GangClient:
                 self._look()
                 patience_s *= 2
             except KilledWorker as error:  # its workers died again and again
-                if self._farthest <= self._farthest_then:
+                progress = self._farthest > self._farthest_then
+                self._deaths = error.allowed_failures + 1 + (0 if progress else self._deaths)
+                if not progress and self._deaths > self._settings.retries:
                     raise ClusterError(
                         f"fit '{self._order.name}' lost all its workers again and again without any progress; "
                         "see their logs: too little memory is the usual reason"

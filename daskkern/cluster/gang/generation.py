@@ -152,13 +152,15 @@ class Generation:
         while len(self.values) < len(self.futures) and not self.failures:
             self._collect(_TICK_S)
             if time.monotonic() >= next_look:
-                next_look = time.monotonic() + _MEMBERSHIP_S
+                begun = time.monotonic()
                 lost = self._lost()
                 if lost:
                     self.members.drop(lost.values())
                     return self._give_up(self._loss(lost), broken=True)
                 if self._regrouping.due():
                     self._send_to_survivors("regroup")
+                next_look = time.monotonic() + _MEMBERSHIP_S
+                self._starts.postpone(time.monotonic() - begun)
             late = self._starts.late()
             if late:
                 return self._leave_out(late)

@@ -104,6 +104,11 @@ class Members:
             if address not in silent and (self.allowed is None or str(worker["name"]) in self.allowed)
         }
 
+    def exclude(self, addresses: Iterable[str]) -> None:
+        """Never use these workers again for the fit: they have too little memory for a part of it."""
+        self.rejected |= set(addresses)
+        ask_fits(self.client, "exclude", fit=self.fit, addresses=list(addresses))
+
     def take(self, addresses: Sequence[str]) -> bool:
         """Assign these workers to the fit; return False if another fit was faster."""
         return bool(ask_fits(self.client, "take", fit=self.fit, addresses=list(addresses)))

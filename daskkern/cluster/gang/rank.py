@@ -49,6 +49,22 @@ class RankOrder:
 
 
 @dataclass(frozen=True)
+class PerRank:
+    """A separate payload for each rank, in rank order."""
+
+    payloads: tuple[Any, ...]
+
+
+def payloads_for(payload: Any, size: int) -> tuple[Any, ...]:
+    """Return the payload of each of `size` ranks. Raises ClusterError when a PerRank has another number of them."""
+    if not isinstance(payload, PerRank):
+        return (payload,) * size
+    if len(payload.payloads) != size:
+        raise ClusterError(f"got {len(payload.payloads)} payloads for {size} ranks; expected one for each")
+    return tuple(payload.payloads)
+
+
+@dataclass(frozen=True)
 class RankResult:
     """The result of a rank that returned."""
 

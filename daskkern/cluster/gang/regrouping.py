@@ -97,6 +97,11 @@ class TakenOverError(ClusterError):
     """Another supervisor has taken over the fit."""
 
 
+def taken_over(name: str) -> TakenOverError:
+    """Return the error for the supervisor of a fit of this name that another one has taken over."""
+    return TakenOverError(f"another supervisor has taken over fit '{name}'")
+
+
 class SuspendedMembers(Protocol):
     """The part of :class:`daskkern.cluster.gang.members.Members` that matters here."""
 
@@ -145,7 +150,7 @@ def await_workers(
         lacks_s = 0.0 if lacking_since is None else now - lacking_since
         found = members.workers_again(settle=lacks_s >= order.rejoin_s)
         if found is None:
-            raise TakenOverError(f"another supervisor has taken over fit '{order.name}'")
+            raise taken_over(order.name)
         complete = len(found.addresses) >= found.held or lacks_s >= order.rejoin_s
         if found.addresses and complete:
             return found.addresses

@@ -35,6 +35,12 @@ class StartWatch:
         self._begun = self.clock()
         self._next = self._begun + self.limit_s
 
+    def postpone(self, seconds: float) -> None:
+        """Give the ranks so much more time: the scheduler was not answering, and a scheduler that does not answer
+        starts nothing."""
+        self._begun += seconds
+        self._next += seconds
+
     def late(self) -> dict[int, str]:
         """Return, by rank, the addresses of the workers that have not started their ranks; {} before they are due.
 

@@ -8,7 +8,7 @@ again on another, where it finds out which generation was the last, and continue
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -18,13 +18,13 @@ from distributed import Client, Reschedule, Worker, get_worker, secede
 from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
 from daskkern.cluster.connect.suspicion import clear_suspicion
-from daskkern.cluster.gang.departure import is_unwanted
+from daskkern.cluster.gang.departure import departure_of, is_unwanted
 from daskkern.cluster.gang.generation import GangOrder, Generation, Outcome
 from daskkern.cluster.gang.growth import GrowthPolicy
 from daskkern.cluster.gang.heartbeats import HeartbeatMonitor
 from daskkern.cluster.gang.members import Members
-from daskkern.cluster.gang.rank import RankMain
-from daskkern.cluster.gang.regrouping import TakenOverError, await_workers
+from daskkern.cluster.gang.rank import PerRank, RankMain, payloads_for
+from daskkern.cluster.gang.regrouping import TakenOverError, await_workers, taken_over
 from daskkern.cluster.gang.worker_logs import LOG, logged_as
 from daskkern.cluster.gang.worker_plugin import await_task
 from daskkern.cluster.scheduler.fits import STARTED
@@ -37,27 +37,11 @@ cannot run it."""
 
 
 @dataclass(frozen=True)
-class PerRank:
-    """A separate payload for each rank, in rank order."""
-
-    payloads: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
 class GangReport:
     """How a gang ended: the ranks' results in rank order, or the error to raise in the caller."""
 
     values: tuple[Any, ...] = ()
     error: DaskkernError | None = None
-
-
-def payloads_for(payload: Any, size: int) -> tuple[Any, ...]:
-    """Return the payload of each of `size` ranks. Raises ClusterError when a PerRank has another number of them."""
-    if not isinstance(payload, PerRank):
-        return (payload,) * size
-    if len(payload.payloads) != size:
-        raise ClusterError(f"got {len(payload.payloads)} payloads for {size} ranks; expected one for each")
-    return tuple(payload.payloads)
 
 
 def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Reform | None) -> GangReport:
@@ -126,7 +110,7 @@ class _Supervision:
         while True:
             outcome, wanted = self._one(number, addresses)
             if outcome.superseded:
-                raise _taken_over(order)
+                raise taken_over(order.name)
             if not wanted or not (outcome.broken or outcome.regroups):
                 self.forget()
                 return GangReport(outcome.values, outcome.error)
@@ -156,7 +140,7 @@ class _Supervision:
                 self._publish(WorkersJoined(len(addresses)))
             return addresses
         rest = tuple(address for address in before if address not in leaving)
-        self._publish(WorkersLeft(len(rest), _departure_of(leaving)))
+        self._publish(WorkersLeft(len(rest), departure_of(leaving)))
         if self._worker.address in leaving:
             self._members.hand_over(self._number, rest)
             raise Reschedule
@@ -166,13 +150,13 @@ class _Supervision:
         """Hand workers over to the fit `to`, and return the next gang: on the rest, or on others after a wait."""
         rest = self._members.hand_workers_over(whole=False)
         if rest is None:
-            raise _taken_over(self._order)
+            raise taken_over(self._order.name)
         if rest == before:  # the other fit needs them no longer
             return before
         reason = f"fit {to} of a higher priority gets"
         if rest:
             self._publish(WorkersLeft(len(rest), f"{reason} {len(before) - len(rest)} of the workers"))
-            if not self._hindrance(rest):
+            if self._hindrance(rest) is None:
                 return rest
             self._members.hand_workers_over(whole=True)
         self._publish(FitPreempted(f"{reason} the workers"))
@@ -191,14 +175,18 @@ class _Supervision:
 
         return self._grown(await_workers(self._members, self._order, check))
 
-    def _hindrance(self, addresses: tuple[str, ...]) -> str:
-        """Make the payload for a gang on these workers; return why they cannot run it, "" if they can."""
+    def _form(self, addresses: tuple[str, ...]) -> None:
+        """Make the payload for a gang on these workers. Raises what hinders them."""
+        if self._reform is not None:
+            self._payload = self._reform(self._client, addresses, self._payload)
+
+    def _hindrance(self, addresses: tuple[str, ...]) -> Exception | None:
+        """Make the payload for a gang on these workers; return why they cannot run it, None if they can."""
         try:
-            if self._reform is not None:
-                self._payload = self._reform(self._client, addresses, self._payload)
+            self._form(addresses)
         except Exception as error:  # too little memory, or lost again
-            return str(error) or type(error).__name__
-        return ""
+            return error
+        return None
 
     @property
     def _may_shrink(self) -> bool:
@@ -213,6 +201,15 @@ class _Supervision:
         self._members.rejected |= set(outcome.left_out)
         self._leave_out(str(outcome.error))
         return self._gather_again(rest)
+
+    def _without_small(self, addresses: tuple[str, ...], error: MemoryBudgetError) -> tuple[str, ...]:
+        """Return the workers but those that `error` says are too small, which are excluded. Raises it if none is."""
+        if not error.too_small or not self._may_shrink:
+            raise error
+        self._members.exclude(error.too_small)
+        for sentence in error.too_small.values():
+            self._leave_out(sentence)
+        return tuple(address for address in addresses if address not in error.too_small)
 
     def _leave_out(self, reason: str) -> None:
         self._publish(StageFinished("workers", 0.0, f"{reason}; the fit goes on without it"))
@@ -250,15 +247,16 @@ class _Supervision:
 
     def _gather_again(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Return the addresses of the next gang, after making its payload for them."""
-        order, payload = self._order, self._payload
-        for last in (False, False, True):
+        order, attempts = self._order, 3
+        while True:
             picked = self._members.gather(before, len(before), order.rejoin_s, order.idle_s)
             try:
-                self._payload = payload if self._reform is None else self._reform(self._client, picked, payload)
-            except MemoryBudgetError:
-                raise
+                self._form(picked)
+            except MemoryBudgetError as error:
+                before = self._without_small(before, error)
             except Exception as error:  # a worker that is lost during a call raises many types
-                if last:
+                attempts -= 1
+                if not attempts:
                     raise ClusterError(f"the remaining workers do not answer: {error}; see their logs") from error
                 if isinstance(error, BrokenOffError):
                     has_left(self._client, picked, NOTICE_S)
@@ -273,25 +271,17 @@ class _Supervision:
         picked = self._members.pick(before)
         if not picked or not self._members.take(picked):
             return self._gather_again(before)
-        if hindrance := self._hindrance(picked):
-            joined = sorted(set(picked) - set(before))
-            self._members.rejected |= set(joined)
-            for address in joined:
-                self._leave_out(f"worker {address} cannot take part: {hindrance}")
-            return self._gather_again(before)
-        return picked
+        hindrance = self._hindrance(picked)
+        if hindrance is None:
+            return picked
+        if isinstance(hindrance, MemoryBudgetError) and hindrance.too_small:
+            return self._grown(self._without_small(before, hindrance))
+        joined = sorted(set(picked) - set(before))
+        self._members.rejected |= set(joined)
+        for address in joined:
+            self._leave_out(f"worker {address} cannot take part: {hindrance}")
+        return self._gather_again(before)
 
     def _publish(self, event: Event) -> None:
         LOG.info("%s", event)
         self._worker.log_event(self._order.topic, to_message(event))
-
-
-def _taken_over(order: GangOrder) -> TakenOverError:
-    return TakenOverError(f"another supervisor has taken over fit '{order.name}'")
-
-
-def _departure_of(addresses: Collection[str]) -> str:
-    """Return a sentence that names the workers."""
-    if len(addresses) == 1:
-        return f"worker {next(iter(addresses))} is leaving the cluster"
-    return f"workers {', '.join(sorted(addresses))} are leaving the cluster"

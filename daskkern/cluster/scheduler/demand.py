@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from daskkern.cluster.scheduler.sharing.admission import Admission, Place, WorkerRequest
+from daskkern.cluster.scheduler.sharing.admission import Admission
+from daskkern.cluster.scheduler.sharing.requests import Place, WorkerRequest
 
 _QUERIED_S = 60.0
 """A cluster that has asked for its target within this time is adaptive."""

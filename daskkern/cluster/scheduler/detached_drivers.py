@@ -5,6 +5,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from daskkern.cluster.connect.leaving import LEAVING
@@ -18,8 +19,20 @@ _HOLD_S = 10.0
 _LOSSES = 20
 
 
+def driver_key(fit: str) -> str:
+    """Return the key of the task that drives a detached fit."""
+    return f"daskkern_fit-{fit}"
+
+
 class DetachedDrivers:
     """The tasks on `scheduler` that drive the detached fits of `registry`.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+    registry : FitRegistry
+    followed : callable
+        Is called with a fit that another driver holds from now on.
 
     Attributes
     ----------
@@ -27,12 +40,40 @@ class DetachedDrivers:
         Maps the key of a task to its fit.
     """
 
-    def __init__(self, scheduler: Any, registry: FitRegistry) -> None:
-        self._scheduler, self._registry = scheduler, registry
+    def __init__(self, scheduler: Any, registry: FitRegistry, followed: Callable[[str], None]) -> None:
+        self._scheduler, self._registry, self._followed = scheduler, registry, followed
         self.fits: dict[str, str] = {}
+        self._begun: dict[str, str] = {}
 
-    async def hold(self, metadata: FitMetadata, task: str) -> str:
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """Return the answers to the questions of clients and drivers, by verb."""
+        return {"hold": self._hold, "drive": self._drive}
+
+    def is_given_up(self, fit: str, client: str) -> bool:
+        """Return whether `client` is that of a driver of a detached fit that another driver has followed."""
+        return self._begun.get(fit, client) != client
+
+    def _drive(self, fields: dict[str, Any], task: str, run: int, asker: str) -> bool:
+        """Let the client `asker` of a driver hold its fit from now on.
+
+        Return False, changing nothing, unless the driver is this run of its task: Dask runs a task again when it takes
+        a worker for lost, and the worker may only have been cut off.
+        """
+        metadata = FitMetadata(**fields)
+        state = self._scheduler.tasks.get(task)
+        if task != driver_key(metadata.fit) or state is None or state.run_id != run:
+            return False
+        record = self._registry.record(metadata)
+        if record.client != asker:
+            self._followed(metadata.fit)
+        known = self._registry.records
+        self._begun = {fit: client for fit, client in self._begun.items() if fit in known} | {metadata.fit: asker}
+        record.client = asker
+        return True
+
+    async def _hold(self, fields: dict[str, Any], task: str) -> str:
         """Hold the task of a detached fit, so that its submitter may leave. Return why not, or ""."""
+        metadata = FitMetadata(**fields)
         rival = self._registry.rival(metadata)
         if rival:
             return f"fit {rival} is active and writes to {metadata.out}; wait for it, cancel it, or write elsewhere"

@@ -7,7 +7,7 @@ from typing import Any
 
 from daskkern.cluster.connect.leaving import LEAVING
 from daskkern.cluster.scheduler.hosts import grouped_by_host
-from daskkern.cluster.scheduler.sharing.admission import Place
+from daskkern.cluster.scheduler.sharing.requests import Place
 
 
 class EquippedWorkers:

@@ -170,6 +170,8 @@ class FitRecord:
     farthest: tuple[int, int] = (0, 0)
     handed_over: tuple[int, tuple[str, ...]] = (-1, ())
     """Of the last supervisor that left: the generation that had committed, and the workers that continue."""
+    excluded: frozenset[str] = frozenset()
+    """Names of workers that have too little memory for a part of it."""
     history: FitHistory = field(default_factory=FitHistory)
 
     @property

@@ -19,12 +19,16 @@ from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitStat
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.sharing.waiting import waiting_in_words
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
-from daskkern.events import FitQueued, Listener
+from daskkern.events import FitQueued, Listener, StageFinished
 
 _POLL_S = 0.25
 
 
 WorkerRequest: TypeAlias = tuple[int | None, tuple[str, ...] | None, int | None]
+
+
+class GivenUpError(ClusterError):
+    """The driver of a detached fit was taken for lost, and another one has followed it."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +58,15 @@ def admitted(client: Client, metadata: FitMetadata, settings: GangSettings, list
     ClusterError
         When there are too few workers for too long, or the scheduler is gone.
     MemoryBudgetError
-        When a worker is smaller than what a rank may use.
+        When all workers are smaller than what a rank may use; those that are smaller are left out otherwise.
     FitCancelledError
         When the fit was cancelled while it waited.
     """
     install_fits(client)
     equip(client, settings.silence_s, listener)
     metadata = metadata.submitted_with(settings.priority, settings.user)
-    request = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
-    _check_memory(client, settings.share_memory)
+    allowed = _names(client, settings.workers)
+    request = (_ranks_with_room(client, settings, allowed, listener), allowed, settings.share_memory)
     finished = "" if metadata.out else FINISHED  # with `out`, the model is still to be written
     with _end_reported(client, metadata, finished):
         yield Lease(metadata, _wait(client, metadata, request, settings, listener), request)
@@ -100,22 +104,34 @@ def narrowed(client: Client, lease: Lease, most: int | None) -> Lease:
     return Lease(lease.metadata, addresses, lease.request, most)
 
 
-def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
+def renewed(client: Client, lease: Lease, settings: GangSettings, listener: Listener) -> Lease:
     """Return the lease with the current addresses of its workers: some were restarted, or are gone.
 
-    Waits ``rejoin_s`` for all of them, and ``idle_s`` for one. Raises ClusterError when none comes.
+    Waits ``rejoin_s`` for all of them; where all have gone, then for others, as :func:`admitted` does.
     """
     begun = time.monotonic()
     while True:
         answer = _ask(client, lease.metadata, lease.request)
-        found, waited = tuple(answer.get("members", ())), time.monotonic() - begun
-        if len(found) >= len(lease.addresses) or (found and waited > settings.rejoin_s):
+        found, late = tuple(answer.get("members", ())), time.monotonic() - begun > settings.rejoin_s
+        if not found and late:
+            found = _wait(client, lease.metadata, lease.request, settings, listener)
+        if len(found) >= len(lease.addresses) or (found and late):
             return narrowed(client, Lease(lease.metadata, found, lease.request), lease.most)
-        if waited > settings.idle_s:
-            raise ClusterError(
-                f"the workers of fit '{lease.metadata.name}' are gone, and none came back in {settings.idle_s:g} s"
-            )
         time.sleep(_POLL_S)
+
+
+def without(
+    client: Client, lease: Lease, addresses: Sequence[str], settings: GangSettings, listener: Listener
+) -> Lease | None:
+    """Return the lease without these workers, which the fit is never offered again, and with others in their place
+    where it requested a number and they are free; None, changing nothing, if there is no worker that it may use.
+
+    Waits as :func:`admitted` does where the others are in use.
+    """
+    if not ask_fits(client, "exclude", fit=lease.metadata.fit, addresses=list(addresses)):
+        return None
+    found = _wait(client, lease.metadata, lease.request, settings, listener)
+    return narrowed(client, Lease(lease.metadata, found, lease.request), lease.most)
 
 
 def check_alone(client: Client, metadata: FitMetadata) -> None:
@@ -140,6 +156,8 @@ def _ask(client: Client, metadata: FitMetadata, request: WorkerRequest) -> dict[
     """Request workers, and return the scheduler's answer. Raises when the fit was cancelled or refused."""
     words = dict(zip(("n_ranks", "allowed", "memory"), request, strict=True))
     answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(metadata), wish=words, asker=client.id)
+    if answer.get("given_up"):
+        raise GivenUpError(f"another driver has taken over fit '{metadata.name}' ({metadata.fit})")
     if answer.get("stop"):
         raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled before it had its workers")
     if answer.get("rival"):
@@ -196,14 +214,26 @@ def _names(client: Client, workers: Sequence[str] | None) -> tuple[str, ...] | N
     return tuple(str(alive[worker]["name"]) if worker in alive else worker for worker in workers)
 
 
-def _check_memory(client: Client, memory: int | None) -> None:
-    """Raise MemoryBudgetError for a request that no worker can ever meet."""
+def _ranks_with_room(
+    client: Client, settings: GangSettings, allowed: tuple[str, ...] | None, listener: Listener
+) -> int | None:
+    """Return the requested number of ranks, or how many workers are left without those that are too small for one.
+
+    Raises MemoryBudgetError where every worker is smaller than what a rank may use.
+    """
+    memory, n_ranks = settings.share_memory, settings.n_ranks
     if memory is None:
-        return
-    for address, worker in live_workers(client).items():
-        limit = int(worker.get("memory_limit") or 0)
-        if limit and memory > limit:
-            raise MemoryBudgetError(
-                f"a fit that shares its workers declared {memory:,} bytes a rank, and worker {address} has {limit:,}; "
-                "declare less with --memory (memory_budget), or start larger workers"
-            )
+        return n_ranks
+    known = {a: w for a, w in live_workers(client).items() if allowed is None or str(w["name"]) in allowed}
+    limits = {address: int(worker.get("memory_limit") or 0) for address, worker in known.items()}
+    small = {address: limit for address, limit in limits.items() if 0 < limit < memory}
+    if small and len(small) == len(known):
+        address, limit = max(small.items(), key=lambda item: item[1])
+        raise MemoryBudgetError(
+            f"a fit that shares its workers declared {memory:,} bytes a rank, and worker {address} has {limit:,}; "
+            "declare less with --memory (memory_budget), or start larger workers"
+        )
+    for address, limit in small.items():
+        reason = f"worker {address} has {limit:,} bytes of memory, and each rank of the fit declared {memory:,}"
+        listener(StageFinished("workers", 0.0, f"{reason}; the fit goes on without it"))
+    return n_ranks if n_ranks is None or n_ranks > len(known) else min(n_ranks, len(known) - len(small))

@@ -72,7 +72,7 @@ class FitsPlugin(SchedulerPlugin):
             )
         self._scheduler = scheduler
         self._registry = FitRegistry(*_settings())
-        self._drivers = DetachedDrivers(scheduler, self._registry)
+        self._drivers = DetachedDrivers(scheduler, self._registry, lambda fit: self._supervisors.forget(fit))
         self._silent = SilentWorkers(scheduler)
         self._topics = EventTopics(scheduler, self._registry)
         self._workers = EquippedWorkers(scheduler)
@@ -98,7 +98,7 @@ class FitsPlugin(SchedulerPlugin):
             "active": self._registry.active,
             "fit_events": self._registry.events,
             "fit_history": self.history,
-            "hold": self._hold,
+            **self._drivers.handlers(),
             "drop": self._drop,
             **self._supervisors.handlers(),
         }
@@ -176,6 +176,8 @@ class FitsPlugin(SchedulerPlugin):
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
         metadata = FitMetadata(**card)
+        if self._drivers.is_given_up(metadata.fit, asker):
+            return {"given_up": True}
         if self._registry.holder(metadata.fit) != asker:  # supervisors of an earlier driver end
             self._supervisors.forget(metadata.fit)
         self._demand.forget(str(asker))
@@ -187,7 +189,7 @@ class FitsPlugin(SchedulerPlugin):
 
     def _ended(self, fit: str, state: str, asker: str, error: str = "") -> bool:
         """Record how a fit ended. Return False, without a change, if another process drives it now."""
-        if self._registry.holder(fit) not in ("", asker):
+        if self._registry.holder(fit) not in ("", asker) or self._drivers.is_given_up(fit, asker):
             return False
         if state not in ("", FINISHED, CANCELLED, FAILED):
             raise ClusterError(f"got {state!s:.50} as the end of a fit; expected finished, cancelled or failed")
@@ -202,7 +204,7 @@ class FitsPlugin(SchedulerPlugin):
 
     def _stop_request(self, fit: str, asker: str) -> str:
         record = self._registry.records.get(fit)
-        if record is None or record.client not in ("", asker):
+        if record is None or record.client not in ("", asker) or self._drivers.is_given_up(fit, asker):
             return "abort"  # another process drives it now
         return record.stop or ("move" if self._drivers.leaves(fit) else "")
 
@@ -235,9 +237,6 @@ class FitsPlugin(SchedulerPlugin):
         """Return the small part of :meth:`history` that changes every second, and the version of the rest."""
         record = self._registry.records.get(fit)
         return {} if record is None else {**record.history.glance(), "workers": self._workers.heard()}
-
-    async def _hold(self, card: dict[str, Any], task: str) -> str:
-        return await self._drivers.hold(FitMetadata(**card), task)
 
     async def _drop(self, address: str, silence_s: float, unused: bool = False, fit: str = "") -> bool:
         """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused`, unless another fit has it."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from daskkern.cluster.scheduler.fits import LOST, PREEMPTED, PREPARING, QUEUED, RECOVERING, SUBMITTED, FitRecord
 from daskkern.cluster.scheduler.metadata import FitMetadata
-from daskkern.cluster.scheduler.sharing.admission import Admission, Place, Verdict, WorkerRequest
+from daskkern.cluster.scheduler.sharing.admission import Admission
 from daskkern.cluster.scheduler.sharing.preemption import INTERVAL_S, Preemption
 from daskkern.cluster.scheduler.sharing.quotas import Quotas
+from daskkern.cluster.scheduler.sharing.requests import Place, Verdict, WorkerRequest
 from daskkern.cluster.scheduler.sharing.waiting import waiting_in_words
 
 _ENDED_KEPT = 200
@@ -71,9 +72,9 @@ class FitRegistry:
         refused = self.admission.quotas.of(metadata.user).refusal(metadata.user, n_ranks)
         if refused:
             return {"refused": refused}
-        requested = WorkerRequest(
-            metadata.fit, record.submitted, n_ranks, names, memory, metadata.priority, metadata.user
-        )
+        turn = metadata.priority, metadata.user, record.excluded
+        requested = WorkerRequest(metadata.fit, record.submitted, n_ranks, names, memory, *turn)
+        requested = requested.without((), places) or requested
         verdict = self.admission.ask(requested, places)
         self.preemption.update(places)
         for fit in self.admission.held:  # others may have been granted workers, too
@@ -94,6 +95,14 @@ class FitRegistry:
             "preempts": preempted,
             "obstacles": dict(self.preemption.obstacles(request.priority, verdict.ahead)),
         }
+
+    def exclude(self, fit: str, names: Sequence[str], places: Sequence[Place]) -> bool:
+        """Take these workers from `fit` for good, see :meth:`Admission.exclude`."""
+        if fit not in self.records or not self.admission.exclude(fit, names, places):
+            return False
+        self.records[fit].excluded = self.records[fit].excluded.union(names)
+        self.preemption.update(places)
+        return True
 
     def ended(self, fit: str, state: str, error: str) -> None:
         """Free the workers of `fit`, and record how it ended; "" records nothing yet."""

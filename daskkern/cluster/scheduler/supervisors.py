@@ -8,8 +8,8 @@ from typing import Any
 
 from daskkern.cluster.scheduler.fits import PREEMPTED, RECOVERING
 from daskkern.cluster.scheduler.registry import FitRegistry
-from daskkern.cluster.scheduler.sharing.admission import Place
 from daskkern.cluster.scheduler.sharing.preemption import Preemptible
+from daskkern.cluster.scheduler.sharing.requests import Place
 
 
 class Supervisors:
@@ -45,6 +45,7 @@ class Supervisors:
         return {
             "supervised": self._supervised,
             "take": self._take,
+            "exclude": self._exclude,
             "barred": self._barred,
             "hand_over": self._registry.hand_over,
             "handed_over": self._registry.handed_over,
@@ -85,6 +86,15 @@ class Supervisors:
         taken = self._registry.admission.take(fit, [names[address] for address in addresses], self._places())
         self._changed()
         return taken
+
+    def _exclude(self, fit: str, addresses: tuple[str, ...]) -> bool:
+        """Take these workers from `fit` for good, because they have too little memory for a part of it. Return False,
+        changing nothing, where it could use no other."""
+        names = {address: name for name, address in self._addresses().items()}
+        there = [names[address] for address in addresses if address in names]
+        excluded = self._registry.exclude(fit, there, self._places())
+        self._changed()
+        return excluded
 
     def _barred(self, fit: str) -> list[str]:
         known = self._addresses()

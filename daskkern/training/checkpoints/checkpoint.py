@@ -11,6 +11,7 @@ import os
 import shutil
 import time
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.remote.group import remove_remote
 from daskkern.data.remote.stores import is_url, open_zarr
 from daskkern.data.storage.sizes import check_chunks
-from daskkern.errors import StoreError
+from daskkern.errors import StoreError, SupersededError
 from daskkern.training.checkpoints.claims import Claim, CommitGeneration, StoredCommit, claim, commits_of
 from daskkern.training.checkpoints.commits import Commit, Position, snapshot_of
 from daskkern.training.checkpoints.resumption import Resumption, write_resumption
@@ -132,6 +133,25 @@ def remove_checkpoint(location: str) -> None:
         remove_remote(location)
     else:
         shutil.rmtree(location)
+
+
+def remove_checkpoint_of(location: str, run: str | None, claim: Claim | None) -> None:
+    """Remove the checkpoint at `location` at the end of the run that wrote it, unless another has taken it over.
+
+    Parameters
+    ----------
+    location : str
+    run : str or None
+        The name of the run; None where the claim says enough.
+    claim : Claim or None
+        That of its driver; None where the name of the run says enough.
+    """
+    group = open_checkpoint(location)
+    if group is None or (run is not None and group.attrs.get("run") != run):
+        return
+    with suppress(SupersededError, FileNotFoundError):  # another driver of the same run may remove it, too
+        if claim is None or claim.check():
+            remove_checkpoint(location)
 
 
 def remove_begun_checkpoint(location: str) -> None:

@@ -9,6 +9,7 @@ one driver the number that the scheduler gave to the task of rank 0 decides; it 
 import json
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +102,13 @@ class Claim:
         if claims and (max(claims), claims[max(claims)]) != (self.number, self.name):
             raise SupersededError(superseded(self.location))
         return bool(claims)
+
+    def withdraw(self) -> None:
+        """Remove the claim, so that the one before it is the last again."""
+        with suppress(FileNotFoundError):
+            group = open_zarr(self.location, "a")
+            if claims_of(group).get(self.number) == self.name:
+                remove_name(group, f"driver-{self.number:06d}")
 
 
 def superseded(location: str) -> str:

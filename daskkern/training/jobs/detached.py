@@ -25,6 +25,7 @@ from daskkern.cluster.gang.hanging_workers import equip, usable_workers
 from daskkern.cluster.gang.worker_logs import LOG, logged_as
 from daskkern.cluster.gang.worker_plugin import await_task
 from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.cluster.scheduler.detached_drivers import driver_key
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED
 from daskkern.cluster.scheduler.lease import check_alone
 from daskkern.cluster.scheduler.metadata import FitMetadata
@@ -34,7 +35,8 @@ from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.models.unsaved import lacks_room
-from daskkern.training.checkpoints.checkpoint import remove_checkpoint
+from daskkern.training.checkpoints.checkpoint import remove_checkpoint_of
+from daskkern.training.checkpoints.claims import Claim
 from daskkern.training.checkpoints.model_guard import ModelGuard
 from daskkern.training.checkpoints.resuming import check_model_place, named
 from daskkern.training.feeding.row_source import RowSource
@@ -105,11 +107,11 @@ def submit(
     named(job)  # refuses or removes the checkpoint of an earlier fit
     driven = replace(job, policy=replace(job.policy, resume=True, overwrite=False, run=metadata.fit))
     order = Order(metadata, out, driven, gang, keeps)
-    key = f"daskkern_fit-{metadata.fit}"
+    key = driver_key(metadata.fit)
     with tasks_of(metadata.fit):
         future = client.submit(drive, order, key=key, pure=False, retries=0, priority=_PRIORITY)
     try:
-        problem = ask_fits(client, "hold", card=asdict(metadata), task=key)
+        problem = ask_fits(client, "hold", fields=asdict(metadata), task=key)
         if problem:
             raise ClusterError(problem)
     finally:
@@ -121,24 +123,30 @@ def drive(order: Order) -> None:
     """Run a detached fit to its end, and report how it ended. The body of its task."""
     secede()
     worker = get_worker()
+    task = str(worker.get_current_task())
+    # The scheduler numbers the runs of tasks. A worker that was given up meanwhile knows its tasks no longer.
+    state = worker.state.tasks.get(task)
+    run = -1 if state is None else state.run_id
     await_task(worker, order.gang.drain_s)
     with logged_as(order.metadata.fit, "driver", worker.address):
         LOG.info("the driver has begun; the model will be in %s", order.metadata.out)
-        _drive(worker, order)
+        _drive(worker, order, task, run)
 
 
-def _drive(worker: Worker, order: Order) -> None:
+def _drive(worker: Worker, order: Order, task: str, run: int) -> None:
     address, security = worker.scheduler.address, worker.security
 
     def connect() -> Client:
         return Client(address, security=security, timeout=_CONNECT_S, set_as_default=False)
 
     with connected(connect) as client:
-        if _is_done(order):
-            _finish(order, client, interrupted=False)
-            return
         try:
-            _run(order, client)
+            if not ask_fits(client, "drive", fields=asdict(order.metadata), task=task, run=run, asker=client.id):
+                LOG.warning("the scheduler has given this driver up, and another one has followed; it ends")
+            elif _is_done(order):
+                _finish(order, client, None, interrupted=False)
+            else:
+                _run(order, client)
         except Reschedule:
             raise
         except (Exception, KeyboardInterrupt) as error:
@@ -179,7 +187,7 @@ def _run(order: Order, client: Client) -> None:
     if result.finished.reason == "interrupted" and _moves(order, client):
         raise Reschedule
     _save(result.model, order, client, partial(guard.check, result.claim))
-    _finish(order, client, interrupted=result.finished.reason == "interrupted")
+    _finish(order, client, result.claim, interrupted=result.finished.reason == "interrupted")
 
 
 def _save(model: KernelModel, order: Order, client: Client, check: Callable[[], None]) -> None:
@@ -203,11 +211,11 @@ def _save(model: KernelModel, order: Order, client: Client, check: Callable[[], 
             raise FitCancelledError("the fit was cancelled before its model was written")
 
 
-def _finish(order: Order, client: Client, *, interrupted: bool) -> None:
+def _finish(order: Order, client: Client, claim: Claim | None, *, interrupted: bool) -> None:
     try:
         if not order.keeps_checkpoint and not interrupted:
             assert order.job.policy.checkpoint is not None
-            remove_checkpoint(order.job.policy.checkpoint)
+            remove_checkpoint_of(order.job.policy.checkpoint, order.metadata.fit, claim)
     finally:  # reported last, so that the files no longer change then
         _tell(client, order, FINISHED, "")
 

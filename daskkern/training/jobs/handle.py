@@ -169,15 +169,15 @@ class FitHandle:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         at = 0
-        latest: Mapping[str, Any] = {}
+        latest = ""
         with self._connected() as client:
             while True:
                 answer = ask_fits(client, "fit_events", fit=self.fit, since=at)
                 for timed in _timed_events(answer["events"]):
                     listener(timed.event)
-                if answer["latest"] and answer["latest"] != latest:
-                    latest = answer["latest"]
-                    listener(event_of(latest))
+                if answer["latest"] and str(answer["latest"]) != latest:  # as text: NaN differs from itself
+                    latest = str(answer["latest"])
+                    listener(event_of(answer["latest"]))
                 at = answer["next"]
                 if not answer["active"]:
                     return find_fit(client, self.fit)

@@ -1,14 +1,16 @@
 """The division of a fit's columns or rows over workers: by groups of ranks, memory and speed."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from distributed.comm.addressing import get_address_host
 
 from daskkern.backend.shares import Shares
+from daskkern.errors import MemoryBudgetError
 from daskkern.linalg import column_blocks
+from daskkern.monitor.formatting import format_bytes
 from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.dividing import divide, even_shares, makespan
@@ -16,7 +18,7 @@ from daskkern.training.planning.grids import LEAST_RANKS, GridChoice, StepRates,
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import plan_for, plan_of
 from daskkern.training.planning.rank_plans import RankPlans, in_common, room_of
-from daskkern.training.planning.resources import WorkerResources, is_mixed, with_most_memory
+from daskkern.training.planning.resources import WorkerResources, is_mixed, relative_room, with_most_memory
 from daskkern.training.planning.sizes_of_fits import PreparedSummary, sizes_of
 from daskkern.training.run.settings import FitSettings
 
@@ -26,6 +28,8 @@ _LEAST_UNITS = 24
 """Fewest units of the rows of a batch."""
 _TOLERANCE = 1.1
 """How much longer equal shares may take."""
+_ABOUT = 0.8
+"""Workers with this part of the most memory have about as much."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +128,49 @@ class Divider:
         columns = min(self._summary.p, sum(most) * self._summary.p // total)
         if min(most) < self._least():
             worker = self._resources[min(range(len(most)), key=lambda rank: most[rank])].address
-            return f"; worker {worker} has too little memory even for the smallest share: leave it out"
+            return f"; worker {worker} has too little memory even for the smallest share"
         if self._settings.solver.parallelism == "rows":  # each worker has all columns: more of them are no remedy
             return ""
         return f"; divided by memory, these workers hold about {columns} of {self._summary.p} columns"
+
+    def too_small(self) -> dict[str, str]:
+        """Return a sentence, by address, on each worker without which the others hold the fit; {} where none do."""
+        for left_out in self._ways_to_leave_out():
+            rest = [rank for rank in range(len(self._resources)) if rank not in left_out]
+            if self._of(rest)._holds():
+                return {self._resources[rank].address: self._too_little(rank) for rank in sorted(left_out)}
+        return {}
+
+    def _ways_to_leave_out(self) -> Iterator[set[int]]:
+        """Yield sets of ranks to try without: those that not even the smallest share fits on, then all but those with
+        about the most memory. To leave out others would only add to the shares of the rest."""
+        ways: list[set[int]] = []
+        if self._may_differ():
+            limits = self._limits(self._least_exact(), keep=self._settings.keep_blocks == "memory")
+            ways.append({rank for rank, most in enumerate(limits) if most < self._least()})
+        room = relative_room(self._resources)
+        ways += [{rank for rank, part in enumerate(room) if part < least} for least in (_ABOUT, 1.0)]
+        return (way for number, way in enumerate(ways) if 0 < len(way) < len(room) and way not in ways[:number])
+
+    def _of(self, ranks: Sequence[int]) -> "Divider":
+        """Return the divider of some of the workers."""
+        resources, speeds = [self._resources[rank] for rank in ranks], [self._speeds[rank] for rank in ranks]
+        return Divider(self._summary, self._source, self._settings, resources, speeds, self._step_rates)
+
+    def _holds(self) -> bool:
+        try:
+            self.plans().check()
+        except MemoryBudgetError:
+            return False
+        return True
+
+    def _too_little(self, rank: int) -> str:
+        room = self._resources[rank]
+        device = "" if room.device_budget is None else f" and {format_bytes(room.device_budget)} of its device"
+        return (
+            f"worker {room.address} has too little memory for its part of the fit: it may use "
+            f"{format_bytes(room.budget)}{device}"
+        )
 
     def _tightest(self, groups: int = 1) -> MemoryPlan:
         ranks, shards = self._settings.shards(len(self._resources)), self._settings.shards_each(len(self._resources))

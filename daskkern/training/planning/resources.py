@@ -42,3 +42,13 @@ def is_mixed(resources: Sequence[WorkerResources]) -> bool:
 def with_most_memory(resources: Sequence[WorkerResources]) -> int:
     """Return the number of the worker with the most memory, of several the first."""
     return max(range(len(resources)), key=lambda rank: (resources[rank].budget, -rank))
+
+
+def relative_room(resources: Sequence[WorkerResources]) -> list[float]:
+    """Return the memory of each worker as a part of the most of one: of its own or of its device, whichever is less."""
+    most = max(resource.budget for resource in resources)
+    most_device = max(resource.device_budget or 0 for resource in resources) or 1
+    return [
+        min(each.budget / most, 1.0 if each.device_budget is None else each.device_budget / most_device)
+        for each in resources
+    ]

@@ -94,10 +94,13 @@ def check_resources(
 
 
 def checked_plans(divider: Divider) -> RankPlans:
-    """Return the plans of a division that fits. Raises MemoryBudgetError where there is none."""
+    """Return the plans of a division that fits.
+
+    Raises MemoryBudgetError where there is none, with the workers without which there is one.
+    """
     plans = divider.plans()
     try:
         plans.check()
     except MemoryBudgetError as error:
-        raise MemoryBudgetError(f"{error}{divider.refusal()}") from None
+        raise MemoryBudgetError(f"{error}{divider.refusal()}", too_small=divider.too_small()) from None
     return plans

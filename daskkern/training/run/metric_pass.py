@@ -79,7 +79,7 @@ def metric_on_cluster(
         if ask_fits(client, "asked_to_stop", fit=lease.metadata.fit, asker=client.id):
             raise FitCancelledError(f"fit '{name}' ({lease.metadata.fit}) was cancelled; nothing was written")
         raise KeyboardInterrupt
-    return renewed(client, lease, gang) if has_left(client, lease.addresses) else lease, found
+    return renewed(client, lease, gang, listener) if has_left(client, lease.addresses) else lease, found
 
 
 def metric_rank(comm: Communicator, task: MetricTask, context: RankContext) -> FoundMetric | None:

@@ -1,10 +1,10 @@
 """A fit on the workers of a cluster: checks, set-up, plan and gang, and new plans when workers change."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import dask
 from dask.base import annotate, get_annotations
@@ -15,17 +15,16 @@ from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.connect.connecting import own_client
-from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.hanging_workers import removing_hung, usable_workers
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
-from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
+from daskkern.cluster.scheduler.lease import GivenUpError, Lease, admitted, narrowed
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.task_placement import tasks_of
 from daskkern.cluster.scheduler.task_results import resubmitting, set_up_result
-from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
+from daskkern.errors import DaskkernError, SpecError
 from daskkern.events import Listener
+from daskkern.training.checkpoints.claims import Claim
 from daskkern.training.checkpoints.resuming import with_settings
 from daskkern.training.feeding.block_cache_policy import can_keep
 from daskkern.training.feeding.remote_values import RemoteValue
@@ -43,10 +42,10 @@ from daskkern.training.run.metric_pass import MetricTask, metric_on_cluster
 from daskkern.training.run.rank import FitRankResult, run_rank
 from daskkern.training.run.rank_task import RankTask, reform
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.run.steady_lease import steadily
 from daskkern.training.setup.prepare import begin, finish, prepare
 from daskkern.training.setup.prepared import Draft, Prepared
 
-_T = TypeVar("_T")
 _SPAN = "daskkern"
 
 
@@ -60,7 +59,12 @@ def fit_on(
     usable = usable_workers(client, gang, rank_main, listener)
     gang = within_shards(gang, job.settings, len(usable))
     show_fits(client)
-    with _spanned(metadata), tasks_of(metadata.fit), admitted(client, metadata, gang, listener) as lease:
+    with (
+        _spanned(metadata),
+        tasks_of(metadata.fit),
+        _claim_withdrawn(job.policy.claim),
+        admitted(client, metadata, gang, listener) as lease,
+    ):
         lease = narrowed(client, lease, job.settings.virtual_shards)  # workers may have joined since they were counted
         return _fit_admitted(client, job, listener, gang, lease)
 
@@ -82,6 +86,17 @@ def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> Gan
 
 
 @contextmanager
+def _claim_withdrawn(claim: Claim | None) -> Iterator[None]:
+    """Withdraw the claim of a driver that finds itself followed by another one, which may have claimed before it."""
+    try:
+        yield
+    except GivenUpError:
+        if claim is not None:
+            claim.withdraw()
+        raise
+
+
+@contextmanager
 def _spanned(metadata: FitMetadata) -> Iterator[None]:
     """Put the tasks of a fit into one Dask span, so that the dashboard can show them separately."""
     if _SPAN in (get_annotations().get("span") or {}).get("name", ()):  # the driver has opened it
@@ -89,23 +104,6 @@ def _spanned(metadata: FitMetadata) -> Iterator[None]:
         return
     with span(_SPAN, f"{metadata.name} {metadata.fit[:6]}"):
         yield
-
-
-def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[[Lease], _T]) -> tuple[Lease, _T]:
-    """Return the workers' lease and the result of `stage` on it; repeated with others when some left meanwhile."""
-    for last in (*(False,) * gang.retries, True):
-        try:
-            return lease, stage(lease)
-        except FitCancelledError:
-            raise
-        except Exception as error:  # a worker that leaves meanwhile causes many types of errors
-            with suppress(ClusterError):
-                for address in lease.addresses:
-                    ask_fits(client, "drop", address=address, silence_s=gang.silence_s)
-            if last or not has_left(client, lease.addresses, NOTICE_S if isinstance(error, BrokenOffError) else 0.0):
-                raise
-            lease = renewed(client, lease, gang)
-    raise AssertionError("unreachable")
 
 
 def _fit_admitted(
@@ -139,7 +137,7 @@ def _fit_sent(
         check_resources(job.source, settings, job.holds_out, resources)
         return resources
 
-    lease, resources = _steadily(client, gang, lease, look)
+    lease, resources = steadily(client, gang, lease, look, listener)
     known = lease
     settings = with_batches_of_devices(settings, job.source, resources)
     begun = with_settings(begun, settings)
@@ -154,7 +152,7 @@ def _fit_sent(
             found = resources if lease is known else look(lease)
             return ClusterPlanner(client, scaled.source, settings, lease.addresses, found).with_blocks(summary)
 
-        lease, plans = _steadily(client, gang, lease, decide)
+        lease, plans = steadily(client, gang, lease, decide, listener)
         with current(client), features_for(scaled.source, settings, prepared, machines) as features:
             whole = RemoteValue(str(ticket.key))
             keeps = can_keep(plans.tightest, settings, summary.p, summary.n_outputs)

@@ -19,6 +19,8 @@ from tests.support.left_over import assert_nothing_left
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 
 START_S, BUSY_S = 6.0, 10.0
+SHORT_S, N_SHORT = 2.0, 15
+"""Tasks that the workers have besides: the fit's begin when the one that runs ends."""
 
 
 def busy_when_it_comes(role: str) -> Any:
@@ -39,11 +41,17 @@ def test_a_scheduler_that_is_busy_while_a_fit_starts_does_not_end_it(role: str, 
     with Client(cluster2, set_as_default=False) as other:
         busy = threading.Thread(target=other.run_on_scheduler, args=(busy_when_it_comes(role),), daemon=True)
         busy.start()
+        others = [
+            client2.submit(time.sleep, SHORT_S, workers=[address], pure=False, priority=-1)
+            for address in worker_pids(client2)
+            for _ in range(N_SHORT)
+        ]
         settings = GangSettings(start_timeout_s=START_S)
         begun = time.monotonic()
         found = run_gang(client2, ranks.own_payload, 7, name="late", settings=settings, listener=events.append)
         assert time.monotonic() - begun > BUSY_S
         busy.join(30)
+        client2.cancel(others)
     assert found == [(0, 7), (1, 7)]
     assert not [event for event in events if isinstance(event, StageFinished)], "a worker was left out"
     assert_nothing_left(client2)

@@ -165,6 +165,15 @@ def test_attempts_without_progress_are_bounded() -> None:
         assert [event.attempt for event in story.kinds(WorkersLost)] == [1, 2]
 
 
+@pytest.mark.long
+def test_a_supervisor_may_lose_its_worker_as_often_as_the_gang_may(tmp_path: Path) -> None:
+    with local_cluster(1) as client:
+        settings = replace(QUICK, retries=8)
+        assert run_gang(client, ranks.dies_at_first, (str(tmp_path), 6), name="often", settings=settings) == [1]
+        with pytest.raises(ClusterError, match=r"again and again without any progress|left the cluster"):
+            run_gang(client, ranks.dies_always, None, name="hopeless", settings=replace(QUICK, retries=3))
+
+
 @pytest.mark.repeated
 def test_a_cluster_that_lost_all_workers_for_good_ends_the_fit() -> None:
     with local_cluster(2) as client:

@@ -47,6 +47,14 @@ def test_a_rank_that_has_not_begun_is_late() -> None:
     assert Workers(RUNNING, OPENED, OPENED).late_after(61.0) == {1: "b", 2: "c"}
 
 
+def test_ranks_are_not_late_while_the_scheduler_does_not_answer() -> None:
+    workers = Workers(RUNNING, OPENED, RUNNING)
+    workers.now += 100.0
+    workers.watch.postpone(95.0)
+    assert workers.late_after(100.0) == workers.late_after(154.0) == {}
+    assert workers.late_after(156.0) == {1: "b"}
+
+
 def test_a_rank_that_waits_for_an_earlier_one_is_waited_for() -> None:
     workers = Workers(WAITING, RUNNING, RUNNING)
     assert workers.late_after(61.0) == workers.late_after(400.0) == {}

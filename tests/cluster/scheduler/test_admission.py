@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.cluster.scheduler.sharing.admission import Admission, Place, Verdict, WorkerRequest
+from daskkern.cluster.scheduler.metadata import new_metadata
+from daskkern.cluster.scheduler.registry import FitRegistry
+from daskkern.cluster.scheduler.sharing.admission import Admission
+from daskkern.cluster.scheduler.sharing.requests import Place, Verdict, WorkerRequest
 
 NAMES = "abcd"
 GB = 1 << 30
@@ -196,3 +199,61 @@ def test_asking_again_changes_nothing(memory: int | None) -> None:
     admission = Admission()
     first = admission.ask(WorkerRequest("f", 0.0, n_ranks=2, memory=memory), places())
     assert admission.ask(WorkerRequest("f", 0.0, n_ranks=3, memory=memory), places()) == first
+
+
+def test_a_worker_that_is_too_small_is_never_offered_again() -> None:
+    admission = Admission()
+    admission.ask(WorkerRequest("all", 0.0), places())
+    assert admission.exclude("all", ["b"], places())
+    assert admission.held["all"] == ("a", "c", "d")
+    assert admission.unavailable("all", places("abcde")) == {"b"}
+    assert not admission.take("all", ["a", "b"], places())
+    assert admission.ask(WorkerRequest("other", 1.0, n_ranks=1), places()).members == ("b",)
+    assert not admission.exclude("all", list("acd"), places()), "it could use no other"
+    assert admission.held["all"] == ("a", "c", "d")
+    assert not admission.exclude("nobody", ["a"], places())
+
+
+def test_the_largest_free_workers_take_the_place_of_one_that_is_too_small() -> None:
+    sizes = [Place("a", 1 * GB), Place("b", 2 * GB), Place("c", 4 * GB), Place("d", 3 * GB)]
+    admission = Admission()
+    admission.ask(WorkerRequest("f", 0.0, n_ranks=2), sizes)
+    assert admission.exclude("f", ["a"], sizes)
+    assert admission.held["f"] == ("b", "c")
+    assert admission.exclude("f", ["b"], sizes)
+    assert admission.held["f"] == ("c", "d")
+    assert admission.exclude("f", ["d"], sizes)
+    assert admission.held["f"] == ("c",), "it goes on with fewer than it requested"
+    assert admission.granted["f"].n_ranks == 1
+
+
+def test_a_fit_whose_only_worker_is_too_small_waits_for_others() -> None:
+    admission = Admission()
+    admission.ask(WorkerRequest("f", 0.0, n_ranks=1), places("ab"))
+    admission.ask(WorkerRequest("g", 1.0, n_ranks=1), places("ab"))
+    assert admission.exclude("f", ["a"], places("ab"))
+    assert "f" not in admission.held
+    assert admission.lacking(places("ab")) == 1
+    admission.release("g")
+    admission.grant(places("ab"))
+    assert admission.held == {"f": ("b",)}
+
+
+def test_workers_that_are_smaller_than_what_a_rank_declares_are_no_candidates() -> None:
+    sizes = [Place("a", 1 * GB), Place("b", 4 * GB), Place("c")]
+    assert Admission().ask(WorkerRequest("f", 0.0, memory=2 * GB), sizes).members == ("b", "c")
+    assert Admission().ask(WorkerRequest("f", 0.0, n_ranks=3, memory=2 * GB), sizes).missing == 1
+
+
+def test_a_fit_that_asks_again_is_not_offered_what_is_too_small() -> None:
+    registry, metadata = FitRegistry(), new_metadata("fit")
+
+    def ask(names: str) -> tuple[str, ...]:
+        found = registry.ask(metadata, {"n_ranks": 2}, "client", places(names))
+        return tuple(found["members"])
+
+    assert ask("ab") == ("a", "b")
+    assert registry.exclude(metadata.fit, ["a"], places("ab"))
+    registry.ended(metadata.fit, "", "")
+    assert ask("a") == (), "it waits for another one"
+    assert ask("ab") == ("b",)

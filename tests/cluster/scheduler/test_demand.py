@@ -3,7 +3,8 @@
 from typing import Any
 
 from daskkern.cluster.scheduler.demand import WorkerDemand
-from daskkern.cluster.scheduler.sharing.admission import Admission, Place, WorkerRequest
+from daskkern.cluster.scheduler.sharing.admission import Admission
+from daskkern.cluster.scheduler.sharing.requests import Place, WorkerRequest
 
 
 class Scheduler:

@@ -8,7 +8,7 @@ from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.hanging_workers import equip
 from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
-from daskkern.cluster.scheduler.lease import admitted
+from daskkern.cluster.scheduler.lease import admitted, renewed
 from daskkern.cluster.scheduler.metadata import new_metadata
 from daskkern.events import silent
 from tests.support.cluster import one_process_cluster, wait_until
@@ -29,3 +29,13 @@ def test_workers_of_other_names_replace_those_that_were_granted_and_have_gone() 
         wait_until(lambda: len(live_workers(client)) == 1, what="the end of the worker")
         with admitted(client, metadata, settings, silent) as lease:
             assert lease.addresses == tuple(live_workers(client))
+
+
+@pytest.mark.long
+def test_workers_of_other_names_replace_those_that_a_fit_has_lost_before_its_start() -> None:
+    settings = GangSettings(n_ranks=1, rejoin_s=1.0, idle_s=6.0)
+    metadata = new_metadata("loses").submitted_with(0, "me")
+    with one_process_cluster(2) as client, admitted(client, metadata, settings, silent) as lease:
+        client.retire_workers(list(lease.addresses))
+        wait_until(lambda: len(live_workers(client)) == 1, what="the end of the worker")
+        assert renewed(client, lease, settings, silent).addresses == tuple(live_workers(client))

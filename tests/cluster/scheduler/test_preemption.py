@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.cluster.scheduler.sharing.admission import Admission, Place, WorkerRequest
+from daskkern.cluster.scheduler.sharing.admission import Admission
 from daskkern.cluster.scheduler.sharing.preemption import HandOver, Preemptible, Preemption
+from daskkern.cluster.scheduler.sharing.requests import Place, WorkerRequest
 
 NAMES = "abcd"
 GB = 1 << 30

@@ -6,8 +6,9 @@ import pytest
 
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.registry import FitRegistry
-from daskkern.cluster.scheduler.sharing.admission import Admission, Place, Verdict, WorkerRequest
+from daskkern.cluster.scheduler.sharing.admission import Admission
 from daskkern.cluster.scheduler.sharing.quotas import Quota, Quotas, quotas_of
+from daskkern.cluster.scheduler.sharing.requests import Place, Verdict, WorkerRequest
 from daskkern.errors import SpecError
 
 PLACES = [Place(name) for name in "abcdef"]

@@ -11,7 +11,7 @@ from daskkern.cluster.connect.protocol import VERSION
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.cluster.scheduler.registry import FitRegistry
-from daskkern.cluster.scheduler.sharing.admission import WorkerRequest
+from daskkern.cluster.scheduler.sharing.requests import WorkerRequest
 from daskkern.cluster.scheduler.silent_workers import SilentWorkers
 
 

@@ -7,7 +7,7 @@ import pytest
 from daskkern.cluster.scheduler.fits import FitStatus
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.registry import FitRegistry
-from daskkern.cluster.scheduler.sharing.admission import Place
+from daskkern.cluster.scheduler.sharing.requests import Place
 from daskkern.cluster.scheduler.sharing.waiting import waiting_in_words
 from daskkern.errors import SpecError
 

@@ -21,6 +21,7 @@ from daskkern.training.checkpoints.checkpoint import (
     open_checkpoint,
     read_checkpoint,
     remove_checkpoint,
+    remove_checkpoint_of,
 )
 from daskkern.training.checkpoints.checkpoint_writer import CheckpointWriter
 from daskkern.training.checkpoints.claims import Claim, CommitGeneration, CommitName, claims_of, commits_of
@@ -260,3 +261,30 @@ def test_what_killed_writers_left_is_removed_before_more_is_written(tmp_path: Pa
 
 def test_a_failed_checkpoint_is_one_line() -> None:
     assert line_of(CheckpointFailed("the disk is full"), 3) == "the disk is full"
+
+
+@pytest.mark.one_in(3)
+def test_a_claim_that_is_withdrawn_gives_the_checkpoint_back(place: str) -> None:
+    first = begin_checkpoint(place, "run")
+    late = begin_checkpoint(place, "run")
+    with pytest.raises(SupersededError):
+        first.check()
+    late.withdraw()
+    assert first.check()
+    late.withdraw()
+    assert [type(event) for event in write(first, 0, 7)] == [CheckpointWritten]
+    again = begin_checkpoint(place, "run")
+    late.withdraw()  # the number is that of another now
+    assert again.check()
+
+
+@pytest.mark.one_in(3)
+def test_a_checkpoint_is_removed_only_by_the_run_that_holds_it(place: str) -> None:
+    first = begin_checkpoint(place, "run")
+    later = begin_checkpoint(place, "run")
+    remove_checkpoint_of(place, "run", first)
+    remove_checkpoint_of(place, "another", None)
+    assert open_checkpoint(place) is not None
+    remove_checkpoint_of(place, "run", later)
+    assert open_checkpoint(place) is None
+    remove_checkpoint_of(place, "run", later)

@@ -116,6 +116,24 @@ def test_the_model_is_that_of_a_fit_that_was_waited_for(
     assert_nothing_held(client2)
 
 
+@pytest.mark.long
+def test_a_batch_is_told_once(source: StoreSource, tmp_path: Path) -> None:
+    seen: list[Event] = []
+    with local_cluster(1) as client:
+        handle = submit(FitJob(source, LONG), client, str(tmp_path / "m.zarr"), gang=replace(QUICK, silence_s=30.0))
+        wait_for_batches(handle, 1)
+        (pid,) = worker_pids(client).values()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(TimeoutError):
+                handle.watch(seen.append, timeout_s=2.0)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        handle.cancel(abort=True)
+        assert handle.watch(timeout_s=60).state == "cancelled"
+    assert sum(isinstance(event, BatchFinished) for event in seen) in (1, 2)  # one may have been on its way
+
+
 @pytest.mark.repeated
 def test_a_preempted_fit_goes_on_by_itself_to_the_same_model(
     source: StoreSource, expected: np.ndarray, client2: Client, tmp_path: Path

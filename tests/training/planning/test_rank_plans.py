@@ -77,10 +77,24 @@ def test_virtual_ranks_are_what_is_divided() -> None:
     plans = _plans(replace(SETTINGS, virtual_shards=8), workers, 1.0, 3.0)
     assert plans.shares == (2, 6)
     assert [plan.sizes.threads for plan in plans.plans if plan.sizes is not None] == [2, 2]
-    with pytest.raises(
-        MemoryBudgetError, match="worker 0 has too little memory even for the smallest share: leave it out"
-    ):
+    with pytest.raises(MemoryBudgetError, match="worker 0 has too little memory even for the smallest share"):
         check_resources(SOURCE, replace(SETTINGS, virtual_shards=8), False, _workers(150, 8000))
+
+
+def test_a_refusal_names_the_workers_without_which_the_others_would_do() -> None:
+    def too_small(*budgets: int) -> set[str]:
+        with pytest.raises(MemoryBudgetError) as refusal:
+            check_resources(SOURCE, SETTINGS, False, _workers(*budgets))
+        return set(refusal.value.too_small)
+
+    assert too_small(150, 8000, 8000) == {"0"}
+    assert too_small(8000, 150, 200, 8000) == {"1", "2"}
+    assert too_small(150, 150) == too_small(150) == too_small(150, 250) == set()
+    with pytest.raises(MemoryBudgetError) as refusal:
+        check_resources(SOURCE, SETTINGS, False, _workers(150, 8000))
+    (sentence,) = refusal.value.too_small.values()
+    assert sentence == "worker 0 has too little memory for its part of the fit: it may use 150 MB"
+    check_resources(SOURCE, SETTINGS, False, _workers(8000))
 
 
 def test_a_refusal_says_how_much_the_workers_hold_together() -> None:

@@ -11,65 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from daskkern.cluster.scheduler.sharing.quotas import Quotas
+from daskkern.cluster.scheduler.sharing.requests import Place, Verdict, WorkerRequest, candidates_of
 
 _NOBODY: Mapping[str, Collection[str]] = {}
-
-
-@dataclass(frozen=True)
-class Place:
-    """A worker: its name, and its memory limit in bytes; 0 for no limit."""
-
-    name: str
-    memory_limit: int = 0
-
-
-@dataclass(frozen=True)
-class WorkerRequest:
-    """The request of a fit for workers.
-
-    Attributes
-    ----------
-    fit : str
-    since : float
-        Time of submission, which orders the queue among fits of one priority.
-    n_ranks : int or None
-        Number of workers; None is all that are allowed.
-    allowed : tuple of str or None
-        Names of the workers that it may use, in order of preference; None is all.
-    memory : int or None
-        Bytes that it declares for each of its ranks, to share workers with other fits that do; None is exclusive use.
-    priority : int
-        Higher ones come first.
-    user : str
-        Whose quota counts.
-    """
-
-    fit: str
-    since: float
-    n_ranks: int | None = None
-    allowed: tuple[str, ...] | None = None
-    memory: int | None = None
-    priority: int = 0
-    user: str = ""
-
-    @property
-    def turn(self) -> tuple[int, float, str]:
-        """What orders the queue."""
-        return -self.priority, self.since, self.fit
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The names of the workers that a fit got, or the reasons why it waits.
-
-    `ahead` are the fits that hold what it requests or have requested it for longer; `missing` is the number of workers
-    that the cluster lacks; `quota` says in a sentence for which quota it waits, "" for none.
-    """
-
-    members: tuple[str, ...] = ()
-    ahead: tuple[str, ...] = ()
-    missing: int = 0
-    quota: str = ""
 
 
 @dataclass
@@ -114,9 +58,40 @@ class Admission:
         self.held[fit] = tuple(names)
         return True
 
+    def exclude(self, fit: str, names: Collection[str], places: Sequence[Place]) -> bool:
+        """Take these workers from `fit` for good. Free ones take their place, those with the most memory first.
+
+        A fit that holds none afterwards waits for others. Return False, changing nothing, for an unknown fit, and for
+        one that could use no worker then.
+        """
+        waits = fit in self.waiting
+        request = self.waiting.get(fit) or self.granted.get(fit)
+        request = None if request is None else request.without(names, places)
+        if request is None:
+            return False
+        candidates = candidates_of(request, places)
+        (self.waiting if waits else self.granted)[fit] = request
+        if not waits:
+            self.held[fit] = tuple(name for name in self.held[fit] if name not in request.excluded)
+            self.held[fit] += self._replacements(request, candidates, places)
+            if not self.held[fit]:
+                self.waiting[fit] = self.granted.pop(fit)
+                del self.held[fit]
+        self.grant(places)
+        return True
+
+    def _replacements(
+        self, request: WorkerRequest, candidates: Sequence[Place], places: Sequence[Place]
+    ) -> tuple[str, ...]:
+        """Return the free workers that a running fit may use in addition to its own, up to what it requests."""
+        own, barred = self.held[request.fit], self.unavailable(request.fit, places)
+        free = [place for place in candidates if place.name not in own and place.name not in barred]
+        count = max(0, self.size_of(request, candidates) - len(own))
+        return tuple(place.name for place in sorted(free, key=Place.room, reverse=True)[:count])
+
     def unavailable(self, fit: str, places: Sequence[Place]) -> set[str]:
-        """Return the names of the workers that `fit` may not use now, because other fits use them or wait for them, or
-        they exceed its user's quota.
+        """Return the names of the workers that `fit` may not use now, because other fits use them or wait for them,
+        they are excluded, or they exceed its user's quota.
 
         These are all workers if it was not admitted.
         """
@@ -129,7 +104,9 @@ class Admission:
         barred = {
             place.name
             for place in places
-            if not self.free(place, request) or (place.name in wanted and place.name not in own)
+            if not self.free(place, request)
+            or place.name in request.excluded
+            or (place.name in wanted and place.name not in own)
         }
         more = [place.name for place in places if place.name not in barred | own]
         allowed = self._allowance(request) - len(own)
@@ -151,18 +128,19 @@ class Admission:
         taken: set[str] = set()
         lacking = 0
         for request in [*self.granted.values(), *self.waiting.values(), *coming]:
-            small = any(place.memory_limit and place.memory_limit < (request.memory or 0) for place in places)
+            small = any(place.room() < (request.memory or 0) for place in places)
             waits = request.fit not in self.held
             if request.allowed is not None or small or (waits and self.excess(request)):
                 continue
-            wanted = (request.n_ranks or int(not places)) - len(self.held.get(request.fit, ()))
+            wanted = (request.n_ranks or int(not candidates_of(request, places))) - len(self.held.get(request.fit, ()))
             free = [place.name for place in places if place.name not in taken and self._may_join(place, request)]
             taken |= set(free[: max(0, wanted)])
             lacking += max(0, wanted - len(free))
         return lacking
 
     def _may_join(self, place: Place, request: WorkerRequest) -> bool:
-        return place.name not in self.held.get(request.fit, ()) and self.free(place, request)
+        known = {*request.excluded, *self.held.get(request.fit, ())}
+        return place.name not in known and self.free(place, request)
 
     def release(self, fit: str) -> None:
         """Release what `fit` holds or waits for."""
@@ -244,11 +222,11 @@ class Admission:
             if fit != request.fit and place.name in names and place.name not in leaving.get(fit, ())
         ]
         if not others:
-            return request.memory is None or not place.memory_limit or request.memory <= place.memory_limit
+            return request.memory is None or request.memory <= place.room()
         if request.memory is None or any(other.memory is None for other in others):
             return False
         declared = request.memory + sum(other.memory or 0 for other in others)
-        return not place.memory_limit or declared <= place.memory_limit
+        return declared <= place.room()
 
     def _ahead(self, request: WorkerRequest, wanted: set[str], places: Sequence[Place]) -> Iterable[str]:
         known: Mapping[str, Place] = {place.name: place for place in places}
@@ -259,14 +237,6 @@ class Admission:
             overlap = any(place.name in wanted for place in candidates_of(other, places))
             if overlap and other.turn < request.turn and not self.excess(other):
                 yield other.fit
-
-
-def candidates_of(request: WorkerRequest, places: Sequence[Place]) -> list[Place]:
-    """Return the places that a request may be granted, in order of preference."""
-    if request.allowed is None:
-        return list(places)
-    known = {place.name: place for place in places}
-    return [known[name] for name in request.allowed if name in known]
 
 
 def _missing(request: WorkerRequest, places: Sequence[Place]) -> int:

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from daskkern.cluster.scheduler.sharing.admission import Admission, Place, WorkerRequest, candidates_of
+from daskkern.cluster.scheduler.sharing.admission import Admission
+from daskkern.cluster.scheduler.sharing.requests import Place, WorkerRequest, candidates_of
 
 INTERVAL_S = 60.0
 """How long a fit that goes on after a preemption, or with fewer workers, is not preempted again."""
