@@ -117,7 +117,7 @@ def test_a_model_is_replaced_only_when_asked(folder: Path, capfd: pytest.Capture
     for words in (fit, [*fit[:1], "absent.zarr", *fit[2:]]):  # before anything else is looked at
         code, said = run(capfd, *words, 2)
         assert code == 1
-        sentence = f"{folder / 'm.zarr'} exists; choose another name, or replace it with --overwrite (overwrite=True)"
+        sentence = f"{folder / 'm.zarr'} exists; choose another name, or replace it with --overwrite"
         assert said == f"daskkern: error: {sentence}\n"
     code, said = run(capfd, *fit, 2, "--resume")  # there is nothing to go on from
     assert (code, "exists; choose another name" in said) == (1, True)
