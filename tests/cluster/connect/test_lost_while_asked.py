@@ -104,6 +104,6 @@ def test_a_task_that_failed_without_a_text_lost_its_workers() -> None:
     record = FitRecord(FitMetadata(fit="f", name="eigenpro"))
     record.task = "t"
     scheduler = SimpleNamespace(tasks={"t": SimpleNamespace(exception_text="")})
-    DetachedDrivers(scheduler, FitRegistry())._settle(record, "erred")
+    DetachedDrivers(scheduler, FitRegistry(), lambda fit: None)._settle(record, "erred")
     assert record.state == FAILED
     assert "workers were lost under it again and again" in record.error
