@@ -215,12 +215,12 @@ def _set_up(
         return found
 
     def outcome(future: Future[Any], part: Callable[[Any], Any]) -> Any:
-        def asked() -> Any:
+        def its_part() -> Any:
             seen = client.submit(_unwrapped, future, part, key=task_name("prepared"), pure=False)
             return set_up_result(client, seen, lease.metadata, gang.idle_s)
 
         try:
-            return resubmitting(asked)
+            return resubmitting(its_part)
         except LostTaskError:
             future.release()  # what it set up would be held until the end, beside that of the next one
             raise
