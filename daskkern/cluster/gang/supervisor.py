@@ -274,7 +274,7 @@ class _Supervision:
         hindrance = self._hindrance(picked)
         if hindrance is None:
             return picked
-        if isinstance(hindrance, MemoryBudgetError) and hindrance.too_small:
+        if isinstance(hindrance, MemoryBudgetError) and hindrance.too_small and self._may_shrink:
             return self._grown(self._without_small(before, hindrance))
         joined = sorted(set(picked) - set(before))
         self._members.rejected |= set(joined)

@@ -57,12 +57,15 @@ class DetachedDrivers:
         """Let the client `asker` of a driver hold its fit from now on.
 
         Return False, changing nothing, unless the driver is this run of its task: Dask runs a task again when it takes
-        a worker for lost, and the worker may only have been cut off.
+        a worker for lost, and the worker may only have been cut off. A fit that writes to the place of another one is
+        not recorded: it would refuse the other.
         """
         metadata = FitMetadata(**fields)
         state = self._scheduler.tasks.get(task)
         if task != driver_key(metadata.fit) or state is None or state.run_id != run:
             return False
+        if self._registry.rival(metadata):  # it is told so before it requests workers
+            return True
         record = self._registry.record(metadata)
         if record.client != asker:
             self._followed(metadata.fit)

@@ -7,6 +7,7 @@ from typing import Any
 
 from daskkern.cluster.scheduler.history import FitHistory
 from daskkern.cluster.scheduler.metadata import FitMetadata
+from daskkern.cluster.scheduler.sharing.requests import Place
 from daskkern.display import html_facts
 from daskkern.errors import ClusterError, SpecError, without_secrets
 from daskkern.events import CheckpointWritten, Event, RankReported, from_message, to_message
@@ -170,8 +171,8 @@ class FitRecord:
     farthest: tuple[int, int] = (0, 0)
     handed_over: tuple[int, tuple[str, ...]] = (-1, ())
     """Of the last supervisor that left: the generation that had committed, and the workers that continue."""
-    excluded: frozenset[str] = frozenset()
-    """Names of workers that have too little memory for a part of it."""
+    excluded: frozenset[Place] = frozenset()
+    """Workers that have too little memory for a part of it."""
     history: FitHistory = field(default_factory=FitHistory)
 
     @property

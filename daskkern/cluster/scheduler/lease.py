@@ -120,16 +120,20 @@ def renewed(client: Client, lease: Lease, settings: GangSettings, listener: List
         time.sleep(_POLL_S)
 
 
-def without(
-    client: Client, lease: Lease, addresses: Sequence[str], settings: GangSettings, listener: Listener
-) -> Lease | None:
-    """Return the lease without these workers, which the fit is never offered again, and with others in their place
-    where it requested a number and they are free; None, changing nothing, if there is no worker that it may use.
+def excluded(client: Client, lease: Lease, addresses: Sequence[str]) -> bool:
+    """Take these workers from the fit, which is never offered them again: they have too little memory.
 
-    Waits as :func:`admitted` does where the others are in use.
+    Return False, changing nothing, if there is no other worker that it may use.
     """
-    if not ask_fits(client, "exclude", fit=lease.metadata.fit, addresses=list(addresses)):
-        return None
+    return bool(ask_fits(client, "exclude", fit=lease.metadata.fit, addresses=list(addresses)))
+
+
+def refilled(client: Client, lease: Lease, settings: GangSettings, listener: Listener) -> Lease:
+    """Return the lease after workers were excluded, with others in their place where the fit requested a number and
+    they are free.
+
+    Waits as :func:`admitted` does where no worker is left to it and others are in use.
+    """
     found = _wait(client, lease.metadata, lease.request, settings, listener)
     return narrowed(client, Lease(lease.metadata, found, lease.request), lease.most)
 

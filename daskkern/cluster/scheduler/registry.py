@@ -96,11 +96,11 @@ class FitRegistry:
             "obstacles": dict(self.preemption.obstacles(request.priority, verdict.ahead)),
         }
 
-    def exclude(self, fit: str, names: Sequence[str], places: Sequence[Place]) -> bool:
+    def exclude(self, fit: str, small: Sequence[Place], places: Sequence[Place]) -> bool:
         """Take these workers from `fit` for good, see :meth:`Admission.exclude`."""
-        if fit not in self.records or not self.admission.exclude(fit, names, places):
+        if fit not in self.records or not self.admission.exclude(fit, small, places):
             return False
-        self.records[fit].excluded = self.records[fit].excluded.union(names)
+        self.records[fit].excluded = self.records[fit].excluded.union(small)
         self.preemption.update(places)
         return True
 

@@ -91,8 +91,9 @@ class Supervisors:
         """Take these workers from `fit` for good, because they have too little memory for a part of it. Return False,
         changing nothing, where it could use no other."""
         names = {address: name for name, address in self._addresses().items()}
-        there = [names[address] for address in addresses if address in names]
-        excluded = self._registry.exclude(fit, there, self._places())
+        limits = {address: int(self._scheduler.workers[address].memory_limit or 0) for address in names}
+        small = [Place(names[address], limits[address]) for address in addresses if address in names]
+        excluded = self._registry.exclude(fit, small, self._places())
         self._changed()
         return excluded
 

@@ -193,30 +193,27 @@ def set_up_result(client: Client, future: "Future[Any]", metadata: FitMetadata, 
         future.release()
 
 
-def results_of(client: Client, futures: Mapping[str, "Future[Any]"]) -> list[Any]:
+def results_of(client: Client, futures: Mapping[str, "Future[Any]"], doubt_s: float | None = None) -> list[Any]:
     """Return the results of tasks that may run on one worker each, by its address; release them.
 
     Raises
     ------
     BrokenOffError
-        When a worker has left before its result was here: Dask would wait for it for ever.
+        When a worker has left before its result was here, for which Dask would wait for ever; and when this process
+        will never hear of an end, see :meth:`TaskResult.within`.
     """
-    results, deadline_s = [], FETCH_S
+    install_fits(client)  # which is asked in doubt
+    results = []
     try:
         for address, future in futures.items():
+            task = TaskResult(client, future, f"a measurement of worker {address}", doubt_s)
             while True:
                 try:
-                    with current(client):
-                        wait([future], timeout=_LOOK_S)
-                    results.append(future.result(timeout=deadline_s))
+                    results.append(task.within(_LOOK_S))
                     break
-                except TimeoutError as error:
-                    _raise_own(future, error, f"a measurement of worker {address}")
-                    deadline_s = min(2 * deadline_s, _MOST_FETCH_S) if future.done() else deadline_s
+                except TimeoutError:
                     if address not in live_workers(client):
                         raise BrokenOffError(f"worker {address} left while it was measured") from None
-                except CancelledError as error:
-                    raise _cut_off(future, f"a measurement of worker {address}") from error
     finally:
         for future in futures.values():
             future.release()

@@ -12,7 +12,7 @@ from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.namespace import namespace_for, to_device
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
-from daskkern.cluster.scheduler.task_results import results_of
+from daskkern.cluster.scheduler.task_results import resubmitting, results_of
 from daskkern.data.rows.rows import Fields, Rows
 from daskkern.data.storage.random_access import GAP
 from daskkern.kernels import AutoKernel, Kernel, Linear
@@ -127,23 +127,27 @@ def calibrate_workers(
 
     The workers will have `ranks_each` ranks: more than one where they are virtual.
     """
-    futures = {
-        worker: client.submit(
-            calibrate,
-            source,
-            settings,
-            of_rank,
-            each,
-            with_disk,
-            key=task_name("measure_rates"),
-            workers=[worker],
-            pure=False,
-            retries=0,
-            priority=10,
-        )
-        for worker, of_rank, each in zip(workers, sizes, ranks_each, strict=True)
-    }
-    return results_of(client, futures)
+
+    def measured() -> list[Rates]:
+        futures = {
+            worker: client.submit(
+                calibrate,
+                source,
+                settings,
+                of_rank,
+                each,
+                with_disk,
+                key=task_name("measure_rates"),
+                workers=[worker],
+                pure=False,
+                retries=0,
+                priority=10,
+            )
+            for worker, of_rank, each in zip(workers, sizes, ranks_each, strict=True)
+        }
+        return results_of(client, futures)
+
+    return resubmitting(measured)
 
 
 def worst(rates: list[Rates]) -> Rates:

@@ -7,7 +7,7 @@ from distributed import Client
 
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.collectives.probe import MessageTimes, message_times
-from daskkern.cluster.scheduler.task_results import results_of
+from daskkern.cluster.scheduler.task_results import resubmitting, results_of
 from daskkern.training.feeding.block_cache_policy import needs_rates
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate_workers, product_rate, worst
@@ -104,29 +104,37 @@ class ClusterPlanner:
         alone = self.settings.solver.parallelism == "nothing"
         if len(set(kinds)) == 1 or self._work(summary) < MEASURE_FROM_VALUES or alone:
             return (1.0,) * len(self.resources)
-        calls = {
-            worker: self.client.submit(
-                product_rate,
-                self.source,
-                self.settings,
-                summary.n_outputs,
-                resource.threads,
-                key=task_name("measure_speed"),
-                workers=[worker],
-                pure=False,
-                retries=0,
-                priority=10,
-            )
-            for worker, resource in zip(self.workers, self.resources, strict=True)
-        }
-        return relative_speeds(kinds, results_of(self.client, calls))
+
+        def measured() -> list[float]:
+            calls = {
+                worker: self.client.submit(
+                    product_rate,
+                    self.source,
+                    self.settings,
+                    summary.n_outputs,
+                    resource.threads,
+                    key=task_name("measure_speed"),
+                    workers=[worker],
+                    pure=False,
+                    retries=0,
+                    priority=10,
+                )
+                for worker, resource in zip(self.workers, self.resources, strict=True)
+            }
+            return results_of(self.client, calls)
+
+        return relative_speeds(kinds, resubmitting(measured))
 
     def _messages(self) -> MessageTimes:
         """Measure messages between the first worker and the last: ranks of a host follow each other."""
-        name, at, peer = task_name("measure_messages"), self.workers[0], self.workers[-1]
-        call = self.client.submit(message_times, peer, key=name, workers=[at], pure=False, retries=0, priority=10)
-        (found,) = results_of(self.client, {at: call})
-        times: MessageTimes = found
+        at, peer = self.workers[0], self.workers[-1]
+
+        def measured() -> list[MessageTimes]:
+            name = task_name("measure_messages")
+            call = self.client.submit(message_times, peer, key=name, workers=[at], pure=False, retries=0, priority=10)
+            return results_of(self.client, {at: call})
+
+        (times,) = resubmitting(measured)
         return times
 
     def _ranks_each(self, plans: RankPlans) -> list[int]:

@@ -21,7 +21,7 @@ from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.cluster.scheduler.lease import GivenUpError, Lease, admitted, narrowed
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.task_placement import tasks_of
-from daskkern.cluster.scheduler.task_results import resubmitting, set_up_result
+from daskkern.cluster.scheduler.task_results import LostTaskError, resubmitting, set_up_result
 from daskkern.errors import DaskkernError, SpecError
 from daskkern.events import Listener
 from daskkern.training.checkpoints.claims import Claim
@@ -215,8 +215,15 @@ def _set_up(
         return found
 
     def outcome(future: Future[Any], part: Callable[[Any], Any]) -> Any:
-        seen = client.submit(_unwrapped, future, part, key=task_name("prepared"), pure=False)
-        return set_up_result(client, seen, lease.metadata, gang.idle_s)
+        def its_part() -> Any:
+            seen = client.submit(_unwrapped, future, part, key=task_name("prepared"), pure=False)
+            return set_up_result(client, seen, lease.metadata, gang.idle_s)
+
+        try:
+            return resubmitting(its_part)
+        except LostTaskError:
+            future.release()  # what it set up would be held until the end, beside that of the next one
+            raise
 
     def in_one_task() -> tuple[Future[Any], Prepared]:
         before = None if job.before is None else sent(job.before)

@@ -12,7 +12,7 @@ from distributed import Client
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left, live_workers
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.lease import Lease, renewed, without
+from daskkern.cluster.scheduler.lease import Lease, excluded, refilled, renewed
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
 from daskkern.events import Listener, StageFinished
 from daskkern.monitor.formatting import format_bytes
@@ -58,12 +58,11 @@ def _without_small(
     Raises `error` where neither can be had.
     """
     small = error.too_small or _smallest(client, lease)
-    found = without(client, lease, tuple(small), gang, listener) if small else None
-    if found is None:
+    if not small or not excluded(client, lease, tuple(small)):
         raise error
     for sentence in small.values():
         listener(StageFinished("workers", 0.0, f"{sentence}; the fit goes on without it"))
-    return found
+    return refilled(client, lease, gang, listener)
 
 
 def _smallest(client: Client, lease: Lease) -> dict[str, str]:

@@ -251,3 +251,19 @@ def test_a_worker_that_joins_and_cannot_take_part_is_named() -> None:
         assert told.startswith("worker tcp://")
         assert told.endswith("cannot take part: one rank would need more; the fit goes on without it")
         assert not story.kinds(WorkersJoined)
+
+
+def _too_small(client: Client, workers: tuple[str, ...], payload: int) -> int:
+    if len(workers) > 1:
+        raise MemoryBudgetError("one rank would need more", too_small={workers[-1]: f"worker {workers[-1]} is small"})
+    return payload
+
+
+@pytest.mark.repeated
+def test_a_worker_that_joins_and_is_too_small_does_not_end_a_fit_without_retries() -> None:
+    with local_cluster(1) as client:
+        story, settings = Story(10, lambda: client.cluster.scale(2)), replace(QUICK, retries=0)
+        found = run_gang(client, ranks.counts, 900, name="small", settings=settings, listener=story, reform=_too_small)
+        assert [result[:2] for result in found] == [(1, 900.0)]
+        (told,) = [event.detail for event in story.kinds(StageFinished) if event.stage == "workers"]
+        assert told.endswith("the fit goes on without it")

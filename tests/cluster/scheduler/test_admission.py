@@ -204,25 +204,25 @@ def test_asking_again_changes_nothing(memory: int | None) -> None:
 def test_a_worker_that_is_too_small_is_never_offered_again() -> None:
     admission = Admission()
     admission.ask(WorkerRequest("all", 0.0), places())
-    assert admission.exclude("all", ["b"], places())
+    assert admission.exclude("all", places("b"), places())
     assert admission.held["all"] == ("a", "c", "d")
     assert admission.unavailable("all", places("abcde")) == {"b"}
     assert not admission.take("all", ["a", "b"], places())
     assert admission.ask(WorkerRequest("other", 1.0, n_ranks=1), places()).members == ("b",)
-    assert not admission.exclude("all", list("acd"), places()), "it could use no other"
+    assert not admission.exclude("all", places("acd"), places()), "it could use no other"
     assert admission.held["all"] == ("a", "c", "d")
-    assert not admission.exclude("nobody", ["a"], places())
+    assert not admission.exclude("nobody", places("a"), places())
 
 
 def test_the_largest_free_workers_take_the_place_of_one_that_is_too_small() -> None:
     sizes = [Place("a", 1 * GB), Place("b", 2 * GB), Place("c", 4 * GB), Place("d", 3 * GB)]
     admission = Admission()
     admission.ask(WorkerRequest("f", 0.0, n_ranks=2), sizes)
-    assert admission.exclude("f", ["a"], sizes)
+    assert admission.exclude("f", sizes[:1], sizes)
     assert admission.held["f"] == ("b", "c")
-    assert admission.exclude("f", ["b"], sizes)
+    assert admission.exclude("f", sizes[1:2], sizes)
     assert admission.held["f"] == ("c", "d")
-    assert admission.exclude("f", ["d"], sizes)
+    assert admission.exclude("f", sizes[3:], sizes)
     assert admission.held["f"] == ("c",), "it goes on with fewer than it requested"
     assert admission.granted["f"].n_ranks == 1
 
@@ -231,7 +231,7 @@ def test_a_fit_whose_only_worker_is_too_small_waits_for_others() -> None:
     admission = Admission()
     admission.ask(WorkerRequest("f", 0.0, n_ranks=1), places("ab"))
     admission.ask(WorkerRequest("g", 1.0, n_ranks=1), places("ab"))
-    assert admission.exclude("f", ["a"], places("ab"))
+    assert admission.exclude("f", places("a"), places("ab"))
     assert "f" not in admission.held
     assert admission.lacking(places("ab")) == 1
     admission.release("g")
@@ -253,7 +253,28 @@ def test_a_fit_that_asks_again_is_not_offered_what_is_too_small() -> None:
         return tuple(found["members"])
 
     assert ask("ab") == ("a", "b")
-    assert registry.exclude(metadata.fit, ["a"], places("ab"))
+    assert registry.exclude(metadata.fit, places("a"), places("ab"))
     registry.ended(metadata.fit, "", "")
     assert ask("a") == (), "it waits for another one"
     assert ask("ab") == ("b",)
+
+
+def test_a_worker_that_comes_back_with_more_memory_is_offered_again() -> None:
+    admission = Admission()
+    admission.ask(WorkerRequest("f", 0.0, n_ranks=2), places("abc", 2 * GB))
+    assert admission.exclude("f", places("a", 2 * GB), places("abc", 2 * GB))
+    assert admission.held["f"] == ("b", "c")
+    assert admission.unavailable("f", places("abc", 2 * GB)) == {"a"}
+    assert admission.unavailable("f", [Place("a", 8 * GB), *places("bc", 2 * GB)]) == set()
+    assert admission.take("f", ["a", "b"], [Place("a", 8 * GB), *places("bc", 2 * GB)])
+
+
+def test_workers_of_a_fit_that_are_paused_or_restart_count_when_one_is_too_small() -> None:
+    admission = Admission()
+    admission.ask(WorkerRequest("f", 0.0, n_ranks=3), places("abc"))
+    assert admission.exclude("f", places("a"), places("ab"))
+    assert admission.held["f"] == ("b", "c")
+    assert admission.granted["f"].n_ranks == 2
+    assert admission.exclude("f", places("b"), places("ab")), "it goes on with the one that is not there now"
+    assert admission.held["f"] == ("c",)
+    assert not admission.exclude("f", places("c"), places("ab"))

@@ -8,9 +8,11 @@ from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.hanging_workers import equip
 from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
-from daskkern.cluster.scheduler.lease import admitted, renewed
+from daskkern.cluster.scheduler.lease import Lease, admitted, renewed
 from daskkern.cluster.scheduler.metadata import new_metadata
-from daskkern.events import silent
+from daskkern.errors import MemoryBudgetError
+from daskkern.events import Event, FitQueued, StageFinished, silent
+from daskkern.training.run.steady_lease import steadily
 from tests.support.cluster import one_process_cluster, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
@@ -39,3 +41,28 @@ def test_workers_of_other_names_replace_those_that_a_fit_has_lost_before_its_sta
         client.retire_workers(list(lease.addresses))
         wait_until(lambda: len(live_workers(client)) == 1, what="the end of the worker")
         assert renewed(client, lease, settings, silent).addresses == tuple(live_workers(client))
+
+
+@pytest.mark.long
+def test_a_fit_says_which_worker_is_too_small_before_it_waits_for_another() -> None:
+    settings, wish = GangSettings(n_ranks=1), {"n_ranks": 1, "allowed": None, "memory": None}
+    metadata, other = new_metadata("large"), new_metadata("other").submitted_with(0, "me")
+    events = list[Event]()
+    with one_process_cluster(2) as client, admitted(client, metadata, settings, silent) as lease:
+        (small,) = lease.addresses
+        ask_fits(client, "ask", card=asdict(other), wish=wish, asker=client.id)
+
+        def stage(lease: Lease) -> str:
+            if small in lease.addresses:
+                raise MemoryBudgetError("too much", too_small={small: f"worker {small} has too little memory"})
+            return "done"
+
+        def listen(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, FitQueued):
+                ask_fits(client, "ended", fit=other.fit, state="", asker=client.id)
+
+        found, result = steadily(client, settings, lease, stage, listen)
+        assert result == "done"
+        assert small not in found.addresses
+    assert [type(event) for event in events] == [StageFinished, FitQueued]

@@ -7,6 +7,15 @@ from distributed import Client
 
 from daskkern import KernelRegressor, Landmarks
 from daskkern.cluster.scheduler import task_results
+from daskkern.data.schema.schema import Scaling
+from daskkern.events import BatchFinished, Event
+from daskkern.kernels import Gaussian
+from daskkern.losses import Squared
+from daskkern.solvers import EigenPro
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 from tests.support.recovery.lossy_client import LossyClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -40,3 +49,28 @@ def test_a_graph_that_is_always_lost_ends_the_fit(cluster2: str, monkeypatch: py
         with pytest.raises(task_results.LostTaskError, match="the scheduler does not know it; fit again"):
             _fit(client)
         assert len(client.sent) == 4
+
+
+def test_a_set_up_whose_answer_is_lost_is_not_held_twice(cluster2: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_results, "DOUBT_S", 0.3)
+    rng, held = np.random.default_rng(0), list[int]()
+    X, y = rng.standard_normal((2, 200, 3))
+    source = ArraySource(X, y[:, :1], None, SourceInfo(200, 3, "regression", None, Scaling(), None, 1, True))
+    settings = FitSettings(Gaussian(1.0), Squared(), Landmarks(20), EigenPro(), max_epochs=2, device="cpu")
+    with LossyClient(cluster2, set_as_default=False) as client:
+
+        def listen(event: Event) -> None:
+            if isinstance(event, BatchFinished):
+                held.append(sum(str(key).startswith("daskkern_prepare-") for key in client.who_has()))
+
+        fit(source, settings, client=client, listener=listen)
+        assert set(held) == {1}
+        kinds = [key.partition("-")[0] for key in client.sent]
+        client.loses, client.only = "update-graph", kinds.index("daskkern_prepared")
+        client.sent.clear()
+        held.clear()
+        fit(source, settings, client=client, listener=listen)
+        kinds = [key.partition("-")[0] for key in client.sent]
+        assert kinds.count("daskkern_prepared") == 2
+        assert kinds.count("daskkern_prepare") == 1
+        assert set(held) == {1}

@@ -152,6 +152,15 @@ def test_results_of_workers_come_in_order(client2: Client) -> None:
     assert results_of(client2, futures) == [1, 2]
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("lost", ["update-graph", "key-in-memory"])
+def test_results_of_workers_that_will_never_be_heard_of_are_told(lossy: LossyClient, lost: str) -> None:
+    worker = next(iter(lossy.scheduler_info(n_workers=-1)["workers"]))
+    lossy.loses = lost
+    with pytest.raises(BrokenOffError, match=f"waits for a measurement of worker {worker}, and the scheduler"):
+        results_of(lossy, {worker: lossy.submit(add, 1, 2, workers=[worker], pure=False)}, doubt_s=0.1)
+
+
 @pytest.mark.long
 def test_a_worker_that_leaves_before_its_result_is_told() -> None:
     with local_cluster(2) as client:

@@ -58,21 +58,24 @@ class Admission:
         self.held[fit] = tuple(names)
         return True
 
-    def exclude(self, fit: str, names: Collection[str], places: Sequence[Place]) -> bool:
+    def exclude(self, fit: str, small: Collection[Place], places: Sequence[Place]) -> bool:
         """Take these workers from `fit` for good. Free ones take their place, those with the most memory first.
 
         A fit that holds none afterwards waits for others. Return False, changing nothing, for an unknown fit, and for
-        one that could use no worker then.
+        one that could use no worker then; what it holds counts also while it is paused or restarts.
         """
+        names = {place.name for place in small}
+        kept = tuple(name for name in self.held.get(fit, ()) if name not in names)
+        absent = [Place(name) for name in kept if name not in {place.name for place in places}]
         waits = fit in self.waiting
         request = self.waiting.get(fit) or self.granted.get(fit)
-        request = None if request is None else request.without(names, places)
+        request = None if request is None else request.without(small, [*places, *absent])
         if request is None:
             return False
         candidates = candidates_of(request, places)
         (self.waiting if waits else self.granted)[fit] = request
         if not waits:
-            self.held[fit] = tuple(name for name in self.held[fit] if name not in request.excluded)
+            self.held[fit] = kept
             self.held[fit] += self._replacements(request, candidates, places)
             if not self.held[fit]:
                 self.waiting[fit] = self.granted.pop(fit)
@@ -105,7 +108,7 @@ class Admission:
             place.name
             for place in places
             if not self.free(place, request)
-            or place.name in request.excluded
+            or place in request.excluded
             or (place.name in wanted and place.name not in own)
         }
         more = [place.name for place in places if place.name not in barred | own]
@@ -139,8 +142,8 @@ class Admission:
         return lacking
 
     def _may_join(self, place: Place, request: WorkerRequest) -> bool:
-        known = {*request.excluded, *self.held.get(request.fit, ())}
-        return place.name not in known and self.free(place, request)
+        known = place in request.excluded or place.name in self.held.get(request.fit, ())
+        return not known and self.free(place, request)
 
     def release(self, fit: str) -> None:
         """Release what `fit` holds or waits for."""

@@ -36,8 +36,9 @@ class WorkerRequest:
         Higher ones come first.
     user : str
         Whose quota counts.
-    excluded : frozenset of str
-        Names of workers that it cannot use: they have too little memory for a part of it.
+    excluded : frozenset of Place
+        Workers that it cannot use: they have too little memory for a part of it. One that comes back by the same name
+        with another limit is not among them.
     """
 
     fit: str
@@ -47,16 +48,16 @@ class WorkerRequest:
     memory: int | None = None
     priority: int = 0
     user: str = ""
-    excluded: frozenset[str] = frozenset()
+    excluded: frozenset[Place] = frozenset()
 
     @property
     def turn(self) -> tuple[int, float, str]:
         """What orders the queue."""
         return -self.priority, self.since, self.fit
 
-    def without(self, names: Iterable[str], places: Sequence[Place]) -> "WorkerRequest | None":
+    def without(self, small: Iterable[Place], places: Sequence[Place]) -> "WorkerRequest | None":
         """Return the request without these workers, and of no more than are left; None where none is left."""
-        rest = replace(self, excluded=self.excluded.union(names))
+        rest = replace(self, excluded=self.excluded.union(small))
         if not rest.excluded:
             return self
         there = len(candidates_of(rest, places))
@@ -82,7 +83,7 @@ class Verdict:
 def candidates_of(request: WorkerRequest, places: Sequence[Place]) -> list[Place]:
     """Return the places that a request may be granted, in order of preference."""
     declared = request.memory or 0
-    known = {p.name: p for p in places if p.name not in request.excluded and p.room() >= declared}
+    known = {p.name: p for p in places if p not in request.excluded and p.room() >= declared}
     if request.allowed is None:
         return list(known.values())
     return [known[name] for name in request.allowed if name in known]

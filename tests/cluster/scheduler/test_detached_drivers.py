@@ -1,0 +1,44 @@
+"""Which driver of a detached fit the scheduler lets hold it, without a cluster."""
+
+from dataclasses import asdict
+from types import SimpleNamespace
+
+from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers, driver_key
+from daskkern.cluster.scheduler.metadata import FitMetadata
+from daskkern.cluster.scheduler.registry import FitRegistry
+
+FIRST, SECOND = (FitMetadata(fit=fit, name="eigenpro", out="/m.zarr", detached=True) for fit in "fg")
+
+
+class Drivers:
+    """The drivers of a scheduler that runs those of these fits, each for the first time."""
+
+    def __init__(self, *fits: FitMetadata) -> None:
+        self.registry, self.followed = FitRegistry(), list[str]()
+        self.tasks = {driver_key(each.fit): SimpleNamespace(run_id=1) for each in fits}
+        self.drivers = DetachedDrivers(SimpleNamespace(tasks=self.tasks), self.registry, self.followed.append)
+
+    def drive(self, fit: FitMetadata, run: int, asker: str) -> bool:
+        answer = self.drivers.handlers()["drive"](asdict(fit), driver_key(fit.fit), run, asker)
+        return bool(answer)
+
+
+def test_only_the_last_run_of_a_driver_holds_its_fit() -> None:
+    drivers = Drivers(FIRST)
+    assert drivers.drive(FIRST, 1, "one")
+    drivers.tasks[driver_key("f")].run_id = 2
+    assert not drivers.drive(FIRST, 1, "one")
+    assert drivers.drive(FIRST, 2, "two")
+    assert drivers.registry.holder("f") == "two"
+    assert drivers.drivers.is_given_up("f", "one")
+    assert not drivers.drivers.is_given_up("f", "two")
+
+
+def test_a_driver_whose_model_another_fit_writes_is_not_recorded() -> None:
+    """Of two fits that are submitted at once to the same place, the one whose driver asks first goes on."""
+    drivers = Drivers(FIRST, SECOND)
+    assert drivers.drive(FIRST, 1, "one")
+    assert drivers.drive(SECOND, 1, "two"), "it goes on until it is told of the other fit"
+    assert not drivers.registry.rival(FIRST)
+    assert drivers.registry.rival(SECOND) == "f"
+    assert "g" not in drivers.registry.records
