@@ -96,6 +96,7 @@ class GangClient:
         )
         self._task = TaskResult(self._client, self._future, f"the supervisor of fit '{self._order.name}'")
         self._supervisors += 1
+        self._start_deadline = time.monotonic() + self._settings.start_timeout_s
         number, messages = self._supervisors, self._messages
         self._future.add_done_callback(lambda _: messages.put({_ENDED: number}))
 
@@ -164,7 +165,6 @@ class GangClient:
             if self._start_deadline is None or self._supervisors > self._settings.retries:
                 raise
             self._supervise()  # it has never run
-            self._start_deadline = now + self._settings.start_timeout_s
         alive, silent = self._alive()
         self._look_for_workers(bool(alive.keys() - silent))
         if self._start_deadline is not None:
