@@ -92,7 +92,8 @@ class DenseSolution:
         At least one piece must be left.
         """
         k = self._factored
-        return _solve(self._A[:k, :k], self._b[:k]), self._used
+        with library_threads(self._threads):
+            return _solve(self._A[:k, :k], self._b[:k]), self._used
 
     def _attempts(self) -> Iterator[int]:
         """Yield, after each piece, the number of columns that are factored."""

@@ -59,7 +59,10 @@ class SpannedFile(RemoteFile):
             return super().read(size)
         if not span.found:
             self._at = span.start
-            span.found = super().read(span.stop - span.start)
+            try:
+                span.found = super().read(span.stop - span.start)
+            finally:
+                self._at = start
         self._at = stop
         part = span.found[start - span.start : stop - span.start]
         span.expected -= len(part)

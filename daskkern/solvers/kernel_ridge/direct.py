@@ -227,7 +227,7 @@ def _solution(
     if setup.centres is None:
         A *= state.root
         A *= state.root.T
-        equations = DenseSolution(A, b, setup.n_rows * problem.alpha, setup.threads, most)
+        equations = DenseSolution(A, b, state.seen * problem.alpha, setup.threads, most)
         return DirectSolution(equations, state.root, loss_of_rows(A, b, state.seen), len(A), rows)
     n = state.seen
     A /= n

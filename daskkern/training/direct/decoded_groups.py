@@ -108,15 +108,20 @@ class DecodedGroups:
     def _has_room(self, size: int) -> bool:
         if self._room < 0:
             self._open()
-        return self._used + size <= self._room and shutil.disk_usage(self._folder).free - size >= self._floor
+        try:
+            free = shutil.disk_usage(self._folder).free
+        except OSError:  # the folder was removed, but not what was written
+            self._room = 0
+            return False
+        return self._used + size <= self._room and free - size >= self._floor
 
     def _open(self) -> None:
         self._folder = scratch_folder(self._settings)
         self._room = disk_room(self._settings)
         if not self._room:
             return
-        self._floor = shutil.disk_usage(self._folder).free // 2
         try:
+            self._floor = shutil.disk_usage(self._folder).free // 2
             self._file = _unnamed(self._folder)
             finalize(self, self._file.close)
         except OSError as error:

@@ -77,5 +77,5 @@ def test_a_pass_that_is_stopped_gives_the_exact_model_of_the_rows_so_far(basis: 
     if isinstance(basis, AllRows):
         seen = coef != 0
         assert seen.sum() == 1600
-        left, right = KERNEL.block(X[seen], X[seen]) + N * ALPHA * np.eye(1600), y[seen]
+        left, right = KERNEL.block(X[seen], X[seen]) + 1600 * ALPHA * np.eye(1600), y[seen]
         np.testing.assert_allclose(left @ coef[seen], right, atol=1e-6)

@@ -200,3 +200,15 @@ def test_nothing_is_kept_in_a_folder_that_is_in_memory(lake: Path, monkeypatch: 
     groups = DecodedGroups(SETTINGS)
     groups.keep(0, RowBlock(np.ones((3, 2), np.float32), None, None))
     assert not groups.has(0, "float32")
+
+
+def test_a_folder_that_is_removed_ends_keeping_and_not_the_fit(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    kept = DecodedGroups(replace(SETTINGS, scratch=str(folder), disk_budget=10**6, dtype="float64"))
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    kept.keep(0, RowBlock(X, X[:, 0].copy(), None))
+    folder.rmdir()
+    kept.keep(1, RowBlock(X, X[:, 0].copy(), None))
+    assert not kept.has(1, "float64")
+    np.testing.assert_array_equal(kept.read(0, ALL, "float64").X, X)
