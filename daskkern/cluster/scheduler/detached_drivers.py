@@ -56,15 +56,15 @@ class DetachedDrivers:
     def _drive(self, fields: dict[str, Any], task: str, run: int, asker: str) -> bool:
         """Let the client `asker` of a driver hold its fit from now on.
 
-        Return False, changing nothing, unless the driver is this run of its task: Dask runs a task again when it takes
-        a worker for lost, and the worker may only have been cut off. A fit that writes to the place of another one is
+        Returns False, and changes nothing, unless the driver is this run of its task: Dask runs a task again when it
+        takes a worker for lost, which may only have been cut off. A fit that writes to the place of another one is
         not recorded: it would refuse the other.
         """
         metadata = FitMetadata(**fields)
         state = self._scheduler.tasks.get(task)
         if task != driver_key(metadata.fit) or state is None or state.run_id != run:
             return False
-        if self._registry.rival(metadata):  # it is told so before it requests workers
+        if self._registry.rival(metadata):  # the driver learns of it when it asks for workers
             return True
         record = self._registry.record(metadata)
         if record.client != asker:

@@ -123,7 +123,7 @@ def renewed(client: Client, lease: Lease, settings: GangSettings, listener: List
 def excluded(client: Client, lease: Lease, addresses: Sequence[str]) -> bool:
     """Take these workers from the fit, which is never offered them again: they have too little memory.
 
-    Return False, changing nothing, if there is no other worker that it may use.
+    Returns False and changes nothing if the fit may use no other worker.
     """
     return bool(ask_fits(client, "exclude", fit=lease.metadata.fit, addresses=list(addresses)))
 

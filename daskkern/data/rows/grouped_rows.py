@@ -15,7 +15,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.rows.array_rows import float_dtype
 from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.finite import check_finite
-from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
+from daskkern.data.rows.rows import ALL, Fields, RowBlock, RowsReadWhole
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.schema import ClassLabel, Task
 from daskkern.errors import DataError, SpecError
@@ -76,7 +76,7 @@ class RowTargets:
     classes: tuple[ClassLabel, ...] | None = None
 
 
-class GroupedRows(Rows):
+class GroupedRows(RowsReadWhole):
     """The rows of a :class:`GroupReader`, one group after the other; groups that were decoded last are cached.
 
     Batches are drawn from whole groups (:class:`daskkern.data.rows.chunk_edges.ChunkEdges`), so that a pass decodes
@@ -188,21 +188,6 @@ class GroupedRows(Rows):
             of(Fields.y, [part.y for part in parts]),
             of(Fields.weight, [part.weight for part in parts]),
         )
-
-    def _read_features(self, start: int, stop: int) -> HostArray:
-        X = self.read(start, stop, Fields.X).X
-        assert X is not None
-        return np.asarray(X)
-
-    def _read_targets(self, start: int, stop: int) -> HostArray:
-        y = self.read(start, stop, Fields.y).y
-        assert y is not None
-        return y
-
-    def _read_weight(self, start: int, stop: int) -> HostArray:
-        weight = self.read(start, stop, Fields.weight).weight
-        assert weight is not None
-        return weight
 
 
 def grouped_sizes(n_rows: int, rows: int) -> tuple[int, ...]:

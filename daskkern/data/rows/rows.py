@@ -145,6 +145,28 @@ class Rows(ABC):
     def _read_weight(self, start: int, stop: int) -> HostArray: ...
 
 
+class RowsReadWhole(Rows):
+    """Dense rows whose :meth:`read` is the implementation, as fields that lie together are read together."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int, fields: Fields = ALL) -> RowBlock: ...
+
+    def _read_features(self, start: int, stop: int) -> HostArray:
+        X = self.read(start, stop, Fields.X).X
+        assert X is not None
+        return np.asarray(X)
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        y = self.read(start, stop, Fields.y).y
+        assert y is not None
+        return y
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        weight = self.read(start, stop, Fields.weight).weight
+        assert weight is not None
+        return weight
+
+
 def row_fields(rows: Rows) -> Fields:
     """Return the fields that a training step reads: all that the rows have."""
     return ALL if rows.has_weight else Fields.X | Fields.y

@@ -6,7 +6,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
-from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows, take
+from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows, RowsReadWhole, take
 
 _MOST = 2000
 _STREAM = 54
@@ -42,7 +42,7 @@ def counted(X: HostArray, weight: HostArray | None) -> HostArray:
     return X[weight > 0]
 
 
-class SampledInPassing(Rows):
+class SampledInPassing(RowsReadWhole):
     """The same rows, which keep the features of a sample of them when a pass comes by.
 
     Where a whole chunk is decoded for any of its rows, a sample costs as much as a pass over all rows. Of rows that no
@@ -86,18 +86,3 @@ class SampledInPassing(Rows):
         X, others = self._X[np.searchsorted(self._positions, positions)], fields & ~Fields.X
         rest = take(self._rows, positions, others) if others else RowBlock(None, None, None)
         yield slice(0, len(positions)), RowBlock(X, rest.y, rest.weight)
-
-    def _read_features(self, start: int, stop: int) -> HostArray:
-        X = self.read(start, stop, Fields.X).X
-        assert X is not None
-        return np.asarray(X)
-
-    def _read_targets(self, start: int, stop: int) -> HostArray:
-        y = self.read(start, stop, Fields.y).y
-        assert y is not None
-        return y
-
-    def _read_weight(self, start: int, stop: int) -> HostArray:
-        weight = self.read(start, stop, Fields.weight).weight
-        assert weight is not None
-        return weight

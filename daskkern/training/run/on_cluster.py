@@ -222,7 +222,7 @@ def _set_up(
         try:
             return resubmitting(its_part)
         except LostTaskError:
-            future.release()  # what it set up would be held until the end, beside that of the next one
+            future.release()  # or its result would stay in memory beside that of the next submission
             raise
 
     def in_one_task() -> tuple[Future[Any], Prepared]:
