@@ -6,7 +6,8 @@ The server runs in this process and answers every n-th request with 500. Each st
 seconds are those of the whole process, with imports and the workers' start. A worker is killed in the ingestion by two
 workers and in the prediction. Then rows are counted: every row must be in the store, and be predicted, exactly once.
 Raw rates are those of pyarrow reading all columns of the same files, from the disk and from the server, one by one.
-The files on the disk are also ingested in this process, whose start does not count. Where other programs run, compare
+The files on the disk are also ingested in this process, whose start does not count. A large lake keeps only some files
+there (`--local-files`), and runs some stages only (`--stages`). Where other programs run, compare
 processor seconds: `n_other_running_threads_before` is the system's load, the mean of five minutes before. Ranks of fits
 plan for 1 GB each.
 """
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,8 @@ from daskkern.data.storage.store import open_store
 from tests.support.object_server import ObjectServer, object_server
 
 _DAYS = 8
+STAGES = ("ingest, 1 worker", "ingest, 2 workers", "ingest, 2 workers, one killed", "check", "fit", "fit, from Parquet",
+          "predict, one killed")  # fmt: skip
 
 
 @dataclass
@@ -72,7 +75,7 @@ def table_of(part: int, rows: int, columns: int) -> pa.Table:
 
 
 def make_lake(folder: Path, server: ObjectServer, options: argparse.Namespace) -> int:
-    """Write the files, copy them to the server, and return their bytes."""
+    """Write the files, copy them to the server, keep some of them on the disk, and return the bytes of all."""
     from obstore.fsspec import FsspecStore
 
     system = FsspecStore("s3", client_options={"allow_http": True})
@@ -83,6 +86,8 @@ def make_lake(folder: Path, server: ObjectServer, options: argparse.Namespace) -
         pq.write_table(table_of(part, options.rows, options.columns), place)
         system.pipe_file(f"{server.bucket}/lake/{place.relative_to(folder)}", place.read_bytes())
         n_bytes += place.stat().st_size
+        if part >= options.local_files:
+            place.unlink()
     return n_bytes
 
 
@@ -160,7 +165,7 @@ def stages(server: ObjectServer, n_rows: int, options: argparse.Namespace) -> li
         ("predict, one killed", ["predict", model, lake, "--keep", "id,day", "--partition-by", "day", *two, "--out",
                                  out], 2),
     ]  # fmt: skip
-    for name, words, puts in commands:
+    for name, words, puts in [each for each in commands if each[0] in options.stages]:
         server.faults.fail_every = options.fail_every
         stage = run_stage(words, after_puts(server, puts) if puts else None)
         server.faults.fail_every = 0
@@ -174,19 +179,35 @@ def stages(server: ObjectServer, n_rows: int, options: argparse.Namespace) -> li
     return found
 
 
-def count_rows(server: ObjectServer, n_rows: int) -> dict[str, Any]:
-    """Return how many rows the store and the predictions have; exit unless every row is there exactly once."""
-    one, store = open_store(server.url("one.zarr")), open_store(server.url("store.zarr"))
+def count_rows(server: ObjectServer, n_rows: int, compared: bool) -> dict[str, Any]:
+    """Return how many rows the store and the predictions have; exit unless every row is there exactly once.
+
+    `compared`: the store must also be that of the ingestion by one worker.
+    """
+    store = open_store(server.url("store.zarr"))
     predicted = ds.dataset(f"{server.bucket}/predictions.parquet", filesystem=server_system(server))
     ids = np.sort(predicted.to_table(columns=["id"]).column("id").to_numpy())
-    counts = {
-        "n_rows_of_the_store": store.info.n_rows,
-        "n_rows_predicted": len(ids),
-        "is_the_store_of_one_worker": store.info.checksums == one.info.checksums,
-    }
+    counts = {"n_rows_of_the_store": store.info.n_rows, "n_rows_predicted": len(ids)}
+    if compared:
+        one = open_store(server.url("one.zarr"))
+        counts["is_the_store_of_one_worker"] = store.info.checksums == one.info.checksums
     if store.info.n_rows != n_rows or not np.array_equal(ids, np.arange(n_rows)) or not all(counts.values()):
         sys.exit(f"rows are missing or repeated: {counts}; expected {n_rows}")
     return counts
+
+
+def ratios(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return the ratios of stages that were both run."""
+    pairs = {
+        "two_workers_to_one_ratio": ("ingest, 1 worker", "ingest, 2 workers", "wall_seconds"),
+        "fit_from_parquet_to_store_rows_ratio": ("fit", "fit, from Parquet", "wall_seconds"),
+        "fit_from_parquet_to_store_cpu_ratio": ("fit", "fit, from Parquet", "cpu_seconds"),
+    }
+    return {
+        name: round(rows[one][field] / rows[other][field], 2)
+        for name, (one, other, field) in pairs.items()
+        if one in rows and other in rows
+    }
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
@@ -211,21 +232,19 @@ def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
         server.faults.counts.clear()
         rows = stages(server, n_rows, options)
         failed = server.faults.counts.get("failed", 0)
-        whole = {"lake_mb": round(n_bytes / 1e6, 1), "n_failed_requests": failed, **count_rows(server, n_rows)}
+        whole = {"lake_mb": round(n_bytes / 1e6, 1), "n_failed_requests": failed,
+                 **count_rows(server, n_rows, set(options.stages) == set(STAGES))}  # fmt: skip
         left = [thread.name for thread in threading.enumerate() if "daskkern" in thread.name]
         assert not left, left
+    n_read = min(options.files, options.local_files) * options.rows
     reading = [
-        {"reader": name, "wall_seconds": round(wall, 2), "cpu_seconds": round(cpu, 2),
-         "rows_rate_per_s": round(n_rows / wall), "rows_rate_per_cpu_s": round(n_rows / cpu)}
+        {"reader": name, "n_rows": n_read, "wall_seconds": round(wall, 2), "cpu_seconds": round(cpu, 2),
+         "rows_rate_per_s": round(n_read / wall), "rows_rate_per_cpu_s": round(n_read / cpu)}
         for name, wall, cpu in taken
     ]  # fmt: skip
     whole["n_other_running_threads_before"] = others
     whole["ingestion_to_pyarrow_cpu_ratio"] = round(taken[0][2] / taken[1][2], 2)
-    by_name = {row["stage"]: row["wall_seconds"] for row in rows}
-    whole["two_workers_to_one_ratio"] = round(by_name["ingest, 1 worker"] / by_name["ingest, 2 workers"], 2)
-    whole["fit_from_parquet_to_store_rows_ratio"] = round(by_name["fit"] / by_name["fit, from Parquet"], 2)
-    used = {row["stage"]: row["cpu_seconds"] for row in rows}
-    whole["fit_from_parquet_to_store_cpu_ratio"] = round(used["fit"] / used["fit, from Parquet"], 2)
+    whole.update(ratios({row["stage"]: row for row in rows}))
     return {"reading": reading, "stages": rows, "whole": [whole]}
 
 
@@ -234,6 +253,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=40)
     parser.add_argument("--rows", type=int, default=5000, help="of a file")
+    parser.add_argument("--local-files", type=int, default=1000, help="that stay on the disk for the raw rates")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
     parser.add_argument("--columns", type=int, default=200)
     parser.add_argument("--landmarks", type=int, default=500)
     parser.add_argument("--epochs", type=int, default=1)
