@@ -212,6 +212,7 @@ def ratios(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 def measure(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Make the lake, run all stages, and return the tables of figures."""
+    os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = "1000000"  # larger objects are files, one open file each
     n_rows, others = options.files * options.rows, round(os.getloadavg()[1], 1)
     with object_server() as server, tempfile.TemporaryDirectory(prefix="daskkern-lake-") as temporary:
         os.environ.update(server.environment())
