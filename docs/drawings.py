@@ -1,6 +1,7 @@
-"""Draw `layers.svg` and `data-flow.svg`, and write the table of layers in `design.md`: ``python docs/drawings.py``.
+"""Draw `layers.svg` and `data-flow.svg`, and write the tables of layers and folders: ``python docs/drawings.py``.
 
-The layers are those of tests/test_imports.py.
+The layers, in `design.md`, are those of tests/test_imports.py; the folders, in `architecture.md`, are described by the
+first paragraphs of their docstrings.
 """
 
 import ast
@@ -67,6 +68,25 @@ def with_layers(page: str) -> str:
         for name in rows[layer]
     ]
     return re.sub(r"(?<=\n\n)    \d+  cli .*?(?=\n\n## )", lambda _: "\n".join(table), page, flags=re.DOTALL)
+
+
+def folders() -> dict[str, str]:
+    """Return the first paragraph of the docstring of each package, by its path."""
+    package = HERE.parent / "daskkern"
+    found = {}
+    for module in sorted(package.rglob("__init__.py")):
+        inside = module.parent.relative_to(package)
+        if inside.parts:
+            said = (ast.get_docstring(ast.parse(module.read_text())) or "").split("\n\n")[0]
+            found[inside.as_posix()] = re.sub(r":[a-z]*:`[.~]*(\w+)`", r"`\1`", said).replace("``", "`")
+    return found
+
+
+def with_folders(page: str) -> str:
+    """Return the page with its table of folders replaced by that of the packages."""
+    rows = [f"| `{path}` | {' '.join(said.split())} |" for path, said in folders().items()]
+    table = "\n".join(["| folder | what it is |", "| --- | --- |", *rows])
+    return re.sub(r"\| folder \| what it is \|\n.*?(?=\n\n)", lambda _: table, page, flags=re.DOTALL)
 
 
 def svg(width: int, height: int, title: str, about: str, body: list[str]) -> str:
@@ -225,3 +245,5 @@ if __name__ == "__main__":
     (HERE / "data-flow.svg").write_text(draw_flow())
     design = HERE / "design.md"
     design.write_text(with_layers(design.read_text()))
+    architecture = HERE / "architecture.md"
+    architecture.write_text(with_folders(architecture.read_text()))

@@ -1,0 +1,1 @@
+"""Progress, logs and histories of fits, and the page of Dask's dashboard."""

@@ -1,4 +1,4 @@
-"""Preconditioners."""
+"""Preconditioners of EigenPro, Falkon and Nystrom-SGD, and the batch and step sizes that follow from them."""
 
 from daskkern.preconditioners.batch_covariance_bound import batch_norm_bound
 from daskkern.preconditioners.covariance import (

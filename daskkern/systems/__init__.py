@@ -1,4 +1,7 @@
-"""The table of named systems: ``daskkern.systems["falkon"].estimator``, ``list(daskkern.systems)``."""
+"""Systems: published methods as ready settings, and their comparison.
+
+``daskkern.systems["falkon"].estimator`` is an estimator, ``list(daskkern.systems)`` has the names.
+"""
 
 import sys
 from collections.abc import Iterator

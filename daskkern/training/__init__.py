@@ -1,0 +1,1 @@
+"""Fits, from settings to a model: preparation, plan, ranks, checkpoints, and jobs of their own."""

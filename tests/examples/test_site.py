@@ -225,6 +225,10 @@ def test_the_drawings_are_those_that_the_script_makes() -> None:
     design = (DOCS / "design.md").read_text()
     assert "  cli " in design
     assert design == drawings.with_layers(design), "run: python docs/drawings.py"
+    architecture = (DOCS / "architecture.md").read_text()
+    assert all(said for said in drawings.folders().values()), "a package has no docstring"
+    assert "| `cluster/gang` |" in architecture
+    assert architecture == drawings.with_folders(architecture), "run: python docs/drawings.py"
 
 
 def _check_notebooks(pages: Path) -> None:

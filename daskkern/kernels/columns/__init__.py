@@ -1,1 +1,1 @@
-"""Columns of a model other than plain kernel functions of a point."""
+"""Columns that are not kernel functions of one point: Fastfood, TensorSketch, local and locally linear models."""

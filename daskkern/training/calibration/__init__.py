@@ -1,1 +1,1 @@
-"""What the scores of a fitted model mean, from rows that it has not learned from."""
+"""Out-of-sample scores for the calibration of a fit, and the calibration itself."""
