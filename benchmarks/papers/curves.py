@@ -91,18 +91,37 @@ def overhead(row: PaperRow, data: Data) -> dict[str, Any]:
     return _curves(list(range(1, row.n_epochs + 1)), values)
 
 
+def phases(row: PaperRow, data: Data) -> dict[str, Any]:
+    """Return the processor seconds of the set-up, to the end of the first batch, and of the median epoch."""
+    begun = time.process_time()
+    starts, seconds = _epoch_times(row, data)
+    return {
+        "our_setup_processor_seconds": round(starts[0] - begun, 2),
+        "our_epoch_processor_seconds": round(sorted(seconds)[len(seconds) // 2], 3),
+        "n_our_epochs": len(seconds),
+    }
+
+
 def _processor_seconds(row: PaperRow, data: Data) -> list[float]:
     """Return the processor seconds from the first batch of each epoch to its end."""
-    begun, seconds = [0.0], []
+    return _epoch_times(row, data)[1]
+
+
+def _epoch_times(row: PaperRow, data: Data) -> tuple[list[float], list[float]]:
+    """Return the processor time after the first batch of each epoch, and the processor seconds from there to its end.
+
+    Of all threads together.
+    """
+    starts, seconds = [], []
 
     def listen(event: Event) -> None:
         if isinstance(event, BatchFinished) and event.batch == 1:
-            begun[0] = time.process_time()
+            starts.append(time.process_time())
         if isinstance(event, EpochFinished):
-            seconds.append(time.process_time() - begun[0])
+            seconds.append(time.process_time() - starts[-1])
 
     row.estimator(data, calibrate=False, keep_blocks="never", callbacks=[listen]).fit(data.X, data.y)
-    return seconds
+    return starts, seconds
 
 
 def _at(points: Sequence[int], values: Sequence[float]) -> list[float]:
