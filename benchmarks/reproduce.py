@@ -28,7 +28,7 @@ from products.machine import describe_machine, peak_bytes, sgemm_rate, versions
 
 from daskkern import KernelClassifier
 from daskkern.basis import AllRows, Landmarks
-from daskkern.solvers import NYTRO, Direct, EigenPro
+from daskkern.solvers import NYTRO, SAG, Direct, EigenPro
 
 N_WATCHED = 2000
 Labelled = tuple[Any, Any]
@@ -157,6 +157,7 @@ def tiny_rows() -> list[PaperRow]:
         replace(tiny, curves="conditioning"),
         replace(spectral, loss="squared", curves="overhead"),
         replace(tiny, paper_setup_seconds=1.0, paper_epoch_seconds=1.0),
+        replace(_found("orders"), data="tiny", n_epochs=2, loss="logistic", solver=SAG("sag"), curves="finite sums"),
     ]
 
 

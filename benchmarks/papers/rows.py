@@ -19,6 +19,7 @@ TABLES = {
     "nystrom-sgd-3": "Pfahler and Morik, Nystrom-SGD, ECML PKDD 2018: table 3, accuracy as error",
     "nystrom-sgd-5": "Pfahler and Morik, Nystrom-SGD, ECML PKDD 2018: table 5, 20 epochs with and without conditioning",
     "nystrom-sgd-4": "Pfahler and Morik, Nystrom-SGD, ECML PKDD 2018: table 4, seconds",
+    "finite-sums": "Schmidt, CPSC 540, lecture of 2016: two logistic regressions, SAG against other methods",
     "eigenpro-descent": "Ma and Belkin, Diving into the shallows, NeurIPS 2017: table of gradient descent",
     "eigenpro-overhead": "Ma and Belkin, Diving into the shallows, NeurIPS 2017: the time of an epoch",
     "eigenpro-epochs": "Ma and Belkin, Diving into the shallows, NeurIPS 2017: epochs to the exact solution's error",
