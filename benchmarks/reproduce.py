@@ -20,7 +20,7 @@ import numpy as np
 from contest.data import Data, load, tiny_data
 from figures import Run, read, today, write
 from papers.compared import beside_peer, costs_of_errors, row_orders
-from papers.curves import CURVES, errors_by_epoch, mean_loss
+from papers.curves import CURVES, errors_by_epoch, mean_loss, phases
 from papers.form import PaperRow
 from papers.nystrom_kernels import NYSTROM_KERNELS
 from papers.rows import ROWS
@@ -28,7 +28,7 @@ from products.machine import describe_machine, peak_bytes, sgemm_rate, versions
 
 from daskkern import KernelClassifier
 from daskkern.basis import AllRows, Landmarks
-from daskkern.solvers import NYTRO, Direct, EigenPro
+from daskkern.solvers import NYTRO, SAG, Direct, EigenPro
 
 N_WATCHED = 2000
 Labelled = tuple[Any, Any]
@@ -38,7 +38,7 @@ def run_row(row: PaperRow, data: Data) -> dict[str, Any]:
     """Return the results of the row here."""
     mine = row.of(data)
     ways = {"epochs": _epochs_needed, "loss": _last_loss, "steps": _steps, "orders": row_orders, "peer": beside_peer}
-    ways["costs"] = costs_of_errors
+    ways |= {"costs": costs_of_errors, "seconds": phases}
     if row.curves:
         ways["curves"] = CURVES[row.curves]
     found = ways.get(row.unit, _fitted)(row, mine)
@@ -89,9 +89,11 @@ def _last_loss(row: PaperRow, data: Data) -> dict[str, Any]:
 def _steps(row: PaperRow, data: Data) -> dict[str, Any]:
     """Return, for the paper's kernels, by what the step of each loss is longer than ``1 / (l_1 l_k)^(1/2)``.
 
-    Kernels with a single direction above rounding are left out.
+    And these steps of the paper's rule in units of the first kernel's. Kernels with a single direction above rounding
+    are left out.
     """
     found: dict[str, Any] = {"kernels": [], "squared_step_ratio": [], "squared_hinge_step_ratio": []}
+    rule: list[float] = []
     for name, kernel in NYSTROM_KERNELS.items():
         for loss in ("squared", "squared_hinge"):
             model = replace(row, kernel=kernel, loss=loss).estimator(data).fit(data.X, data.y)
@@ -103,7 +105,8 @@ def _steps(row: PaperRow, data: Data) -> dict[str, Any]:
             found[f"{loss}_step_ratio"].append(round(spectrum.step * float(first * kth) ** 0.5, 4))
         else:
             found["kernels"].append(name)
-    return found
+            rule.append(float(first * kth) ** -0.5)
+    return {**found, "rule_step_ratio": [float(f"{step / rule[0]:.3g}") for step in rule]}
 
 
 def _epochs_needed(row: PaperRow, data: Data) -> dict[str, Any]:
@@ -153,6 +156,8 @@ def tiny_rows() -> list[PaperRow]:
         replace(tiny, loss="squared", curves="losses"),
         replace(tiny, curves="conditioning"),
         replace(spectral, loss="squared", curves="overhead"),
+        replace(tiny, paper_setup_seconds=1.0, paper_epoch_seconds=1.0),
+        replace(_found("orders"), data="tiny", n_epochs=2, loss="logistic", solver=SAG("sag"), curves="finite sums"),
     ]
 
 

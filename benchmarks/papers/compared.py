@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 from contest.data import Data
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from daskkern import KernelClassifier
 from daskkern.losses import parse_loss
-from papers.form import PaperRow
+from daskkern.solvers import SGD, SVRG
+from papers.form import PaperRow, points_of
 
 ORDERS = ("independent", "fixed", "fresh")
 """The order of the rows: drawn from all of them, one permutation, another one in every epoch."""
@@ -44,9 +46,45 @@ def row_orders(row: PaperRow, data: Data) -> dict[str, Any]:
     return {"n_epochs_each": epochs, "least_loss": least, **{f"{order}_gap_loss": gaps[order] for order in ORDERS}}
 
 
+def finite_sums(row: PaperRow, data: Data) -> dict[str, Any]:
+    """Return how far the objective of a linear logistic regression is above the least one after so many epochs.
+
+    With stochastic average gradients, stochastic gradients of one row a step, and full gradients. The least objective
+    is that of scikit-learn's LogisticRegression, with the constant feature that the linear basis has.
+    """
+    epochs = [2**k for k in range(row.n_epochs.bit_length())]
+    phi = np.column_stack([data.X, np.ones(len(data.X))]).astype(np.float64)
+    signs = np.where(data.y == np.unique(data.y)[1], 1.0, -1.0)
+
+    def objective(w: np.ndarray) -> float:
+        return float(np.logaddexp(0, -signs * (phi @ w)).mean() + row.alpha / 2 * (w @ w))
+
+    exact = LogisticRegression(C=1 / (row.alpha * len(phi)), fit_intercept=False, solver="newton-cholesky", tol=1e-10)
+    least = objective(exact.fit(phi, signs).coef_[0])
+    curves = {
+        f"{name}, excess loss": [
+            objective(_weights(replace(each, n_epochs=count), data, "uniform", 0)) - least for count in epochs
+        ]
+        for name, each in _finite_sum_rows(row, len(phi)).items()
+    }
+    return points_of(epochs, curves)
+
+
+def _finite_sum_rows(row: PaperRow, n_rows: int) -> dict[str, PaperRow]:
+    """Return a row for each method, by its name."""
+    constant = SGD("constant", averaging=0.0)
+    return {
+        "SAG": row,
+        "SVRG": replace(row, solver=SVRG()),
+        "SGD of constant steps": replace(row, solver=constant, batch_size=1),
+        "SGD of steps theta / t": replace(row, solver=SGD("inverse", averaging=0.0), batch_size=1),
+        "gradient descent": replace(row, solver=constant, batch_size=n_rows),
+    }
+
+
 def _weights(row: PaperRow, data: Data, order: str, seed: int) -> np.ndarray:
     """Return the weights of the features, and that of the constant one."""
-    model = row.estimator(data, scale=None, sampling=order, random_state=seed).fit(data.X, data.y)
+    model = row.estimator(data, scale=None, sampling=order, random_state=seed, calibrate=False).fit(data.X, data.y)
     assert isinstance(model, KernelClassifier)
     return np.asarray(model.dual_coef_, np.float64)[:, 0]
 

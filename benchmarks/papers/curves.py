@@ -13,7 +13,8 @@ from daskkern.arrays import HostArray
 from daskkern.events import BatchFinished, EpochFinished, Event
 from daskkern.losses import parse_loss
 from daskkern.solvers import EigenPro, NystromSGD
-from papers.form import PaperRow
+from papers.compared import finite_sums
+from papers.form import PaperRow, points_of
 
 LOSSES = ("squared", "hinge", "squared_hinge")
 _VANILLA_TIMES = 10
@@ -54,7 +55,7 @@ def descent(row: PaperRow, data: Data) -> dict[str, Any]:
         values["training loss"].append(mean_loss(row.loss, model, data.X, data.y) / n_outputs)
         values["test loss"].append(mean_loss(row.loss, model, data.X_test, data.y_test) / n_outputs)
         values["test error"].append(data.error(model.predict(data.X_test)))
-    return _curves(points, values)
+    return points_of(points, values)
 
 
 def losses_compared(row: PaperRow, data: Data) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def losses_compared(row: PaperRow, data: Data) -> dict[str, Any]:
     reached = [next(count for count, error in enumerate(values, 1) if error <= reference) for values in errors.values()]
     points = [count for count in (1, 2, 5, 10) if count <= row.n_epochs]
     shown = {f"{loss.replace('_', ' ')} loss, training error": _at(points, errors[loss]) for loss in LOSSES}
-    return {**_curves(points, shown), "reference_error": reference, "n_reached_each": reached}
+    return {**points_of(points, shown), "reference_error": reference, "n_reached_each": reached}
 
 
 def conditioning(row: PaperRow, data: Data) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def conditioning(row: PaperRow, data: Data) -> dict[str, Any]:
         for kind, watched in (("training", rows), ("test", (data.X_test, data.y_test))):
             found = errors_by_epoch(each, data, rows, watched)
             shown[f"{name}, {kind} error"] = _at([count for count in points if count <= each.n_epochs], found)
-    return _curves(points, shown)
+    return points_of(points, shown)
 
 
 def overhead(row: PaperRow, data: Data) -> dict[str, Any]:
@@ -88,33 +89,44 @@ def overhead(row: PaperRow, data: Data) -> dict[str, Any]:
     for n_directions in (row.solver.n_directions, 0):
         each = replace(row, solver=replace(row.solver, n_directions=n_directions))
         values[f"{n_directions} directions, processor seconds"] = _processor_seconds(each, data)
-    return _curves(list(range(1, row.n_epochs + 1)), values)
+    return points_of(list(range(1, row.n_epochs + 1)), values)
+
+
+def phases(row: PaperRow, data: Data) -> dict[str, Any]:
+    """Return the processor seconds of the set-up, to the end of the first batch, and of the median epoch."""
+    begun = time.process_time()
+    starts, seconds = _epoch_times(row, data)
+    return {
+        "our_setup_processor_seconds": round(starts[0] - begun, 2),
+        "our_epoch_processor_seconds": round(sorted(seconds)[len(seconds) // 2], 3),
+        "n_our_epochs": len(seconds),
+    }
 
 
 def _processor_seconds(row: PaperRow, data: Data) -> list[float]:
     """Return the processor seconds from the first batch of each epoch to its end."""
-    begun, seconds = [0.0], []
+    return _epoch_times(row, data)[1]
+
+
+def _epoch_times(row: PaperRow, data: Data) -> tuple[list[float], list[float]]:
+    """Return the processor time after the first batch of each epoch, and the processor seconds from there to its end.
+
+    Of all threads together.
+    """
+    starts, seconds = [], []
 
     def listen(event: Event) -> None:
         if isinstance(event, BatchFinished) and event.batch == 1:
-            begun[0] = time.process_time()
+            starts.append(time.process_time())
         if isinstance(event, EpochFinished):
-            seconds.append(time.process_time() - begun[0])
+            seconds.append(time.process_time() - starts[-1])
 
     row.estimator(data, calibrate=False, keep_blocks="never", callbacks=[listen]).fit(data.X, data.y)
-    return seconds
+    return starts, seconds
 
 
 def _at(points: Sequence[int], values: Sequence[float]) -> list[float]:
     return [values[min(count, len(values)) - 1] for count in points]
-
-
-def _curves(points: list[int], values: dict[str, list[float]]) -> dict[str, Any]:
-    """Return the flat record of curves: their names, and the numbers of each; a curve may end before the last point."""
-    found: dict[str, Any] = {"curves": list(values), "n_epochs_each": points}
-    for number, (name, each) in enumerate(values.items(), 1):
-        found[f"curve_{number}_{name.split()[-1]}"] = [float(f"{value:.4g}") for value in each]
-    return found
 
 
 def curves_in_words(row: Any) -> str:
@@ -137,5 +149,6 @@ CURVES: dict[str, Callable[[PaperRow, Data], dict[str, Any]]] = {
     "losses": losses_compared,
     "conditioning": conditioning,
     "overhead": overhead,
+    "finite sums": finite_sums,
 }
 """How the points of a figure are found."""

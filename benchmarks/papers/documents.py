@@ -88,8 +88,16 @@ def ours_in_words(row: Row) -> str:
     if row["unit"] in WORDS:
         return WORDS[row["unit"]](row)
     if row["unit"] == "seconds":
-        return f"{text(row['our_setup_seconds'])} s, and {text(row['our_epoch_seconds'])} s an epoch{busy(row)}"
+        return phases_in_words(row)
     return f"{row['our_error']:.2%} in {text(row['our_seconds'])} s{busy(row)}"
+
+
+def phases_in_words(row: Row) -> str:
+    """Return the seconds of set-up and epoch: of processor time, or of the clock in older figures."""
+    kind = "processor_seconds" if "our_epoch_processor_seconds" in row else "seconds"
+    setup, epoch = (text(row[f"our_{phase}_{kind}"]) for phase in ("setup", "epoch"))
+    remark = " of processor time" if kind == "processor_seconds" else busy(row)
+    return f"{setup} s, and {epoch} s an epoch{remark}"
 
 
 def busy(row: Row) -> str:
@@ -110,7 +118,9 @@ def steps_in_words(row: Row) -> str:
     """Return for each kernel by what our steps are longer than the paper's, for the squared loss and its hinge."""
     both = zip(row["kernels"], row["squared_step_ratio"], row["squared_hinge_step_ratio"], strict=True)
     each = "; ".join(f"{kernel} {one:.2g} and {other:.2g}" for kernel, one, other in both)
-    return f"{each} of the rule's step, squared and squared hinge loss"
+    rule = ", ".join(f"{ratio:.3g}" for ratio in row.get("rule_step_ratio", ()))
+    said = f"the rule's steps are to each other as {rule}; " if rule else ""
+    return f"{said}{each} of the rule's step, squared and squared hinge loss"
 
 
 def orders_in_words(row: Row) -> str:

@@ -140,3 +140,11 @@ class PaperRow:
 def with_median(make: Callable[[float], Kernel]) -> Callable[[Data], Kernel]:
     """Return a kernel whose length scale is the median distance of the rows."""
     return lambda data: make(median_distance(data.X))
+
+
+def points_of(points: list[int], values: dict[str, list[float]]) -> dict[str, Any]:
+    """Return the flat record of curves: their names, and the numbers of each; a curve may end before the last point."""
+    found: dict[str, Any] = {"curves": list(values), "n_epochs_each": points}
+    for number, (name, each) in enumerate(values.items(), 1):
+        found[f"curve_{number}_{name.split()[-1]}"] = [float(f"{value:.4g}") for value in each]
+    return found

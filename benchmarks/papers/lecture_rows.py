@@ -13,7 +13,7 @@ from daskkern.basis import AllRows, Landmarks, NystromFeatures
 from daskkern.basis import Linear as LinearBasis
 from daskkern.kernels import ChiSquared, Gaussian, Kernel, LinearKernel
 from daskkern.losses import MulticlassHinge
-from daskkern.solvers import SDCA, SGD, SVM, Falkon, Pegasos
+from daskkern.solvers import SAG, SDCA, SGD, SVM, Falkon, Pegasos
 from daskkern.systems import SYSTEMS
 from papers.form import PaperRow, with_median
 
@@ -84,6 +84,13 @@ _ORDERS = PaperRow(
     "astro-ph", "adult", _linear, "hinge", LinearBasis(), Pegasos(averaging=0.0), 16, alpha=1e-3, compares_orders=True,
     most_rows=10_000,
     differences=("10,000 rows of Adult in place of astro-ph, alpha 1e-3, the median of three seeds.",), takes="3 min",
+)  # fmt: skip
+
+_SAG = PaperRow(
+    "sag-adult", "finite-sums", "logistic regression: the objective less the least one", "two sets", "adult", _linear,
+    "logistic", LinearBasis(), SAG("sag"), 16, alpha=1e-4, most_rows=10_000, curves="finite sums",
+    paper_words="curves without numbers", takes="2 min",
+    differences=("10,000 rows of Adult, alpha 1e-4. SGD takes one row a step; steps are daskkern's own.",),
 )  # fmt: skip
 
 
@@ -171,6 +178,10 @@ LECTURE_ROWS: tuple[PaperRow, ...] = (
         differences=_PEGASOS.differences[:-1],
     ),
     _ORDERS,
+    _SAG,
+    replace(_SAG, key="sag-covtype", data="covtype", positive=1,
+            differences=tuple(said.replace("Adult", "cover types, the second against the others")
+                              for said in _SAG.differences)),
     _EXACT,
     _ADULT_SVM,
     _WHOLE_ADULT,

@@ -6,7 +6,7 @@ from pathlib import Path
 from figures import Row, Run, read
 from pages import origin, table, text
 
-from papers.documents import WORDS, steps_in_words
+from papers.documents import WORDS, phases_in_words, steps_in_words
 from papers.form import PaperRow
 from papers.rows import ROWS, TABLES
 
@@ -59,7 +59,7 @@ def _table(rows: list[PaperRow], found: dict[str, Row]) -> list[str]:
         cells = [[row.what, row.data.replace("_", "-"), _said(words, found.get(row.key))] for row in rows]
         return table(["row", "data", "ours"], cells)
     if rows[0].unit == "seconds":
-        header = ["row", "their set-up, s", "ours, s", "their epoch, s", "ours, s"]
+        header = ["row", "data", "their set-up, s", "their epoch, s", "ours"]
         return table(header, [[row.what, *_seconds(row, found.get(row.key))] for row in rows])
     header = ["row", "data: theirs, ours", "their error", "our error", "their time, s", "our time, s"]
     return table(header, [[row.what, *_errors(row, found.get(row.key))] for row in rows])
@@ -80,13 +80,13 @@ def _our_epochs(row: Row | None) -> Iterator[str]:
 
 
 def _seconds(paper: PaperRow, row: Row | None) -> Iterator[str]:
-    for name in ("setup", "epoch"):
-        yield text(getattr(paper, f"paper_{name}_seconds"))
-        yield "" if row is None else text(row[f"our_{name}_seconds"])
+    yield paper.data.replace("_", "-")
+    yield from (text(getattr(paper, f"paper_{name}_seconds")) for name in ("setup", "epoch"))
+    yield _said(phases_in_words, row)
 
 
 def _losses(paper: PaperRow, row: Row | None) -> Iterator[str]:
-    yield text(paper.paper_loss)
+    yield paper.paper_words or text(paper.paper_loss)
     yield "" if row is None else f"{row['our_loss']:.3g}"
 
 

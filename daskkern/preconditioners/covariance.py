@@ -131,7 +131,8 @@ def covariance_state(
     counts = root**2 if drawn_S is None else drawn_S
     k = usable(pairs.values, k, float((squares * counts).max()) / max_batch if wanted is None else 0.0)
     values = np.maximum(pairs.values[: k + 1], np.finfo(np.float64).tiny)
-    damping = 1 - (settings.tau * values[k] / values[:k]) ** settings.rho
+    level = settings.level(values, float((squares * root**2).mean()), min(n_columns, n_sampled))
+    damping = 1 - (level / values[:k]) ** settings.rho
     directions = pairs.vectors[:, :k]
     if not in_features:
         directions = _spread(n_columns, inside, root[:, None] * directions / np.sqrt(n_sampled * values[:k]))

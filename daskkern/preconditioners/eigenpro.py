@@ -36,6 +36,7 @@ from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
 from daskkern.preconditioners.stable_steps import StableSteps
 
 MAX_DIRECTIONS = 1000
+TAIL_MEAN = "tail_mean"
 _LEAST_EIGENVALUE = 1e-6
 _STREAM = 41
 
@@ -49,8 +50,11 @@ class SpectrumSettings:
     n_directions : int or None
         Damped directions q; None takes the largest q up to s/5 (and 1000) whose critical batch the largest
         allowed batch can use.
-    rho, tau : float
-        Damping exponent in (0, 1] and factor in (0, 1].
+    rho : float
+        Damping exponent in (0, 1].
+    tau : float or "tail_mean"
+        Damping factor in (0, 1]; "tail_mean" damps to the mean of the eigenvalues after the first q, of all that the
+        sample has, in place of l_{q+1}: equations 9 and 10 of Pfahler and Morik, with rho 1/2.
     eigen_method : str
         See :func:`daskkern.linalg.top_eigenpairs`.
     device : "cpu", "gpu" or "auto"
@@ -59,15 +63,28 @@ class SpectrumSettings:
 
     n_directions: int | None = None
     rho: float = 0.95
-    tau: float = 1.0
+    tau: float | str = 1.0
     eigen_method: str = "auto"
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if not (0 < self.rho <= 1 and 0 < self.tau <= 1):
+        if isinstance(self.tau, str) and self.tau != TAIL_MEAN:
+            raise SpecError(f"got tau={self.tau!r}; give a number in (0, 1], or {TAIL_MEAN!r}")
+        if not (0 < self.rho <= 1 and (isinstance(self.tau, str) or 0 < self.tau <= 1)):
             raise SpecError(f"got rho={self.rho} and tau={self.tau}; both must lie in (0, 1]")
         if self.n_directions is not None and self.n_directions < 0:
             raise SpecError(f"got n_directions={self.n_directions}; give 0 or more, or None")
+
+    def level(self, values: FloatArray, trace: float, count: int) -> float:
+        """Return what the first q eigenvalues are damped to.
+
+        `values` are l_1 .. l_{q+1} of a matrix with `count` eigenvalues, which sum to `trace`. Never more than l_{q+1}.
+        """
+        q, least = values.size - 1, float(values[-1])
+        if not isinstance(self.tau, str):
+            return self.tau * least
+        mean = (trace - float(values[:q].sum())) / max(1, count - q)
+        return min(max(mean, np.finfo(np.float64).tiny), least)
 
 
 @dataclass(frozen=True)
@@ -162,14 +179,16 @@ def eigenpro_state(
     q = min(s // 5, MAX_DIRECTIONS) if wanted is None else min(wanted, s - 1)
     pairs = top_eigenpairs(lazy / s, q + 1, method=settings.eigen_method, seed=seed, device=settings.device)
     counts = root_S**2 if drawn_S is None else drawn_S
-    in_sample = float((np.asarray(kernel.diagonal(X_S), np.float64) * counts).max())
+    diagonal = np.asarray(kernel.diagonal(X_S), np.float64)
+    in_sample, trace = float((diagonal * counts).max()), float((diagonal * root_S**2).mean())
     q = usable(pairs.values, q, in_sample / max_batch if wanted is None else 0.0)
     values = np.maximum(pairs.values[: q + 1], np.finfo(np.float64).tiny)
     vectors = root_S[:, None] * pairs.vectors[:, :q]
-    damping = (1 - (settings.tau * values[q] / values[:q]) ** settings.rho) / (s * values[:q])
+    level = settings.level(values, trace, s)
+    damping = (1 - (level / values[:q]) ** settings.rho) / (s * values[:q])
     inside = _inside(kernel, X_S, root_S, counts, damping, pairs.vectors[:, :q], values)
     beta, top = _held_out(kernel, X_S, inside, X_H, w_H, vectors, damping, seed, settings.device)
-    damped = values[0] * (settings.tau * values[q] / values[0]) ** settings.rho if q else values[0]
+    damped = values[0] * (level / values[0]) ** settings.rho if q else values[0]
     return EigenProState(vectors, damping, values, beta, float(max(values[q], damped, top)))
 
 

@@ -50,7 +50,13 @@ class EigenProKernel:
 
     @classmethod
     def of(
-        cls, kernel: Kernel, rows: HostArray, n_directions: int = 160, rho: float = 1.0, tau: float = 1.0, seed: int = 0
+        cls,
+        kernel: Kernel,
+        rows: HostArray,
+        n_directions: int = 160,
+        rho: float = 1.0,
+        tau: float | str = 1.0,
+        seed: int = 0,
     ) -> Self:
         """Return the kernel of the sample `rows` (s, d), which is S: 4,800 rows in the paper, with 160 directions.
 
@@ -59,7 +65,7 @@ class EigenProKernel:
         Raises
         ------
         SpecError
-            For `rho` and `tau` out of (0, 1], less than one direction, or fewer than two rows.
+            For `rho` and `tau` out of (0, 1], but for the `tau` "tail_mean", less than one direction, or fewer than two rows.
         DataError
             When the kernel is 0 on all rows, or overflows.
         """

@@ -25,7 +25,7 @@ class SpectrumRequest:
         Most directions q that may come out.
     directions : int or None
         The requested number of directions; None for the automatic one.
-    rho, tau : float
+    rho, tau : float, and float or "tail_mean"
         Damping exponent and factor; see :class:`daskkern.preconditioners.SpectrumSettings`.
     eigen_method : str
         How the eigenpairs are found; see :func:`daskkern.linalg.top_eigenpairs`.
@@ -35,5 +35,5 @@ class SpectrumRequest:
     most: int = 0
     directions: int | None = None
     rho: float = 0.95
-    tau: float = 1.0
+    tau: float | str = 1.0
     eigen_method: str = "auto"

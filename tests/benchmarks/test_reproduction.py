@@ -59,6 +59,29 @@ def test_steps_are_compared_with_the_kth_eigenvalue(reproduce: ModuleType, data:
     assert len(spectrum.eigenvalues) == k + 1
     step = (spectrum.eigenvalues[0] * spectrum.eigenvalues[k - 1]) ** -0.5
     assert found["squared_step_ratio"][2] == pytest.approx(spectrum.step / step, abs=1e-3)
+    assert found["rule_step_ratio"][0] == 1
+    said = import_module("papers.documents").ours_in_words(found)
+    assert f"the rule's steps are to each other as 1, {found['rule_step_ratio'][1]:.3g}" in said
+
+
+def test_phases_are_timed_by_the_processor(reproduce: ModuleType, data: Any) -> None:
+    row = replace(_row(reproduce, unit="error"), paper_setup_seconds=1.0, paper_epoch_seconds=1.0)
+    found = reproduce.run_row(row, data)
+    assert 0 < found["our_epoch_processor_seconds"] < 60
+    words = import_module("papers.documents").ours_in_words
+    assert words({**found, "load_average": 9.0}).endswith(" s an epoch of processor time")
+    older = {"unit": "seconds", "our_setup_seconds": 3.0, "our_epoch_seconds": 1.0}
+    assert words(older) == "3 s, and 1 s an epoch"
+
+
+def test_finite_sums_come_closer_to_the_least_objective(reproduce: ModuleType, data: Any) -> None:
+    (row,) = (each for each in reproduce.ROWS if each.key == "sag-adult")
+    found = reproduce.run_row(replace(row, n_epochs=4, data="tiny", alpha=0.1), data)
+    assert found["n_epochs_each"] == [1, 2, 4]
+    for name, number in (("SAG", 1), ("SVRG", 2), ("gradient descent", 5)):
+        assert found["curves"][number - 1] == f"{name}, excess loss"
+        values = found[f"curve_{number}_loss"]
+        assert -1e-6 <= values[-1] < values[0]
 
 
 def test_epochs_are_shown_as_chosen_on_held_out_rows_and_as_the_best_on_test_rows(

@@ -46,7 +46,7 @@ def _state(
     inside: HostArray = INSIDE,
     outside: HostArray = OUTSIDE,
     rho: float = 1.0,
-    tau: float = 1.0,
+    tau: float | str = 1.0,
     q: int | None = DIRECTIONS,
     weighted: bool = False,
     batch: int = 1000,
@@ -101,6 +101,15 @@ def test_it_is_the_dense_formula(rho: float, tau: float, weighted: bool) -> None
     assert state.top == pytest.approx(max(here, damped, values[DIRECTIONS]), rel=2e-3)
     assert state.critical_batch == state.beta / state.top
     assert state.step_size(5, 2.0, 0.1) == pytest.approx(0.99 * 5 / (2 * (state.beta + 4 * state.top) + 0.5))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_directions_may_be_damped_to_the_mean_of_the_other_eigenvalues(weighted: bool) -> None:
+    """Equations 9 and 10 of Pfahler and Morik."""
+    _, values = _dense(0.5, 1.0, weighted)
+    a = np.sqrt(values[DIRECTIONS:].mean())
+    state = _state(rho=0.5, tau="tail_mean", weighted=weighted)
+    np.testing.assert_allclose(state.damping, 1 - a / np.sqrt(values[:DIRECTIONS]), rtol=1e-8)
 
 
 def test_parts_together_are_the_whole() -> None:

@@ -27,7 +27,7 @@ NOTHING = np.empty((0, 4))
 
 
 def _state(
-    rho: float = 1.0, tau: float = 1.0, q: int | None = DIRECTIONS, weighted: bool = False, held: bool = True
+    rho: float = 1.0, tau: float | str = 1.0, q: int | None = DIRECTIONS, weighted: bool = False, held: bool = True
 ) -> EigenProState:
     w_S = _weights(S_ROWS, 2) if weighted else None
     w_H = _weights(H_ROWS, 3) if weighted and held else None
@@ -169,12 +169,27 @@ def test_parts_of_the_ranks_add_up_to_the_whole() -> None:
         ({"rho": 0.0}, r"got rho=0\.0 and tau=1\.0; both must lie in \(0, 1\]"),
         ({"rho": 1.5}, "both must lie in"),
         ({"tau": -1.0}, "both must lie in"),
+        ({"tau": "mean"}, r"got tau='mean'; give a number in \(0, 1\], or 'tail_mean'"),
         ({"n_directions": -1}, "got n_directions=-1; give 0 or more, or None"),
     ],
 )
 def test_impossible_spectrum_settings_are_refused(settings: dict[str, float], sentence: str) -> None:
     with pytest.raises(SpecError, match=sentence):
         SpectrumSettings(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_directions_may_be_damped_to_the_mean_of_the_other_eigenvalues(weighted: bool) -> None:
+    """Equations 9 and 10 of Pfahler and Morik."""
+    weight = _weights(S_ROWS, 2) if weighted else np.ones(S_ROWS)
+    root = np.sqrt(weight)
+    K = naive.kernel_matrix(KERNEL.spec(), X_S, X_S)
+    values = np.linalg.eigvalsh(root[:, None] * K * root / S_ROWS)[::-1]
+    a = np.sqrt(values[DIRECTIONS:].mean())
+    state = _state(0.5, "tail_mean", weighted=weighted)
+    damping = (1 - a / np.sqrt(values[:DIRECTIONS])) / (S_ROWS * values[:DIRECTIONS])
+    np.testing.assert_allclose(state.damping, damping, rtol=1e-9)
+    assert state.top >= values[DIRECTIONS] * (1 - 1e-9)
 
 
 Z, X = _rows(30, 5), _rows(200, 6)

@@ -28,7 +28,7 @@ from daskkern.errors import SpecError
 from daskkern.events import SpectrumFound
 from daskkern.linalg import EIGEN_METHODS
 from daskkern.losses import Loss
-from daskkern.preconditioners import CovarianceState, EigenProState, StableSteps
+from daskkern.preconditioners import CovarianceState, EigenProState, SpectrumSettings, StableSteps
 from daskkern.solvers.base import Solver, decay, is_whole, smoothness_of
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup, feature_direction
 from daskkern.solvers.eigenpro.setup import eigenpro_setup, feature_setup
@@ -66,8 +66,9 @@ class EigenPro(Solver[EigenProRun]):
         Damped directions q; "auto" is at most 1,000, and 160 for explicit features.
     rho : float
         Damping exponent; see :class:`daskkern.preconditioners.SpectrumSettings`.
-    tau : float
-        Damping factor; see :class:`daskkern.preconditioners.SpectrumSettings`.
+    tau : float or "tail_mean"
+        Damping factor; see :class:`daskkern.preconditioners.SpectrumSettings`. With ``rho=0.5``, "tail_mean" is the
+        conditioner of Gonen and Shalev-Shwartz (Pfahler and Morik, equations 9 and 10).
     projection : {"auto", "exact", "eigenpro"}
         How K_ZZ is solved for p centres: a Cholesky factor, or conjugate gradient with the directions of EigenPro for
         a preconditioner. "auto" is exact as far as the factor fits the memory of a rank. Explicit features have none.
@@ -111,7 +112,7 @@ class EigenPro(Solver[EigenProRun]):
     subsample: int | str = "auto"
     n_directions: int | str = "auto"
     rho: float = 0.95
-    tau: float = 1.0
+    tau: float | str = 1.0
     projection: str = "auto"
     window: int | str = "auto"
     averaging: float = 1 / 3
@@ -130,6 +131,7 @@ class EigenPro(Solver[EigenProRun]):
         if self.eigen_method not in EIGEN_METHODS:
             known = ", ".join(EIGEN_METHODS)
             raise SpecError(f"got eigen_method={self.eigen_method!r} for EigenPro; choose one of {known}")
+        SpectrumSettings(rho=self.rho, tau=self.tau)  # refuses them now, not when the fit has begun
         if not 0 < self.projection_tol < 1:
             raise SpecError(f"got projection_tol={self.projection_tol!r}; expected a number above 0 and below 1")
         if not 0 < self.step_scale < 2:

@@ -18,6 +18,7 @@ from daskkern.solvers.support_vectors.row_sums import sum_rows
 
 BLOCK_ROWS = 256
 """Rows whose values are computed at once."""
+_STRIP = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +144,7 @@ class KernelRows:
         """Return the values (q, q) between these rows, in an order of their own, and the place (q,) of each row in it.
 
         They are computed, which is less work than finding them in rows that are kept, except for those between rows of
-        the last call. The diagonal is exact.
+        the last call, and where all rows are wanted and kept. The diagonal is exact.
         """
         last, places = self._square, np.empty(rows.size, np.int64)
         if np.array_equal(rows, last.rows):
@@ -151,18 +152,28 @@ class KernelRows:
         _, here, there = np.intersect1d(rows, last.rows, assume_unique=True, return_indices=True)
         new, k = np.setdiff1d(np.arange(rows.size), here, assume_unique=True), here.size
         places[here], places[new] = np.arange(k), np.arange(k, rows.size)
-        ordered, values = np.concatenate([rows[here], rows[new]]), np.empty((rows.size, rows.size), self._dtype)
-        values[:k, :k] = last.values.take(there, 0).take(there, 1)
-        if new.size:
-            self.computed += new.size * rows.size
-            found = to_host(self._kernel.block(self._rows_of(rows[new]), self._prepare(self._rows_of(ordered))))
-            values[k:], values[:k, k:] = found, found[:, :k].T
-            upper = np.triu(found[:, k:], 1)  # both halves of one block may differ in the last bits
-            values[k:, k:] = upper + upper.T
-            at = np.arange(k, rows.size)
-            values[at, at] = self.diagonal[rows[new]]
+        ordered = np.concatenate([rows[here], rows[new]])
+        values = self._between(rows[new], ordered)
+        if k:
+            values = np.concatenate([np.empty((k, rows.size), self._dtype), values])
+            values[:k, :k] = last.values.take(there, 0).take(there, 1)
+            values[:k, k:] = values[k:, :k].T
+        _mirror(values[k:, k:])  # both halves of one block may differ in the last bits
+        at = np.arange(k, rows.size)
+        values[at, at] = self.diagonal[rows[new]]
         self._square = _Square(ordered, values)
         return values, places
+
+    def _between(self, some: IntArray, rows: IntArray) -> HostArray:
+        """Return the values between some rows and the distinct `rows`: from memory where these are all, else computed.
+
+        Rows in memory are in the order of their numbers where no column is left out.
+        """
+        slots = self._held.slots[some]
+        if rows.size == self.n_rows == self.columns.size and (slots >= 0).all() and (rows[1:] > rows[:-1]).all():
+            return self._held.values[slots]
+        self.computed += some.size * rows.size
+        return to_host(self._kernel.block(self._rows_of(some), self._prepare(self._rows_of(rows))))
 
     def combine(self, rows: IntArray, factors: FloatArray) -> FloatArray:
         """Return ``sum_i factors_i k(x_i, .)`` at the columns, float64, of loaded rows."""
@@ -208,3 +219,11 @@ class KernelRows:
     def _rows_of(self, rows: IntArray) -> Array:
         xp = module_of(self._X)
         return self._X[rows if xp is np else xp.asarray(rows)]
+
+
+def _mirror(values: HostArray) -> None:
+    """Copy the upper triangle of a square matrix to the lower one, in place."""
+    for part in slices(len(values), _STRIP):
+        own = values[part, part]
+        own[...] = np.triu(own) + np.triu(own, 1).T
+        values[part.stop :, part] = values[part, part.stop :].T

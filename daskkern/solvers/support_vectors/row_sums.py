@@ -56,7 +56,15 @@ def add_compiled(table: HostArray, slots: IntArray, factors: FloatArray, part: s
     call = (ctypes.c_int64 * len(_WORDS))(*words, part.start, whole, sums.ctypes.data)
     _function(table.itemsize)(ctypes.addressof(call))
     if whole < part.stop:
-        add_plainly(table, slots, factors, slice(whole, part.stop), sums)
+        _add_few(table, slots, factors, slice(whole, part.stop), sums)
+
+
+def _add_few(table: HostArray, slots: IntArray, factors: FloatArray, part: slice, sums: FloatArray) -> None:
+    """Add the rows to `sums` (w,) at a few columns, one after the other as :func:`add_plainly` does."""
+    terms = np.empty((slots.size + 1, part.stop - part.start))
+    terms[0] = sums[part]
+    np.multiply(table[slots, part], factors[:, None], out=terms[1:])
+    sums[part] = np.add.accumulate(terms)[-1]
 
 
 @cache

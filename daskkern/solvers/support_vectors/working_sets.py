@@ -5,8 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.backend.tiles import slices
 from daskkern.solvers.support_vectors.block_problem import PAD
 from daskkern.solvers.support_vectors.box_problem import BoxProblem, bounds_of, violations
+
+_STRIP = 64
+"""Rows of a matrix that are copied at once: new memory for them is little, and new memory is slow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +73,13 @@ def in_groups(chosen: IntArray, groups: IntArray, n_groups: int, coupled: bool) 
 
 def expanded(values: HostArray, places: IntArray, known: HostArray) -> FloatArray:
     """Return the values (q, q) at the places of `known` variables, float64, and zeros at those of padding."""
-    bordered = np.zeros((len(values) + 1, len(values) + 1), values.dtype)
-    bordered[:-1, :-1] = values
-    at = np.full(known.size, len(values))
+    at = np.zeros(known.size, np.int64)
     at[known] = places
-    return bordered.take(at, 0).take(at, 1).astype(np.float64)
+    found = np.empty((known.size, known.size))
+    for part in slices(known.size, _STRIP):
+        found[part] = values.take(at[part], 0).take(at, 1)
+    found[~known], found[:, ~known] = 0.0, 0.0
+    return found
 
 
 def padded(values: FloatArray, known: HostArray) -> FloatArray:

@@ -12,6 +12,7 @@ from daskkern.solvers.support_vectors import decomposition
 from daskkern.solvers.support_vectors.box_problem import BoxProblem, BoxSolution
 from daskkern.solvers.support_vectors.decomposition import solve_boxes
 from daskkern.solvers.support_vectors.kernel_rows import KernelRows
+from daskkern.solvers.support_vectors.working_sets import expanded
 
 N = 600
 
@@ -81,6 +82,31 @@ def test_squares_are_symmetric_and_keep_values_of_the_last_one(kernel: Kernel) -
         np.testing.assert_allclose(found, K[np.ix_(chosen, chosen)], rtol=1e-5)
         np.testing.assert_array_equal(found, found.T)
         np.testing.assert_array_equal(found.diagonal(), 1)
+
+
+def test_a_square_of_all_rows_is_that_of_the_rows_in_memory() -> None:
+    """A small problem is one working set: its kernel values are computed once."""
+    X = _points(70, dtype="float32")
+    kernel, everything = Laplacian(3.0), np.arange(70)
+    rows, K = _kernel_rows(X, 70, kernel), kernel.block(X, X)
+    rows.load(everything)
+    found, places = rows.square(everything)
+    assert rows.computed == 70**2
+    np.testing.assert_array_equal(places, everything)
+    np.testing.assert_array_equal(found, np.triu(K) + np.triu(K, 1).T)
+    found[...] = 0  # it is a copy
+    np.testing.assert_allclose(rows.combine(everything, np.ones(70)), K.sum(axis=0), rtol=1e-5)
+
+
+def test_expanded_values_stand_between_zeros_for_padding() -> None:
+    rng = np.random.default_rng(0)
+    values, places, known = rng.random((90, 90), dtype=np.float32), rng.permutation(90), np.ones(104, bool)
+    known[[0, 5, 50, 51, *range(94, 104)]] = False
+    found = expanded(values, places, known)
+    at = np.flatnonzero(known)
+    expected = np.zeros((104, 104))
+    expected[np.ix_(at, at)] = values[np.ix_(places, places)]
+    np.testing.assert_array_equal(found, expected)
 
 
 def _solved(
