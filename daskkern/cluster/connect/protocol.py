@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-PROTOCOL = 16
+PROTOCOL = 17
 """Raised whenever the messages change. A process that was started before daskkern was reinstalled still speaks the
 version that it has loaded, whatever is installed now: hence the check."""
 

@@ -47,11 +47,11 @@ class DetachedDrivers:
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Return the answers to the questions of clients and drivers, by verb."""
-        return {"hold": self._hold, "drive": self._drive}
+        return {"hold": self._hold, "drive": self._drive, "given_up": self.is_given_up}
 
-    def is_given_up(self, fit: str, client: str) -> bool:
-        """Return whether `client` is that of a driver of a detached fit that another driver has followed."""
-        return self._begun.get(fit, client) != client
+    def is_given_up(self, fit: str, asker: str) -> bool:
+        """Return whether the client `asker` is that of a driver of a detached fit that another driver has followed."""
+        return self._begun.get(fit, asker) != asker
 
     def _drive(self, fields: dict[str, Any], task: str, run: int, asker: str) -> bool:
         """Let the client `asker` of a driver hold its fit from now on.

@@ -138,6 +138,12 @@ def refilled(client: Client, lease: Lease, settings: GangSettings, listener: Lis
     return narrowed(client, Lease(lease.metadata, found, lease.request), lease.most)
 
 
+def check_current(client: Client, metadata: FitMetadata) -> None:
+    """Raise GivenUpError for the driver of a detached fit that another one has followed."""
+    if metadata.detached and ask_fits(client, "given_up", fit=metadata.fit, asker=client.id):
+        raise _given_up(metadata)
+
+
 def check_alone(client: Client, metadata: FitMetadata) -> None:
     """Raise ClusterError for a fit that writes to the same place as another, before anything there is changed."""
     install_fits(client)
@@ -152,6 +158,10 @@ def check_alone(client: Client, metadata: FitMetadata) -> None:
             raise ClusterError(_rival(status.metadata.fit, metadata.out))
 
 
+def _given_up(metadata: FitMetadata) -> GivenUpError:
+    return GivenUpError(f"another driver has taken over fit '{metadata.name}' ({metadata.fit})")
+
+
 def _rival(fit: str, out: str) -> str:
     return f"fit {fit} is active and writes to {out}; wait for it, cancel it, or write elsewhere"
 
@@ -161,7 +171,7 @@ def _ask(client: Client, metadata: FitMetadata, request: WorkerRequest) -> dict[
     words = dict(zip(("n_ranks", "allowed", "memory"), request, strict=True))
     answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(metadata), wish=words, asker=client.id)
     if answer.get("given_up"):
-        raise GivenUpError(f"another driver has taken over fit '{metadata.name}' ({metadata.fit})")
+        raise _given_up(metadata)
     if answer.get("stop"):
         raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled before it had its workers")
     if answer.get("rival"):

@@ -213,7 +213,8 @@ class FitsPlugin(SchedulerPlugin):
         if not self._registry.stop(fit, abort):
             return False
         record = self._registry.records[fit]
-        if not record.client and record.task:  # no client is left to end it
+        if not record.client:  # nobody is left to end it
+            self._registry.admission.release(fit)
             record.end(CANCELLED, "it was cancelled while no process ran it; --resume continues from its checkpoint")
             self._drivers.release(record.task)
         return True
@@ -229,9 +230,7 @@ class FitsPlugin(SchedulerPlugin):
     def history(self, fit: str) -> dict[str, Any]:
         """Return the FitHistory of `fit`, and the time of each worker's last heartbeat; {} for an unknown fit."""
         record = self._registry.records.get(fit)
-        if record is None:
-            return {}
-        return {**record.history.to_message(), "workers": self._workers.heard()}
+        return {} if record is None else {**record.history.to_message(), "workers": self._workers.heard()}
 
     def glance(self, fit: str) -> dict[str, Any]:
         """Return the small part of :meth:`history` that changes every second, and the version of the rest."""
@@ -264,6 +263,8 @@ class FitsPlugin(SchedulerPlugin):
             silent = client is None or now - client.last_seen > _ABSENT_S
             if record.active and record.client and silent and not self._supervisors.is_supervised(fit):
                 self._registry.admission.release(fit)
+        if not held_up:
+            self._registry.end_without_owner(self._scheduler.clients, now)
         self._registry.preemption.update(self._workers.places())
         self._placement.refresh()  # tasks of fits that wait may run on what was freed
         self._topics.forget(now)

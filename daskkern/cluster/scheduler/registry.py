@@ -5,7 +5,7 @@ one.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from daskkern.cluster.scheduler.fits import LOST, PREEMPTED, PREPARING, QUEUED, RECOVERING, SUBMITTED, FitRecord
@@ -17,6 +17,8 @@ from daskkern.cluster.scheduler.sharing.requests import Place, Verdict, WorkerRe
 from daskkern.cluster.scheduler.sharing.waiting import waiting_in_words
 
 _ENDED_KEPT = 200
+_UNHELD_S = 60.0
+"""A fit that no process drives and whose driver the scheduler does not hold is lost after this long."""
 
 
 class FitRegistry:
@@ -26,6 +28,7 @@ class FitRegistry:
         self.admission = Admission(quotas or Quotas())
         self.preemption = Preemption(self.admission, interval_s)
         self.records: dict[str, FitRecord] = {}
+        self._unheld: dict[str, float] = {}
 
     def record(self, metadata: FitMetadata) -> FitRecord:
         """Return the record of a fit, creating it if needed. Of fits that have ended, the latest are kept."""
@@ -142,6 +145,21 @@ class FitRegistry:
                 else:
                     self.admission.release(fit)
                     record.end(LOST, "the process that submitted it has left the cluster")
+
+    def end_without_owner(self, clients: Collection[str], now: float) -> None:
+        """End the fits that nobody will go on with. `clients` are the clients that are connected.
+
+        A question of a client may arrive after the client has left. And the process that submits a detached fit may be
+        killed before it has the scheduler hold the driver: when the driver is lost, too, nothing starts it again.
+        """
+        for client in {record.client for record in self.records.values() if record.active}.difference(clients, [""]):
+            self.client_left(client)
+        unheld = [fit for fit, each in self.records.items() if each.active and not each.client and not each.task]
+        self._unheld = {fit: self._unheld.get(fit, now) for fit in unheld}
+        for fit, since in self._unheld.items():
+            if now - since > _UNHELD_S:
+                self.admission.release(fit)
+                self.records[fit].end(LOST, "the process that submitted it was lost before the scheduler held the fit")
 
     def messages(self, places: Sequence[Place]) -> list[dict[str, Any]]:
         """Return the status of every fit, as plain values."""

@@ -72,8 +72,9 @@ def atomic_group(
         yield group
         group.update_attributes({"complete": True})
         check_destination(target, kind=kind, overwrite=overwrite)
+        found = _version(target)
         check()
-        move_into_place(partial, target)
+        move_into_place(partial, target, lambda old: _version(old) == found)
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # gone already when all went well
 
@@ -151,14 +152,33 @@ def _kind_at(path: Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def move_into_place(partial: Path, target: Path) -> None:
-    """Rename `partial` to `target`; an old group there is removed only after the new one has its name."""
+def _version(target: Path) -> tuple[int, int] | None:
+    """Return what distinguishes the group at `target` from others that come to its place; None without one."""
+    with suppress(OSError):
+        found = (target / "zarr.json").stat()
+        return found.st_ino, found.st_mtime_ns
+    return None
+
+
+def _any(old: Path) -> bool:
+    del old
+    return True
+
+
+def move_into_place(partial: Path, target: Path, may_go: Callable[[Path], bool] = _any) -> None:
+    """Rename `partial` to `target`; an old group there is removed only after the new one has its name.
+
+    `may_go` is asked about the old group once it has left its place: this process may have slept since it looked, and
+    another has written there meanwhile. StoreError is raised then, and the other's group is kept.
+    """
     if not target.exists():
-        partial.rename(target)
+        partial.rename(target)  # fails if another has come meanwhile
         return
     old = target.with_name(f".{target.name}.old-{secrets.token_hex(4)}")
     target.rename(old)
     try:
+        if not may_go(old):
+            raise StoreError(f"another process has written {target} meanwhile; its group is kept; choose another place")
         partial.rename(target)
     except BaseException:
         with suppress(OSError):

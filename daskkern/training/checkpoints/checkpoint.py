@@ -96,7 +96,7 @@ def begin_checkpoint(location: str, run: str, record: Resumption | None = None) 
     try:
         group = open_zarr(location, "a")
         group.update_attributes({"format": FORMAT, "version": VERSION, "run": run})
-        claimed = claim(group, location)
+        claimed = claim(group, location, run)
         if record is not None:
             write_resumption(group, record)
         return claimed

@@ -81,11 +81,12 @@ class StoredCommit:
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim of a driver: where, its number, and a random name that distinguishes it from all others."""
+    """The claim of a driver: where, its number, a random name that distinguishes it from all others, and its run."""
 
     location: str = field(repr=False)
     number: int
     name: str
+    run: str = ""
 
     def check(self) -> bool:
         """Return whether this is the last claim; False without a checkpoint.
@@ -103,6 +104,22 @@ class Claim:
             raise SupersededError(superseded(self.location))
         return bool(claims)
 
+    def renewed(self) -> "Claim":
+        """Claim the checkpoint again, where only other drivers of the same run have claimed it since.
+
+        Raises
+        ------
+        SupersededError
+            When another run has.
+        FileNotFoundError
+            Without a checkpoint.
+        """
+        group = open_zarr(self.location, "r+")
+        for number in claims_of(group):
+            if number > self.number and attributes_in(group, f"driver-{number:06d}").get("run") != self.run:
+                raise SupersededError(superseded(self.location))
+        return claim(group, self.location, self.run)
+
     def withdraw(self) -> None:
         """Remove the claim, so that the one before it is the last again."""
         with suppress(FileNotFoundError):
@@ -116,8 +133,8 @@ def superseded(location: str) -> str:
     return f"a later run of this fit has taken over its checkpoint {public(location)}; leave it to that run"
 
 
-def claim(group: zarr.Group, location: str) -> Claim:
-    """Claim the checkpoint `group` at `location` for a new driver.
+def claim(group: zarr.Group, location: str, run: str = "") -> Claim:
+    """Claim the checkpoint `group` at `location` for a new driver of `run`.
 
     Raises
     ------
@@ -128,9 +145,9 @@ def claim(group: zarr.Group, location: str) -> Claim:
     for _ in range(_TRIES):
         known = [*claims_of(group), *(commit.name.generation.driver for commit in commits_of(group))]
         number = max(known, default=0) + 1
-        _create(group, f"driver-{number:06d}", {"name": name})
+        _create(group, f"driver-{number:06d}", {"name": name, "run": run})
         if claims_of(group).get(number) == name:
-            return Claim(location, number, name)
+            return Claim(location, number, name, run)
     raise StoreError(f"the checkpoint {location} does not keep what is written to it; choose another place for it")
 
 

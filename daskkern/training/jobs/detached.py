@@ -11,7 +11,7 @@ checkpoint; the gang of the lost driver has ended with its connection.
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -32,7 +32,7 @@ from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.task_placement import tasks_of
 from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.data.remote.stores import absolute, is_url
-from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
+from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError, SupersededError
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.models.unsaved import lacks_room
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint_of
@@ -186,22 +186,32 @@ def _run(order: Order, client: Client) -> None:
     result = fit_job(order.job, client=client, gang=order.gang, metadata=order.metadata)
     if result.finished.reason == "interrupted" and _moves(order, client):
         raise Reschedule
-    _save(result.model, order, client, partial(guard.check, result.claim))
-    _finish(order, client, result.claim, interrupted=result.finished.reason == "interrupted")
+    claim = _save(result.model, order, client, guard, result.claim)
+    _finish(order, client, claim, interrupted=result.finished.reason == "interrupted")
 
 
-def _save(model: KernelModel, order: Order, client: Client, check: Callable[[], None]) -> None:
-    """Write the model, and retry for a while where the disk is full: others may make room."""
+def _save(model: KernelModel, order: Order, client: Client, guard: ModelGuard, claim: Claim | None) -> Claim | None:
+    """Write the model, and retry for a while where the disk is full: others may make room. Return the last claim.
+
+    A driver of this fit that was given up may have claimed the checkpoint after this one, and not know it yet.
+    """
     until, pause_s = time.monotonic() + _ROOM_S, 1.0
     while True:
         try:
-            save_model(model, order.out, check=check)
+            save_model(model, order.out, check=partial(guard.check, claim))
+        except SupersededError:
+            if claim is None or ask_fits(client, "given_up", fit=order.metadata.fit, asker=client.id):
+                raise
+            with suppress(FileNotFoundError):
+                claim = claim.renewed()
+                continue
+            raise
         except ModelError as error:
             if not lacks_room(error.__cause__) or time.monotonic() > until:
                 raise
             LOG.warning("no space to write the model (%s); trying again in %g s", error, pause_s)
         else:
-            return
+            return claim
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         request = _stop_request(order, client)

@@ -18,7 +18,7 @@ from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.hanging_workers import removing_hung, usable_workers
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
-from daskkern.cluster.scheduler.lease import GivenUpError, Lease, admitted, narrowed
+from daskkern.cluster.scheduler.lease import GivenUpError, Lease, admitted, check_current, narrowed
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.task_placement import tasks_of
 from daskkern.cluster.scheduler.task_results import LostTaskError, resubmitting, set_up_result
@@ -56,15 +56,15 @@ def fit_on(
     :func:`daskkern.training.run.fit.fit`. Returned with the job as it was run, for these workers."""
     if job.settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
-    usable = usable_workers(client, gang, rank_main, listener)
-    gang = within_shards(gang, job.settings, len(usable))
-    show_fits(client)
-    with (
-        _spanned(metadata),
-        tasks_of(metadata.fit),
-        _claim_withdrawn(job.policy.claim),
-        admitted(client, metadata, gang, listener) as lease,
-    ):
+    with ExitStack() as until:
+        until.enter_context(_claim_withdrawn(job.policy.claim))
+        check_current(client, metadata)
+        usable = usable_workers(client, gang, rank_main, listener)
+        gang = within_shards(gang, job.settings, len(usable))
+        show_fits(client)
+        until.enter_context(_spanned(metadata))
+        until.enter_context(tasks_of(metadata.fit))
+        lease = until.enter_context(admitted(client, metadata, gang, listener))
         lease = narrowed(client, lease, job.settings.virtual_shards)  # workers may have joined since they were counted
         return _fit_admitted(client, job, listener, gang, lease)
 

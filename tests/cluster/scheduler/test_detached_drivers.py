@@ -42,3 +42,29 @@ def test_a_driver_whose_model_another_fit_writes_is_not_recorded() -> None:
     assert not drivers.registry.rival(FIRST)
     assert drivers.registry.rival(SECOND) == "f"
     assert "g" not in drivers.registry.records
+
+
+def test_a_fit_whose_submitter_and_driver_were_lost_before_it_was_held_ends() -> None:
+    """Its submitter was killed between sending the driver and having the scheduler hold it."""
+    drivers = Drivers(FIRST)
+    registry = drivers.registry
+    assert drivers.drive(FIRST, 1, "one")
+    registry.end_without_owner({"one"}, now=0.0)
+    registry.end_without_owner({"one"}, now=1000.0)
+    assert registry.active(["f"]), "its driver goes on"
+    registry.client_left("one")
+    registry.end_without_owner(set(), now=1000.0)
+    assert registry.active(["f"]), "it may still be held"
+    registry.end_without_owner(set(), now=1061.0)
+    assert not registry.active(["f"])
+    assert registry.records["f"].state == "lost"
+    assert not registry.rival(SECOND)
+
+
+def test_a_question_that_comes_after_its_client_has_left_leaves_no_fit_behind() -> None:
+    registry = FitRegistry()
+    attached = FitMetadata(fit="f", name="eigenpro", out="/m.zarr")
+    registry.ask(attached, {}, "gone", [])
+    registry.end_without_owner({"another"}, now=0.0)
+    assert registry.records["f"].state == "lost"
+    assert not registry.admission.waiting

@@ -18,6 +18,8 @@ from sklearn.datasets import load_digits
 import daskkern
 from daskkern import Landmarks
 from daskkern.cluster.gang.gang import GangSettings
+from daskkern.cluster.scheduler.client import install_fits
+from daskkern.cluster.scheduler.plugin import question
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
@@ -185,3 +187,85 @@ def test_a_driver_that_is_given_up_in_mid_fit_and_wakes_ends(
             time.sleep(1.0)
         assert_good(handle, scores)
         assert_nothing_held(client)
+
+
+class _StopsAnsweredDrivers(SchedulerPlugin):
+    """Stops the process of the first driver when it has been answered that it holds its fit: it has yet to claim it."""
+
+    name = "stops-answered-drivers"
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self.pids, self.address = pids, ""
+
+    def start(self, scheduler: Any) -> None:
+        verb = question("drive")
+        answer = scheduler.handlers[verb]
+
+        def stopping(task: str, **fields: Any) -> Any:
+            found = answer(task=task, **fields)
+            if not self.address:
+                self.address = str(scheduler.tasks[task].processing_on.address)
+                os.kill(self.pids[self.address], signal.SIGSTOP)
+            return found
+
+        scheduler.handlers[verb] = stopping
+
+
+@contextmanager
+def _stopped_before_its_claim(client: Client, job: FitJob, out: Path) -> Iterator[tuple[FitHandle, int]]:
+    """Yield a fit whose first driver is stopped before its claim, and was given up, and the process of that driver."""
+    install_fits(client)
+    pids = worker_pids(client)
+    plugin = _StopsAnsweredDrivers(pids)
+    client.cluster.scheduler.add_plugin(plugin)
+    plugin.start(client.cluster.scheduler)
+    handle = submit(job, client, str(out), gang=QUICK)
+    wait_until(lambda: bool(plugin.address), what="the first driver")
+    pid = pids[plugin.address]
+    try:
+        give_up(client, plugin.address)
+        yield handle, pid
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _claims(out: Path) -> set[str]:
+    return {path.name for path in Path(f"{out}.checkpoint").glob("driver-*")}
+
+
+@pytest.mark.long
+def test_a_driver_that_wakes_before_its_claim_when_the_fit_has_ended_changes_nothing(
+    source: StoreSource, scores: np.ndarray, tmp_path: Path
+) -> None:
+    out = tmp_path / "m.zarr"
+    with (
+        local_cluster(3) as client,
+        _stopped_before_its_claim(client, FitJob(source, SETTINGS, policy=OFTEN), out) as (handle, pid),
+    ):
+        assert_good(handle, scores)
+        before = (out / "zarr.json").stat()
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(5.0)
+        assert (out / "zarr.json").stat() == before
+        assert_good(handle, scores)
+
+
+@pytest.mark.long
+def test_the_claim_of_a_driver_that_was_given_up_does_not_cost_the_model(
+    source: StoreSource, scores: np.ndarray, tmp_path: Path
+) -> None:
+    """The first driver wakes, claims the checkpoint after the second one, and sleeps again before it is told."""
+    out = tmp_path / "m.zarr"
+    job = FitJob(source, replace(SETTINGS, max_epochs=300), policy=OFTEN)
+    with local_cluster(3) as client, _stopped_before_its_claim(client, job, out) as (handle, pid):
+        wait_until(lambda: handle.status().epoch >= 2, what="the second epoch")
+        known = _claims(out)
+        os.kill(pid, signal.SIGCONT)
+        until = time.monotonic() + 20
+        while _claims(out) <= known and time.monotonic() < until:
+            time.sleep(0.002)
+        with stopped(pid):
+            handle.result(timeout_s=120)
+            assert handle.status().state == "finished"
+            assert not Path(f"{out}.checkpoint").exists()
