@@ -10,6 +10,7 @@ import numpy as np
 import zarr
 from dask.base import compute, is_dask_collection
 from dask.delayed import delayed
+from distributed import futures_of
 from sklearn.base import BaseEstimator
 
 from daskkern.arrays import HostArray
@@ -161,9 +162,10 @@ def _blocks(
     to_y = none if y is None else list(y.to_delayed().reshape(len(sizes), -1)[:, 0])
     to_w = none if weight is None else list(weight.to_delayed())
     encode = _Encode(classes, info.n_stored is not None)
-    on_gpu = is_of_gpu(X._meta)
-    blocks = tuple(LazyBlock(parts, encode, on_gpu) for parts in zip(X.to_delayed()[:, 0], to_y, to_w, strict=True))
-    return BlockSource(blocks, sizes, weight is not None, info, itemsize=X.dtype.itemsize)
+    on_gpu, held = is_of_gpu(X._meta), {future.key for future in futures_of(X)}
+    chunks = X.to_delayed()[:, 0]
+    blocks = [LazyBlock(parts, encode, on_gpu, parts[0].key in held) for parts in zip(chunks, to_y, to_w, strict=True)]
+    return BlockSource(tuple(blocks), sizes, weight is not None, info, itemsize=X.dtype.itemsize)
 
 
 def _stored_entries(X: da.Array) -> int | None:

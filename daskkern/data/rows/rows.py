@@ -75,6 +75,8 @@ class Rows(ABC):
         Where chunks begin and end that differ in size, at most `chunk_rows`; None where all but the last are equal.
     in_memory : bool
         Whether the rows are in the memory of this process.
+    on_gpus : bool
+        Whether blocks of ``X`` lie on GPUs, of this process or of the workers that hold them.
     """
 
     n_rows: int
@@ -90,6 +92,7 @@ class Rows(ABC):
     decodes_chunks: bool = False
     chunk_edges: ChunkEdges | None = None
     in_memory: bool = False
+    on_gpus: bool = False
 
     @property
     def is_sparse(self) -> bool:
@@ -112,7 +115,10 @@ class Rows(ABC):
         )
 
     def blocks_on(self, xp: ModuleType) -> Iterator[RowBlock] | None:
-        """Return all rows in order, block by block, with ``X`` on the GPU of `xp`; None where they do not lie there."""
+        """Return all rows in order, block by block, with ``X`` on the GPU of `xp`.
+
+        None where they neither lie there nor can be read to it directly.
+        """
         del xp
         return None
 

@@ -7,7 +7,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.arrays import Array, FloatArray, IntArray
+from daskkern.backend.namespace import namespace_of
 from daskkern.data.rows.csr import CsrRows, FeatureRows, divide_columns, is_sparse
 from daskkern.data.schema.column_statistics import ColumnStatistics, floats_of
 from daskkern.data.schema.layout import float32_rounds
@@ -72,7 +73,7 @@ class Scaling:
         return cls(known, floats_of(shift), floats_of(np.where(scale > 0, scale, 1.0)))
 
     def apply(self, X: FeatureRows, dtype: npt.DTypeLike, *, overwrite: bool = False) -> FeatureRows:
-        """Return the rows `X` (m, d), dense or CSR, scaled, as float `dtype`.
+        """Return the rows `X` (m, d), dense or CSR, scaled, as float `dtype`; dense ones where they lie, on a GPU too.
 
         `X` itself is returned when there is nothing to do. It is modified only with `overwrite`, which saves
         the copy when `X` already has the dtype. A shift of sparse rows raises SpecError. Wide integers and float64
@@ -87,9 +88,10 @@ class Scaling:
             return self._bent_sparse(divide_columns(X, self._vectors[1], dtype))
         wide = float32_rounds(X.dtype) or self._is_small
         scaled = X.astype(np.float64 if wide else dtype, copy=not overwrite)
-        shift, scale = self._vectors
-        scaled -= shift.astype(scaled.dtype)
-        scaled /= scale.astype(scaled.dtype)
+        xp = namespace_of(scaled)
+        shift, scale = (xp.asarray(vector.astype(scaled.dtype)) for vector in self._vectors)
+        scaled -= shift
+        scaled /= scale
         self._bend(scaled)
         for table in self.ranks:
             scaled[:, table.column] = table.apply(scaled[:, table.column])
@@ -126,16 +128,16 @@ class Scaling:
         """Whether zeros may become other numbers, so that sparse rows cannot stay sparse."""
         return self.kind not in SPARSE_SCALINGS and (any(self.shift) or bool(self.ranks))
 
-    def _bend(self, scaled: HostArray) -> None:
+    def _bend(self, scaled: Array) -> None:
         """Bend the columns of dense rows in place."""
-        columns, bend = self._bends
+        xp, (columns, bend) = namespace_of(scaled), self._bends
         if not columns.size:
             return
-        bend = bend.astype(scaled.dtype)
+        columns, bend = xp.asarray(columns), xp.asarray(bend.astype(scaled.dtype))
         every = columns.size == scaled.shape[1]
         part = scaled if every else scaled[:, columns]
         part /= bend
-        np.arcsinh(part, out=part)
+        xp.arcsinh(part, out=part)
         part *= bend
         if not every:
             scaled[:, columns] = part

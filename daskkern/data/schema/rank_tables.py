@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import FloatArray, HostArray
+from daskkern.arrays import Array, FloatArray
+from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 
 MOST_KNOTS = 256
@@ -50,9 +51,10 @@ class RankTable:
                 "as many ranks; learn the scaling again"
             )
 
-    def apply(self, x: HostArray) -> FloatArray:
-        """Return the ranks (m,) of the values x (m,), in float64."""
-        return np.asarray(np.interp(x, self.values, self.ranks))
+    def apply(self, x: Array) -> Array:
+        """Return the ranks (m,) of the values x (m,), in float64, where these are."""
+        xp = namespace_of(x)
+        return xp.interp(xp.ascontiguousarray(x), xp.asarray(self.values), xp.asarray(self.ranks))
 
     def to_json(self) -> dict[str, Any]:
         return {"column": self.column, "values": list(self.values), "ranks": list(self.ranks)}

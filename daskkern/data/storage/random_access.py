@@ -51,6 +51,11 @@ def has_plain_chunks(array: "zarr.Array[Any]") -> bool:
     return len(codecs) == 1 and isinstance(codecs[0], BytesCodec) and tuple(array.chunks[1:]) == tuple(array.shape[1:])
 
 
+def local_chunks_of(array: "zarr.Array[Any]") -> LocalChunks | None:
+    """Return the chunk files of an array with plain chunks; None if they are not read from files."""
+    return LocalChunks.of(array, array.dtype.newbyteorder(_byte_order(array)))
+
+
 def gives_ranges(array: "zarr.Array[Any]") -> bool:
     """Return whether parts of chunks can be read from the location of an array, at less cost than whole chunks.
 
@@ -99,7 +104,7 @@ def parts_at(
     Memory: `part_bytes` as read, or one chunk if that is more, and the requested rows of it, twice.
     """
     row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:]))
-    local = LocalChunks.of(array, array.dtype.newbyteorder(_byte_order(array)))
+    local = local_chunks_of(array)
     part: list[_Range] = []
     filled = 0
     for span in _ranges(positions, array.chunks[0], row_bytes, gap):

@@ -1,20 +1,26 @@
 """Rows of an open store."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from copy import copy
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.data.rows.array_rows import check_codes, float_dtype
 from daskkern.data.rows.csr import FeatureRows
-from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
+from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows, take
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.storage.csr_store import CsrReader
-from daskkern.data.storage.random_access import gives_ranges, has_plain_chunks, parts_at, rows_at
+from daskkern.data.storage.local_chunks import DIRECT_FAILURES, DirectReads, LocalChunks, with_direct_storage
+from daskkern.data.storage.random_access import gives_ranges, has_plain_chunks, local_chunks_of, parts_at, rows_at
 from daskkern.data.storage.sizes import ZarrArray
 from daskkern.data.storage.store import Store, read_array
+
+DIRECT_BYTES = 8 << 20
+"""Bytes of the features that are read to a GPU at once, by whole chunks; at least one."""
 
 
 class StoreRows(Rows):
@@ -66,6 +72,42 @@ class StoreRows(Rows):
         # Bytes that were sent cannot be overwritten.
         return self._scaling.apply(X, self.dtype) if X.dtype != self.dtype else X
 
+    def blocks_on(self, xp: ModuleType) -> Iterator[RowBlock] | None:
+        """Return the rows as read to a GPU by GPUDirect Storage; None where there is none for them."""
+        stored = self._arrays[Fields.X]
+        if xp is np or stored is None or self.decodes_chunks:
+            return None
+        chunks, kvikio = local_chunks_of(stored), with_direct_storage()
+        return None if chunks is None or kvikio is None else self._read_by(kvikio, chunks, xp)
+
+    def _read_by(self, kvikio: ModuleType, chunks: LocalChunks, xp: ModuleType) -> Iterator[RowBlock]:
+        """Yield blocks of rows, of which the next is on its way; after one that failed, the next but one by the host."""
+        row_bytes = chunks.array.dtype.itemsize * self.n_features
+        step = self.chunk_rows * max(1, DIRECT_BYTES // (self.chunk_rows * row_bytes))
+        begun: tuple[Array, DirectReads] | None = None
+        direct = True
+
+        def begin(start: int) -> tuple[Array, DirectReads] | None:
+            if not direct or start >= self.n_rows:
+                return None
+            rows = xp.empty((min(step, self.n_rows - start), self.n_features), chunks.array.dtype)
+            xp.cuda.get_current_stream().synchronize()  # kvikio does not know what was queued on this memory
+            with suppress(*DIRECT_FAILURES):
+                return rows, chunks.begin_direct(kvikio, start, rows)
+            return None
+
+        try:
+            begun = begin(0)
+            for start in range(0, self.n_rows, step):
+                X, begun = _arrived(begun), begin(start + step)
+                direct = X is not None
+                here = np.arange(start, min(start + step, self.n_rows))  # by positions: a missing chunk is an error
+                rest = take(self, here, ALL & ~Fields.X if direct else ALL)
+                X = xp.asarray(rest.X) if X is None else self._scaling.apply(X, self.dtype, overwrite=True)
+                yield RowBlock(X, rest.y, rest.weight)
+        finally:
+            _arrived(begun)  # not into memory that is used again
+
     def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
         """Yield slices of positions and their rows; uncompressed chunks are read only at and close to these rows."""
         wanted = {field: array for field, array in self._arrays.items() if field in fields and array is not None}
@@ -114,3 +156,13 @@ class StoreRows(Rows):
         array = self._arrays[field]
         assert array is not None
         return array
+
+
+def _arrived(begun: tuple[Array, DirectReads] | None) -> Array | None:
+    """Return rows on a GPU once they are read; None where they cannot be."""
+    if begun is None:
+        return None
+    with suppress(*DIRECT_FAILURES):
+        begun[1].wait()
+        return begun[0]
+    return None

@@ -10,14 +10,13 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
-from daskkern.data.storage.local_chunks import write_at
+from daskkern.data.storage.local_chunks import DIRECT_FAILURES, kvikio_module, write_at
 from daskkern.errors import SpecError, StoreError
 
 Fence: TypeAlias = Callable[[], None]
 """Returns when all work that the GPU was given before the fence was made is done."""
 
 _PAGE = 4096  # of a GPU
-_FAILURES = (OSError, RuntimeError)  # what kvikio raises when the system or the driver refuses
 
 
 class BlockFile(ABC):
@@ -134,13 +133,13 @@ class DirectFile(BlockFile):
     def write(self, at: int, block: Array) -> bool:
         try:
             return int(self._direct.pwrite(block, block.nbytes, at).get()) == block.nbytes
-        except _FAILURES:
+        except DIRECT_FAILURES:
             return False
 
     def read(self, at: int, block: Array) -> None:
         try:
             count = int(self._direct.pread(block, block.nbytes, at).get())
-        except _FAILURES as error:
+        except DIRECT_FAILURES as error:
             raise StoreError(
                 f"kvikio cannot read the scratch file of kernel blocks ({error}); fit again with keep_blocks='never'"
             ) from error
@@ -168,21 +167,11 @@ def scratch_file(folder: str) -> IO[bytes]:
         ) from None
 
 
-def kvikio_module() -> ModuleType | None:
-    """Return kvikio, or None where it is not installed or does not load."""
-    try:
-        import kvikio  # optional package
-    except Exception:  # libraries that do not load raise many types
-        return None
-    module: ModuleType = kvikio
-    return module
-
-
 def block_file(folder: str, dtype: str, xp: ModuleType, direct: bool) -> BlockFile:
     """Return a file in `folder` for blocks of `xp`: a DirectFile where `direct` is requested and kvikio works."""
     kvikio = kvikio_module() if direct and xp is not np else None
     if kvikio is not None:
-        with suppress(*_FAILURES):  # of the driver, or of a system that cannot reopen unnamed files
+        with suppress(*DIRECT_FAILURES):  # of the driver, or of a system that cannot reopen unnamed files
             return DirectFile(folder, np.dtype(dtype), xp, kvikio)
     return HostFile(folder, np.dtype(dtype))
 

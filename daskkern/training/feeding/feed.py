@@ -93,7 +93,8 @@ class Feed:
         self._on_host = memory.rows_on_host
         keeps, reshuffle = memory.keeps_rows and not self._stored, self.plan.reshuffle
         on_device = keeps and not self._on_host and self._group is None and xp is not np
-        on_device = on_device and (reshuffle or self._rows.blocks_on(xp) is not None)
+        self._placed = self._shared.agreed(on_device and self._rows.blocks_on(xp) is not None, self._rows)
+        on_device = on_device and (reshuffle or self._placed)
         self._batches: dict[int, Batch] | None = {} if keeps and not reshuffle and not on_device else None
         self._kept_rows = RowCache(self._rows) if keeps and reshuffle and (self._on_host or xp is np) else None
         self._device_rows = DeviceRowCache(self._rows.n_rows, xp) if on_device else None
@@ -137,7 +138,7 @@ class Feed:
     def _fill(self, cache: DeviceRowCache) -> None:
         """Put all rows on the GPU before the first batch, where they lie there or in memory: steps hide no reading."""
         rows, fields = self._rows, row_fields(self._rows)
-        blocks = rows.blocks_on(self._xp)
+        blocks = rows.blocks_on(self._xp) if self._placed else None
         if blocks is None:
             if not rows.in_memory:
                 return

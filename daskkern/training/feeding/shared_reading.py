@@ -63,6 +63,16 @@ class SharedReading:
         self._comm, self._way, self._blocks_differ, self._emit = comm, settings.reading, blocks_differ, emit
         self._once: bool | None = False if comm.size == 1 or settings.reading == "each" else None
 
+    def agreed(self, places: bool, rows: Rows) -> bool:
+        """Return whether all ranks put their rows on their GPUs by themselves. A collective where rows lie on GPUs.
+
+        Others read in turn for all, or find out whether they do: none may be missing. Several ranks read a store once
+        for all.
+        """
+        if self._comm.size == 1:
+            return places
+        return rows.on_gpus and int(np.asarray(self._comm.allreduce(np.array([not places], np.int64)))[0]) == 0
+
     def batches(
         self,
         rows: Rows,

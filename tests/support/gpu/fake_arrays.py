@@ -22,10 +22,10 @@ def _words(text: str) -> list[str]:
 
 
 NAMES = _words(
-    "abs absolute add all any arange arccos argmax argsort ascontiguousarray clip concatenate cos cumsum diff divide "
-    "einsum empty_like exp expm1 flatnonzero full_like isfinite log log1p logaddexp matmul maximum median minimum "
-    "multiply negative not_equal ones_like rint roll sign sin sort sqrt square stack subtract sum take take_along_axis "
-    "tanh triu_indices true_divide unique where zeros_like"
+    "abs absolute add all any arange arccos arcsinh argmax argsort ascontiguousarray clip concatenate cos cumsum diff "
+    "divide einsum empty_like exp expm1 flatnonzero full_like interp isfinite log log1p logaddexp matmul maximum "
+    "median minimum multiply negative not_equal ones_like rint roll sign sin sort sqrt square stack subtract sum take "
+    "take_along_axis tanh triu_indices true_divide unique where zeros_like"
 )
 """Functions of CuPy's that do what NumPy's of that name do, as far as daskkern calls them."""
 CREATORS = _words("empty full ones zeros")

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ SIGNATURES = {
     "CuFile.pread": ("buf", "size", "file_offset"),
     "CuFile.pwrite": ("buf", "size", "file_offset"),
     "CuFile.close": (),
+    "cufile_driver.get": ("config_name",),
 }
 """Names in kvikio, and the parameters that daskkern gives there, in their order."""
 
@@ -23,10 +24,12 @@ class Future:
     """What happens when somebody waits for it, and not before."""
 
     def __init__(self, work: Callable[[], int]) -> None:
-        self._work = work
+        self._work: Callable[[], int] | None = work
 
     def get(self) -> int:
-        return self._work()
+        assert self._work is not None, "a future was asked twice"
+        work, self._work = self._work, None
+        return work()
 
 
 class FakeKvikio:
@@ -34,21 +37,27 @@ class FakeKvikio:
 
     Attributes
     ----------
-    n_read, n_written : int
-        Bytes.
+    n_read, n_written, n_open : int
+        Bytes, and files that are open.
+    gds : bool
+        Whether the driver has GPUDirect Storage.
+    fails_after : int
+        Bytes that are read before a read fails.
     room : int
         Bytes that the disk still takes; then writing fails as kvikio's does.
     """
 
-    def __init__(self) -> None:
-        self.n_read = self.n_written = 0
-        self.room = 1 << 40
+    def __init__(self, gds: bool = True) -> None:
+        self.n_read = self.n_written = self.n_open = 0
+        self.room = self.fails_after = 1 << 40
+        self.gds = gds
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Within the context, this is what ``import kvikio`` gives."""
         before, module = sys.modules.get("kvikio"), ModuleType("kvikio")
         module.__dict__["CuFile"] = lambda file, flags="r": _CuFile(self, file, flags)
+        module.__dict__["cufile_driver"] = SimpleNamespace(get=lambda name: {"is_gds_available": self.gds}[name])
         sys.modules["kvikio"] = module
         try:
             yield
@@ -63,12 +72,15 @@ class _CuFile:
     def __init__(self, kvikio: FakeKvikio, file: str, flags: str) -> None:
         self._kvikio = kvikio
         self._descriptor = os.open(file, {"r": os.O_RDONLY, "r+": os.O_RDWR}[flags])
+        kvikio.n_open += 1
 
     def pread(self, buf: FakeArray, size: int | None = None, file_offset: int = 0) -> Future:
         _check(buf, size, file_offset)
-        buf.held.fill(np.nan)  # as much as anything can be in it until the future is asked
+        buf.held.fill(np.nan if buf.dtype.kind == "f" else 111)  # anything can be in it until the future is asked
 
         def read() -> int:
+            if self._kvikio.n_read >= self._kvikio.fails_after:
+                raise RuntimeError("cuFile error: GPUDirect Storage is out of order")
             data = os.pread(self._descriptor, buf.nbytes, file_offset)
             whole = len(data) // buf.itemsize
             buf.held[:whole] = np.frombuffer(data[: whole * buf.itemsize], buf.dtype)
@@ -91,6 +103,7 @@ class _CuFile:
 
     def close(self) -> None:
         os.close(self._descriptor)
+        self._kvikio.n_open -= 1
 
 
 def _check(buf: FakeArray, size: int | None, file_offset: int) -> None:
