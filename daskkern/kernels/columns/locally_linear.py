@@ -70,7 +70,7 @@ class LocalFeatures(UnscaledRows, TwoProducts):
     Raises
     ------
     SpecError
-        For anchors that are no finite table, and numbers that are not possible.
+        For anchors that are not a finite table, and numbers that are not possible.
     """
 
     name: ClassVar[str] = "locally_linear"
