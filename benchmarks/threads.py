@@ -25,7 +25,7 @@ import daskkern
 from daskkern import KernelClassifier
 from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.data.storage.store import Store, open_store
-from daskkern.evaluation.predict import predict_store
+from daskkern.evaluation.predict import write_predictions
 from daskkern.evaluation.score import score_store
 from daskkern.kernels import Gaussian
 from daskkern.models import KernelModel, save_model
@@ -83,10 +83,13 @@ def calls(X: np.ndarray, y: np.ndarray, model: KernelModel, folder: Path) -> lis
 
 def on_store(kind: str, store: Store, model: KernelModel, folder: Path) -> list[Call]:
     """Return the calls on a store."""
-    out = folder / "predictions.zarr"
+
+    def written(threads: int | None) -> object:
+        return write_predictions(model, store, folder / "predictions.zarr", overwrite=True, threads=threads)
+
     return [
         Call("score_store", kind, lambda threads: score_store(model, store, threads=threads)),
-        Call("predict_store", kind, lambda threads: predict_store(model, store, out, overwrite=True, threads=threads)),
+        Call("write_predictions", kind, written),
     ]
 
 

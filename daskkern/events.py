@@ -10,7 +10,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, TypeAlias, get_args, get_type_hints
 
-_LARGEST = 2**63  # numbers beyond are no counts, and no float can be made of some of them
+_LARGEST = 2**63  # numbers beyond are not counts, and no float can be made of some of them
 
 PARTS_OF_TIME = ("computing", "reading", "checkpointing", "waiting", "exchanging")
 """Fields of :class:`EpochTimed` that add up to its seconds."""

@@ -1,6 +1,6 @@
 """Conversion of NumPy scalars in settings to Python numbers.
 
-``np.int64(3) > 1`` is no bool, which other code multiplies texts with, and JSON has no value for either.
+``np.int64(3) > 1`` is not a bool, which other code multiplies texts with, and JSON has no value for either.
 """
 
 from collections.abc import Hashable
@@ -23,7 +23,7 @@ def python_number(value: Any) -> Any:
 def with_python_numbers(settings: Settings) -> Settings:
     """Return `settings`, a dataclass, with Python's numbers in all fields, of dataclasses within too.
 
-    They are returned as they are where they have no NumPy scalars, and so is what is no dataclass.
+    They are returned as they are where they have no NumPy scalars, and so is what is not a dataclass.
     """
     if isinstance(settings, type) or not is_dataclass(settings):
         return settings

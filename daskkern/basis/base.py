@@ -56,7 +56,7 @@ class ColumnSet:
 
     @classmethod
     def of(cls, kernel: Kernel, points: HostArray) -> "ColumnSet":
-        """Return columns whose points (p, ...) are no rows."""
+        """Return columns whose points (p, ...) are not rows."""
         return cls(kernel, LandmarkSet(points, None, None))
 
 

@@ -35,7 +35,7 @@ class Calibration:
     scaling : ScoreScaling or None
         How scores become probabilities; None for regression, and where the loss has probabilities that fit better.
     posterior : Posterior or None
-        For regression, what the posterior variance needs besides the points; None where columns are no kernels.
+        For regression, what the posterior variance needs besides the points; None where columns are not kernels.
     log_loss, error : float or None
         Of the probabilities on these rows; `error` is the expected calibration error.
     """

@@ -130,8 +130,8 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
     cost = FitCost(workers, time.total, limit_s=limit_s)
     say(cost.in_words())
     say(
-        f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "
-        f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of {_rows(found.batch, time.batch)}."
+        f"Estimated from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "
+        f"{found.rates.block_ns:.2g} ns per kernel entry, batches of {_rows(found.batch, time.batch)}."
     )
     if isinstance(source, GroupSource):
         say(ingest_gain(source, settings).in_words(settings.max_epochs))

@@ -228,7 +228,7 @@ def show_details(score: Score) -> None:
     if score.confusion is not None and score.classes is not None:
         labels = [str(label) for label in score.classes]
         rows = [(f"true {label}", *map(str, counts)) for label, counts in zip(labels, score.confusion, strict=True)]
-        table("Rows by true and predicted class", ("", *labels), rows)
+        table("Confusion matrix: a row for each true class, a column for each predicted class", ("", *labels), rows)
         if score.unknown:
             say(f"{score.unknown:,} rows have labels that the model does not know; they count as errors")
     if score.calibration is not None:
@@ -241,4 +241,4 @@ def show_details(score: Score) -> None:
             )
             for part in score.calibration
         ]
-        table("Calibration by the largest probability", ("probability", "rows", "mean probability", "right"), rows)
+        table("Calibration of the most probable class", ("probability", "rows", "mean probability", "accuracy"), rows)

@@ -93,7 +93,7 @@ def _described(source: ArraySource, encoding: Encoding | None, names: tuple[str,
 
 
 def _target_names(y: Any) -> tuple[str, ...] | None:
-    """Return the name of a series, or those of the columns of a frame; None where they are no texts, or not unique."""
+    """Return the name of a series, or those of the columns of a frame; None where they are not texts, or not unique."""
     columns = getattr(y, "columns", None)
     names = [getattr(y, "name", None)] if columns is None else list(columns)
     known = all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names) > 0

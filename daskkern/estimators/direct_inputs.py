@@ -24,7 +24,7 @@ from daskkern.training.feeding.row_source import RowSource, SourceInfo
 
 
 def named_roles(target: Any, sample_dims: Any, coords: Any, drop: Any) -> RowRoles:
-    """Return the names that `fit` was given. A single name is a list of one. DataError for what is no name."""
+    """Return the names that `fit` was given. A single name is a list of one. DataError for what is not a name."""
     return RowRoles(
         _names("target", target), _names("sample_dims", sample_dims), _names("coords", coords), _names("drop", drop)
     )

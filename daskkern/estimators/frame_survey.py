@@ -54,7 +54,7 @@ class _Texts:
 def survey(chunks: Chunks, unknown: UnknownChoice = "refuse") -> Encoding:
     """Return the encodings of all columns. Texts that are all dates, as in a CSV file, are dates.
 
-    With `unknown` ``"ignore"`` these record their mean, which then stands for later texts that are no dates.
+    With `unknown` ``"ignore"`` these record their mean, which then stands for later texts that are not dates.
     """
     numbers: defaultdict[str, _Numbers] = defaultdict(_Numbers)
     coded: dict[str, set[str]] = {}

@@ -51,7 +51,7 @@ def refuse_sparse(y: Any) -> None:
 
 
 def refuse_text(y: Any) -> None:
-    """Raise DataError for targets that hold text which is no number."""
+    """Raise DataError for targets that hold text which is not a number."""
     if y is None:
         return
     targets = np.asarray(y)

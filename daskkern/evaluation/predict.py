@@ -2,17 +2,14 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from distributed import Client
 
 from daskkern.data.schema.encoding import UnknownChoice
-from daskkern.data.storage.store import Store
 from daskkern.data.storage.unseen import notes_of
 from daskkern.errors import DataError, SpecError
-from daskkern.evaluation.score import Progress
 from daskkern.evaluation.tables.blocks import PredictBlock
 from daskkern.evaluation.tables.columns import RequestedColumns
 from daskkern.evaluation.tables.folder import KIND as FORMAT
@@ -20,10 +17,9 @@ from daskkern.evaluation.tables.opening import open_rows
 from daskkern.evaluation.tables.rows import BLOCK_ROWS
 from daskkern.evaluation.tables.tasks import BlockTask, ScoringPlace, in_order, scoring_jobs
 from daskkern.evaluation.tables.writing import Division, PredictionJob, PredictionReport, RowProgress, same_file
-from daskkern.models import KernelModel
 from daskkern.models.fitted import fitted_model
 
-__all__ = ["FORMAT", "PredictionReport", "predict_store", "predict_table", "write_predictions"]
+__all__ = ["FORMAT", "PredictionReport", "predict_table", "write_predictions"]
 
 
 def predict_table(
@@ -155,29 +151,6 @@ def write_predictions(
         overwrite,
     )
     return job.run(ScoringPlace(client, device, threads), progress)
-
-
-def predict_store(
-    model: KernelModel,
-    store: Store,
-    out: str | Path,
-    *,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    threads: int | None = None,
-) -> str:
-    """Write predictions for every row of `store` to `out`, and return a short summary; see :func:`write_predictions`.
-
-    A Zarr group has ``prediction`` ((n,) class labels or (n,) or (n, t) target values), ``scores`` (n, c), and where
-    the model has them ``probability`` (n, n_classes). Labels that are strings are written as codes, whose meaning is
-    in the attribute ``classes``.
-    """
-
-    def advance(done: int, total: int | None) -> None:
-        if progress is not None:
-            progress(done, total or done)
-
-    return write_predictions(model, store, out, overwrite=overwrite, progress=advance, threads=threads).what
 
 
 def report_notes(report: PredictionReport) -> tuple[str, ...]:

@@ -269,7 +269,7 @@ class _LogDensity:
 
 
 def _refuse_categories(source: RowSource, settings: FitSettings) -> None:
-    """Raise SpecError for codes of categories, which are no numbers that rows could be close in."""
+    """Raise SpecError for codes of categories, which are not numbers that rows could be close in."""
     coded = source.info.categories or settings.kernel.categories
     if coded:
         names = source.info.feature_names

@@ -109,7 +109,7 @@ def test_scores_are_scikit_learns(folder: Path, place: str, capsys: pytest.Captu
     code, said = _run(capsys, "score", "m.zarr", place, "--details")
     assert code == 0, said
     assert f"accuracy of all 3 labels of a row {scored['accuracy']:.2%}" in said
-    assert "Calibration by the largest probability" in said
+    assert "Calibration of the most probable class" in said
 
 
 @pytest.mark.parametrize("place", ["rows.zarr", "rows.csv", "new.csv"])

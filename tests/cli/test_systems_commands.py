@@ -60,7 +60,7 @@ def test_a_comparison_of_a_store_with_dollars_leaves_foreign_files(
     (folder / "found").mkdir()
     (folder / "found" / "comparison.png").write_text("mine")
     code, _, err = run(capfd, *words)
-    assert (code, "comparison.png exists and is no picture of daskkern" in err) == (1, True)
+    assert (code, "comparison.png exists and is not a picture of daskkern" in err) == (1, True)
     (folder / "found" / "comparison.png").unlink()
     for _ in range(2):
         code, _, err = run(capfd, *words)

@@ -12,7 +12,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend import concurrency
 from daskkern.data.storage.store import open_store
 from daskkern.errors import SpecError
-from daskkern.evaluation.predict import predict_store
+from daskkern.evaluation.predict import write_predictions
 from daskkern.evaluation.score import score_store
 from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.models import KernelModel
@@ -95,7 +95,7 @@ def test_stores_are_predicted_and_scored_by_the_threads_asked_for(
     np.savez(tmp_path / "d.npz", X=rows, y=np.arange(len(rows)) % 3)
     daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr")
     store, model, begun = open_store(tmp_path / "d.zarr"), _model(Gaussian(10.0), rows), _begun_threads(monkeypatch)
-    predict_store(model, store, tmp_path / "p.zarr", threads=2)
+    write_predictions(model, store, tmp_path / "p.zarr", threads=2)
     scores = [score_store(model, store, threads=threads).as_dict() for threads in (1, None)]
     assert begun == [2, 1, 3]
     assert scores[0] == scores[1]

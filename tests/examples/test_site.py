@@ -105,7 +105,7 @@ def test_the_blocks_of_other_pages_run(folder: Path) -> None:
     said = {page: "".join(_run(kind, code) for _, kind, code in _blocks(page)) for page in pages}
     assert float(said["add-a-solver.md"].split()[-1]) > 0.85
     assert float(said["index.md"].split()[-1]) > 0.93
-    assert "together" in said["scaling.md"]
+    assert "total" in said["scaling.md"]
     assert "together: [('feature 1', 'feature 2'," in said["explain.md"].replace("2', 'feature 1", "1', 'feature 2")
     assert "rings apart: True" in said["unsupervised.md"]
     assert "known, novel: [ 1 -1]" in said["unsupervised.md"]

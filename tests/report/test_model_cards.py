@@ -87,7 +87,7 @@ def test_other_files_stay(fitted: KernelModel, tmp_path: Path, capsys: pytest.Ca
     save_model(fitted, tmp_path / "m.zarr")
     (tmp_path / "c.md").write_text("mine")
     assert command("report", tmp_path / "m.zarr", "--card", "--out", tmp_path / "c.md") == 1
-    assert "is no model card of daskkern" in capsys.readouterr().err
+    assert "is not a model card of daskkern" in capsys.readouterr().err
     write_markdown(fitted, tmp_path / "c.md", overwrite=True)
     write_markdown(fitted, tmp_path / "c.md")
     assert command("report", tmp_path / "m.zarr", "--card", "--png", tmp_path) != 0

@@ -27,7 +27,7 @@ from daskkern import (
 )
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DaskkernError
-from daskkern.evaluation.predict import predict_store
+from daskkern.evaluation.predict import write_predictions
 from daskkern.evaluation.score import score_store
 
 ESTIMATORS = [
@@ -189,7 +189,7 @@ def test_saved_clusters_of_any_number(kind: Any, k: int, basis: Any, X: np.ndarr
 def test_a_model_of_one_cluster_predicts_and_is_scored_on_stores(X: np.ndarray, store: str, tmp_path: Path) -> None:
     KernelKMeans(1, "gaussian:0.5").fit(X).save(tmp_path / "model.zarr")
     model = daskkern.load(tmp_path / "model.zarr")
-    predict_store(model, open_store(store), tmp_path / "predictions.zarr")
+    write_predictions(model, open_store(store), tmp_path / "predictions.zarr")
     group: Any = zarr.open_group(tmp_path / "predictions.zarr", mode="r")
     np.testing.assert_array_equal(group["prediction"][:], np.zeros(180))
     score = score_store(model, open_store(store))

@@ -26,44 +26,48 @@ ROW_OPTIONS = tuple(item.name for item in fields(RowRoles))
 """Names of the options, as records of fits have them."""
 
 
-def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name parts of tables and Datasets to a command, which receives them as one `roles`."""
-
-    @column_list(
+_OPTIONS = (
+    column_list(
         "--target",
         text="Fit without ingestion: STORE is a table with row groups (Parquet, Arrow, ORC, JSON lines; also a "
         "folder), a Zarr store of xarray, or a Zarr group with an array X; this names the columns, variables or array "
         "to predict.",
-    )
-    @click.option("--weight", metavar="NAME", help="With --target: the column or variable with weights of rows.")
-    @column_list("--drop", text="With --target: columns or variables to leave out.")
-    @click.option(
+    ),
+    click.option("--weight", metavar="NAME", help="With --target: the column or variable with weights of rows."),
+    column_list("--drop", text="With --target: columns or variables to leave out."),
+    click.option(
         "--task",
         type=click.Choice(TASKS),
         default="auto",
         help="With --target: whether targets are labels of classes or quantities.  [default: auto]",
-    )
-    @click.option(
+    ),
+    click.option(
         "--categorical",
         type=click.Choice(CATEGORICAL_CHOICES),
         default="auto",
         help="With --target: how columns of text become features, as for 'daskkern ingest'.  [default: auto]",
-    )
-    @click.option(
+    ),
+    click.option(
         "--missing",
         type=click.Choice(MISSING_CHOICES),
         default="auto",
         help="With --target: what missing values of a table become, as for 'daskkern ingest'.  [default: auto]",
-    )
-    @column_list("--columns", "only_columns", text="With --target: columns of a table to use as features.")
-    @click.option(
+    ),
+    column_list("--columns", "only_columns", text="With --target: columns of a table to use as features."),
+    click.option(
         "--where",
         "row_filter",
         metavar="FILTER",
         help="With --target: only rows of a Parquet table that pass, as for 'daskkern ingest'.",
-    )
-    @column_list("--sample-dims", text="Of xarray: the dims whose cells are rows.  [default: the target's]")
-    @column_list("--coords", text="Of xarray: coordinates that are features too, such as lat,lon,time.")
+    ),
+    column_list("--sample-dims", text="Of xarray: the dims whose cells are rows.  [default: the target's]"),
+    column_list("--coords", text="Of xarray: coordinates that are features too, such as lat,lon,time."),
+)
+
+
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name parts of tables and Datasets to a command, which receives them as one `roles`."""
+
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -93,6 +97,8 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
         )
         return command(*args, roles=roles, **others)
 
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
     return wrapped
 
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias
 
@@ -118,19 +119,27 @@ def connect(
             address = scheduler if scheduler_file is None else scheduler_file_address(scheduler_file)
             client, kind = stack.enter_context(client_at(str(address), timeout_s, security)), _ATTACHED
         else:
-            protection = Protection.new()
-            stack.enter_context(dask.config.set({**PATIENT, **protection.dask_settings()}))
-            common = {
-                "memory_limit": memory_limit,
-                "silence_logs": logging.WARNING if debug else logging.CRITICAL,
-                **protection.cluster_settings(),
-            }
-            cluster, kind = _start(workers, gpus, threads_per_worker, device_pool, common)
-            stack.callback(_close, cluster)
-            protection.guard(cluster)
-            client = stack.enter_context(_client(cluster, timeout_s))
-            client.register_plugin(_IgnoreInterrupt())
+            silent = {"memory_limit": memory_limit, "silence_logs": logging.WARNING if debug else logging.CRITICAL}
+            start = partial(_start, workers, gpus, threads_per_worker, device_pool)
+            client, kind = stack.enter_context(_protected_cluster(start, silent, timeout_s))
         yield Connection(client, str(client.dashboard_link or ""), kind)
+
+
+@contextmanager
+def _protected_cluster(
+    start: Callable[[dict[str, Any]], tuple[Any, Kind]], settings: dict[str, Any], timeout_s: float
+) -> Iterator[tuple[Client, Kind]]:
+    """Yield the client of a cluster that `start` makes, closed at the end, and the kind of its workers."""
+    protection = Protection.new()
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set({**PATIENT, **protection.dask_settings()}))
+        cluster, kind = start({**settings, **protection.cluster_settings()})
+        stack.callback(_close, cluster)
+        protection.guard(cluster)
+        client = stack.enter_context(Client(cluster, timeout=max(timeout_s, 30.0), set_as_default=False))
+        stack.enter_context(current(client))
+        client.register_plugin(_IgnoreInterrupt())
+        yield client, kind
 
 
 def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_worker: int | None) -> None:
@@ -158,12 +167,6 @@ def check_running(scheduler: str | None, scheduler_file: str | None, tls: Certif
         raise SpecError(
             "TLS certificates were given without a running cluster; give its tls:// address, or leave them out"
         )
-
-
-@contextmanager
-def _client(cluster: Any, timeout_s: float) -> Iterator[Client]:
-    with Client(cluster, timeout=max(timeout_s, 30.0), set_as_default=False) as client, current(client):
-        yield client
 
 
 def _start(

@@ -22,7 +22,7 @@ _NOWHERE = "tcp://nowhere:0"
 def tasks_of(fit: str) -> Iterator[None]:
     """Let the tasks that are submitted within the context belong to `fit`.
 
-    Arguments of ``client.scatter`` are no tasks, and need ``workers=``.
+    Arguments of ``client.scatter`` are not tasks, and need ``workers=``.
     """
     with annotate(**{FIT_ANNOTATION: fit}):
         yield

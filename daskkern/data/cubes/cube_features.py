@@ -40,7 +40,7 @@ class CubeFeature:
     name : str
     variable : str
     at : tuple of (str, int)
-        Dims that are no sample dims, and the positions there.
+        Dims that are not sample dims, and the positions there.
     circle : "", "degrees", "dayofyear" or "hour"
         What the values are an angle on; "" takes them as they are.
     wave : "", "sin" or "cos"
@@ -68,7 +68,7 @@ def chosen_features(
     Raises
     ------
     DataError
-        For names that the Dataset does not have, variables that are no numbers, and features of the same name.
+        For names that the Dataset does not have, variables that are not numbers, and features of the same name.
     """
     for name in drop:
         if name not in ds.data_vars:

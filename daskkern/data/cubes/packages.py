@@ -34,7 +34,7 @@ def as_dataset(X: Any, name: str) -> Any:
     Raises
     ------
     DataError
-        For a tree of Datasets, and names that are no texts.
+        For a tree of Datasets, and names that are not texts.
     """
     if hasattr(X, "subtree"):
         raise DataError(

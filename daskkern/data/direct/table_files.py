@@ -33,7 +33,7 @@ class TableFiles:
     Raises
     ------
     DataError
-        For columns that are no names.
+        For columns that are not names.
     SpecError
         For unknown choices.
     """

@@ -97,7 +97,7 @@ def zarr_pair(X: Any, y: Any, weight: Any, task: str, classes: tuple[ClassLabel,
     Raises
     ------
     DataError
-        For arrays that are no table, or whose rows or values do not suit.
+        For arrays that are not a table, or whose rows or values do not suit.
     """
     if not isinstance(y, zarr.Array):
         raise DataError(f"got y of type {type(y).__name__} with X as a Zarr array; give a Zarr array of the targets")

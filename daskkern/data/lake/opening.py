@@ -1,7 +1,7 @@
 """Opening a lake: files are listed once, footers read concurrently, and schemas unified."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol, TypeAlias, TypeVar
@@ -88,36 +88,20 @@ def open_lake(
     index = _index(first.schema)
     columns_of_first = first.schema if files[0].columns is None else files[0].columns.schema
     schema = _with_partitions(plain_schema(columns_of_first, index), fixed, files[0])
-    expression = None if where is None else where_expression(where, schema)
-    if expression is not None and fixed.names:
-        able = partitions_that_may_pass(values, schema, expression)
-        pairs = [(file, found) for file, found in zip(files, values, strict=True) if found in able]
-        files, values = [file for file, _ in pairs], [found for _, found in pairs]
+    if where is not None and fixed.names:
+        files, values = _files_that_may_pass(files, values, schema, where)
     filtered = () if where is None else where_columns(where, schema)
-    of_groups = None if where is None else group_expression(where, schema)
-    jobs = [FooterJob(*pair, schema, of_groups, filtered) for pair in zip(files, values, strict=True)]
-    batches = [jobs[at : at + _FILES_AT_ONCE] for at in range(0, len(jobs), _FILES_AT_ONCE)]
-    footers = alike([one for batch in run(_footers, batches) for one in batch])
+    footers = _footers_of(files, values, schema, where, run)
     wanted = columns(schema.names) if callable(columns) else columns
     chosen = schema.names if wanted is None else _chosen(wanted, schema, files)
-    found_in = list(zip(files, footers, strict=True))
-    schema = _united(schema, [*chosen, *(name for name in filtered if name not in chosen)], fixed, found_in, index)
-    if where is not None:
-        expression = where_expression(where, schema)  # numbers take the types that hold the values of all files
     needed = (*chosen, *(name for name in filtered if name not in chosen))
+    schema = _united(schema, needed, fixed, list(zip(files, footers, strict=True)), index)
+    # After all files have been seen: numbers of the filter take the types that hold the values of each.
+    expression = None if where is None else where_expression(where, schema)
     pieces = tuple(
-        LakePiece(
-            file.place,
-            file.found.size,
-            group.number,
-            group.first,
-            group.n_rows,
-            group.n_bytes,
-            (*found, *absent_columns(file, one.schema, needed, fixed.names)),
-            renamed=one.renamed,
-        )
+        piece
         for file, found, one in zip(files, values, footers, strict=True)
-        for group in one.groups
+        for piece in _pieces(file, one, (*found, *absent_columns(file, one.schema, needed, fixed.names)))
     )
     if not pieces and where is not None:
         raise nothing_passes(str(names[0]), where)
@@ -127,6 +111,33 @@ def open_lake(
     schema = pa.schema([field for field in schema if field.name in chosen or field.name in filtered])
     coded = tuple(field.name for field in first.schema if pa.types.is_dictionary(field.type))
     return Lake(label, schema, tuple(chosen), pieces, expression, filtered, nulls, index, coded, stamps)
+
+
+def _files_that_may_pass(
+    files: Sequence[LakeFile], values: Sequence[PartitionValues], schema: pa.Schema, where: str
+) -> tuple[list[LakeFile], list[PartitionValues]]:
+    """Return the files that the values in the names of their folders do not exclude, and these values."""
+    able = partitions_that_may_pass(values, schema, where_expression(where, schema))
+    pairs = [(file, found) for file, found in zip(files, values, strict=True) if found in able]
+    return [file for file, _ in pairs], [found for _, found in pairs]
+
+
+def _footers_of(
+    files: Sequence[LakeFile], values: Sequence[PartitionValues], schema: pa.Schema, where: str | None, run: TaskRunner
+) -> list[Footer]:
+    """Return the footers of files, without row groups that the filter excludes."""
+    filtered = () if where is None else where_columns(where, schema)
+    of_groups = None if where is None else group_expression(where, schema)
+    jobs = [FooterJob(*pair, schema, of_groups, filtered) for pair in zip(files, values, strict=True)]
+    batches = [jobs[at : at + _FILES_AT_ONCE] for at in range(0, len(jobs), _FILES_AT_ONCE)]
+    return alike([one for batch in run(_footers, batches) for one in batch])
+
+
+def _pieces(file: LakeFile, footer: Footer, fixed: PartitionValues) -> Iterator[LakePiece]:
+    """Yield the row groups of a file, in which the columns `fixed` have one value."""
+    for group in footer.groups:
+        place = file.place, file.found.size, group.number, group.first, group.n_rows, group.n_bytes
+        yield LakePiece(*place, fixed, renamed=footer.renamed)
 
 
 def nothing_passes(name: str, where: str) -> DataError:

@@ -140,7 +140,7 @@ def _find(url: str, kind: str, overwrite: bool) -> _Found:
     attributes = group.attrs.asdict()
     if attributes.get("format") != kind:
         raise StoreError(
-            f"{url} exists and is no {kind}, so it is not overwritten; choose another name or remove it first"
+            f"{url} exists and is not a {kind}, so it is not overwritten; choose another name or remove it first"
         )
     if attributes.get("complete") is True:
         if not overwrite:

@@ -90,7 +90,7 @@ def check_destination(path: str | Path, *, kind: str, overwrite: bool) -> None:
         return
     if _kind_at(target) != kind:
         raise StoreError(
-            f"{target} exists and is no {kind}, so it is not overwritten; choose another name or remove it first"
+            f"{target} exists and is not a {kind}, so it is not overwritten; choose another name or remove it first"
         )
     if not overwrite:
         raise StoreError(f"{target} exists; choose another name, or replace it with --overwrite (overwrite=True)")

@@ -15,12 +15,12 @@ _HEAD_BYTES = 1 << 16
 class FileKind(Enum):
     """Kinds of files: a description, and bytes near the beginning that identify them."""
 
-    REPORT = ("report of daskkern", REPORT_MARK.encode())
-    DASK_REPORT = ("performance report of Dask", b"<title>Dask Performance Report</title>")
-    PICTURE = ("picture of daskkern", b"tEXtSoftware\0daskkern")
-    ONNX = ("ONNX file of daskkern", b"\x12\x08daskkern")  # producer_name, the second field of a model
-    SUMMARY = ("model card of daskkern", SUMMARY_MARK.encode())
-    COMPARISON = ("comparison of daskkern", b'{\n  "store": ')
+    REPORT = ("a report of daskkern", REPORT_MARK.encode())
+    DASK_REPORT = ("a performance report of Dask", b"<title>Dask Performance Report</title>")
+    PICTURE = ("a picture of daskkern", b"tEXtSoftware\0daskkern")
+    ONNX = ("an ONNX file of daskkern", b"\x12\x08daskkern")  # producer_name, the second field of a model
+    SUMMARY = ("a model card of daskkern", SUMMARY_MARK.encode())
+    COMPARISON = ("a comparison of daskkern", b'{\n  "store": ')
 
 
 def check_file(path: str | os.PathLike[str], kind: FileKind, *, overwrite: bool = False, option: str = "") -> Path:
@@ -55,7 +55,7 @@ def check_file(path: str | os.PathLike[str], kind: FileKind, *, overwrite: bool 
     words, mark = kind.value
     if target.exists() and not overwrite and mark not in _head(target):
         raise StoreError(
-            f"{target} exists and is no {words}, so it is not overwritten; choose another name or remove it first"
+            f"{target} exists and is not {words}, so it is not overwritten; choose another name or remove it first"
         )
     return target
 

@@ -29,8 +29,8 @@ from daskkern.kernels.norms import squared_norms
 from daskkern.kernels.parameters import as_number
 from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
-from daskkern.kernels.rounding import TOLERANCE, Rounding
 from daskkern.kernels.rows import as_rows, module_of, with_ones
+from daskkern.kernels.unscaled_rows import UnscaledRows
 
 _AT_ANCHOR = 1e-12  # of the squared norms: squared distances below have no correct digit in float64
 
@@ -54,7 +54,7 @@ class CodedLeft(Left):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalFeatures(TwoProducts):
+class LocalFeatures(UnscaledRows, TwoProducts):
     """Columns ``gamma_a(x) x_j`` and ``gamma_a(x)``; not a kernel. Their points are (p, 2): numbers of a and j.
 
     The number j of the constant is d. Products take one anchor after the other, with the rows that are near it: m rows
@@ -70,7 +70,7 @@ class LocalFeatures(TwoProducts):
     Raises
     ------
     SpecError
-        For anchors that are no finite table, and numbers that are not possible.
+        For anchors that are not a finite table, and numbers that are not possible.
     """
 
     name: ClassVar[str] = "locally_linear"
@@ -92,18 +92,6 @@ class LocalFeatures(TwoProducts):
         n, d = self.anchors.shape
         return f"LocalFeatures({n} anchors of {d} features, nearest={self.nearest})"
 
-    @property
-    def has_units(self) -> bool:
-        return True
-
-    @property
-    def coordinates(self) -> None:
-        return None
-
-    @property
-    def is_shift_invariant(self) -> bool:
-        return False
-
     def formula(self, pair: Pair) -> Expression:
         raise SpecError("locally linear columns are not a formula of two rows and have no gradients")
 
@@ -113,11 +101,6 @@ class LocalFeatures(TwoProducts):
     def features_of(self, points: Array) -> int:
         del points
         return self.anchors.shape[1]
-
-    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
-        """Return an error of 0: distances are computed in float64."""
-        del Z, dtype
-        return Rounding(0.0, TOLERANCE, 0.0)
 
     @cached_property
     def numbers(self) -> IntArray:

@@ -18,6 +18,7 @@ from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_bl
 from daskkern.kernels.precision import Precision, agreed_dtype
 from daskkern.kernels.rounding import Rounding
 from daskkern.kernels.rows import as_rows, module_of
+from daskkern.kernels.unscaled_rows import UnscaledRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class PartitionedPoints(Points):
 
 
 @dataclass(frozen=True, eq=False)
-class Partitioned(TwoProducts):
+class Partitioned(UnscaledRows, TwoProducts):
     """``k(x, z)`` where x and z lie in the same leaf of a tree, else 0: positive definite, as products of kernels are.
 
     Products take one leaf after the other, so that n rows with p points take n p / l values for l leaves of equal size.
@@ -58,18 +59,6 @@ class Partitioned(TwoProducts):
 
     def transform(self, rows: Array) -> Array:
         return self.kernel.transform(rows)
-
-    @property
-    def coordinates(self) -> None:
-        return None
-
-    @property
-    def has_units(self) -> bool:
-        return True  # of the tree's thresholds
-
-    @property
-    def is_shift_invariant(self) -> bool:
-        return False
 
     def shift_for(self, Z: Array) -> Array | None:
         return self.kernel.shift_for(Z)

@@ -29,8 +29,8 @@ from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.parameters import as_number, whole
 from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
-from daskkern.kernels.rounding import TOLERANCE, Rounding
 from daskkern.kernels.rows import as_rows, module_of
+from daskkern.kernels.unscaled_rows import UnscaledRows
 
 _STREAM = 84
 _HELD = 3  # numbers of a piece for each of a tile that plans count, of which there are two
@@ -39,7 +39,7 @@ _LEAST = {"degree": 1, "width": 1, "seed": 0, "n_features": 1}
 
 
 @dataclass(frozen=True)
-class TensorSketch(TwoProducts):
+class TensorSketch(UnscaledRows, TwoProducts):
     """Columns ``phi_j(x)``, j below `width`, of the sketch; not a kernel. Its points are column numbers, (p, 1).
 
     The sketch of a row has all columns at once: every rank computes it, and keeps its own.
@@ -79,18 +79,6 @@ class TensorSketch(TwoProducts):
                 "one of 0 or more"
             )
 
-    @property
-    def has_units(self) -> bool:
-        return True
-
-    @property
-    def coordinates(self) -> None:
-        return None
-
-    @property
-    def is_shift_invariant(self) -> bool:
-        return False
-
     def formula(self, pair: Pair) -> Expression:
         raise SpecError("a TensorSketch is not a formula of two rows and has no gradients; take the polynomial kernel")
 
@@ -100,11 +88,6 @@ class TensorSketch(TwoProducts):
     def features_of(self, points: Array) -> int:
         del points
         return self.n_features
-
-    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
-        """Return an error of 0: no differences of rows are taken."""
-        del Z, dtype
-        return Rounding(0.0, TOLERANCE, 0.0)
 
     def points(
         self,

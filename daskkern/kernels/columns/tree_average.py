@@ -19,6 +19,7 @@ from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_bl
 from daskkern.kernels.precision import Precision, agreed_dtype
 from daskkern.kernels.rounding import Rounding
 from daskkern.kernels.rows import as_rows, module_of
+from daskkern.kernels.unscaled_rows import UnscaledRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class TreeAveragePoints(Points):
 
 
 @dataclass(frozen=True, eq=False)
-class TreeAverage(TwoProducts):
+class TreeAverage(UnscaledRows, TwoProducts):
     """``k(x, z) [leaf_t(x) = leaf_t(z)] / T`` with tree t of T that the point z belongs to.
 
     A point is a row with the number of its tree as one more feature, (p, d + 1), so that a model of T trees has each
@@ -100,18 +101,6 @@ class TreeAverage(TwoProducts):
 
     def transform(self, rows: Array) -> Array:
         return self.kernel.transform(self.rows_of(rows))
-
-    @property
-    def coordinates(self) -> None:
-        return None
-
-    @property
-    def has_units(self) -> bool:
-        return True  # of the trees' thresholds
-
-    @property
-    def is_shift_invariant(self) -> bool:
-        return False
 
     def shift_for(self, Z: Array) -> Array | None:
         return self.kernel.shift_for(self.rows_of(Z))

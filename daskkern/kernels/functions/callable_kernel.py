@@ -1,7 +1,7 @@
 """Kernels computed by NumPy or CuPy functions instead of a formula: their base class, and user functions."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,21 +11,21 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
 from daskkern.errors import SpecError
-from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.base import Spec
 from daskkern.kernels.engines import tiled
 from daskkern.kernels.engines.dispatch import Engine, Tiled
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
-from daskkern.kernels.rounding import TOLERANCE, Rounding
 from daskkern.kernels.rows import as_rows
+from daskkern.kernels.unscaled_rows import UnscaledRows
 
 _TRIED = 2, 3
 _DIAGONAL_ROWS = 32
 
 
 @dataclass(frozen=True)
-class ValuesKernel(Kernel):
+class ValuesKernel(UnscaledRows):
     """A kernel of rows as they are, without a formula: :meth:`values` computes pieces of a block."""
 
     @property
@@ -36,23 +36,6 @@ class ValuesKernel(Kernel):
     @abstractmethod
     def values(self, X: Array, Z: Array) -> Array:
         """Return ``k(x_i, z_j)`` (m, p) of rows (m, d) and (p, d), NumPy or CuPy, dense or CSR."""
-
-    @property
-    def has_units(self) -> bool:
-        return True  # rows are taken unchanged
-
-    @property
-    def coordinates(self) -> Hashable:
-        return None
-
-    @property
-    def is_shift_invariant(self) -> bool:
-        return False
-
-    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
-        """Return an error of 0: the effect of rounding is not known."""
-        del Z, dtype
-        return Rounding(0.0, TOLERANCE, 0.0)
 
     def points(
         self,

@@ -277,7 +277,7 @@ def _posterior(
     errors: FloatArray,
     known: HostArray,
 ) -> Posterior | None:
-    """Return what the posterior variance needs; None where columns are no kernels of points."""
+    """Return what the posterior variance needs; None where columns are not kernels of points."""
     if not job.settings.basis.has_centres or model.scores_each > 1:
         return None
     held = prepared.held

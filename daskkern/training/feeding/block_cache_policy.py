@@ -64,31 +64,31 @@ def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates
     if plan.sizes is not None and plan.sizes.reshuffle and settings.keep_blocks == "auto" and settings.passes > 1:
         size = format_bytes(plan.sizes.blocks_bytes)
         how = "other rows in every epoch; keep_blocks='memory' or 'disk' keeps blocks and rows of batches"
-        return replace(plan, note=f"{size} a rank, not kept: batches hold {how}")
+        return replace(plan, note=f"{size} a rank, not cached: batches hold {how}")
     if not plan.kept_wanted:
         return plan
     size = format_bytes(plan.kept_wanted)
     # Of small blocks a fit measures nothing: a plan that has measured for its estimate must decide as the fit will.
     if plan.kept and rates is not None and plan.sizes is not None and needs_rates(plan, settings, room):
         costs = (
-            f"the first use of memory costs {1e9 * plan.sizes.itemsize / rates.fresh:.2g} ns an entry, "
-            f"an epoch saves {entry_ns(plan.sizes, rates):.2g} ns"
+            f"filling the cache costs {1e9 * plan.sizes.itemsize / rates.fresh:.2g} ns per entry, "
+            f"each later epoch saves {entry_ns(plan.sizes, rates):.2g} ns"
         )
         if not memory_pays(plan.sizes, rates, settings.passes):
-            note = f"{size} a rank, computed again in every epoch, which is cheaper: {costs}"
+            note = f"{size} a rank, recomputed in every epoch, which is cheaper: {costs}"
             return replace(plan, kept=0, note=note).with_rows()
-        return replace(plan, note=f"{size} a rank, kept in memory: {costs}")
+        return replace(plan, note=f"{size} a rank, cached in memory: {costs}")
     if plan.kept:
-        return replace(plan, note=f"{size} a rank, kept in memory")
+        return replace(plan, note=f"{size} a rank, cached in memory")
     if settings.keep_blocks == "disk":
-        return replace(_requested_disk(plan, room), note=f"{size} a rank, kept on disk as requested")
+        return replace(_requested_disk(plan, room), note=f"{size} a rank, cached on disk as requested")
     if settings.passes == 1:
-        return replace(plan, note=f"{size} a rank, not kept: there is only one epoch")
+        return replace(plan, note=f"{size} a rank, not cached: there is only one epoch")
     moved = plan.on_disk()
     reason = _against_disk(plan, moved, settings, room, rates)
     if reason is not None:
-        return replace(plan, note=f"{size} a rank, computed again in every epoch{reason}")
-    return replace(moved, note=f"{size} a rank, kept on disk: {_costs(plan, settings, rates)}")
+        return replace(plan, note=f"{size} a rank, recomputed in every epoch{reason}")
+    return replace(moved, note=f"{size} a rank, cached on disk: {_costs(plan, settings, rates)}")
 
 
 def _against_disk(
@@ -116,7 +116,7 @@ def _costs(plan: MemoryPlan, settings: FitSettings, rates: Rates | None) -> str:
     assert plan.sizes is not None
     cost = disk_ns(plan.sizes, rates.disk, settings.passes)
     return (
-        f"the disk costs {cost:.2g} ns an entry and epoch ({format_bytes(rates.disk.read)}/s in {rates.disk.folder}), "
+        f"the disk costs {cost:.2g} ns per entry and epoch ({format_bytes(rates.disk.read)}/s in {rates.disk.folder}), "
         f"computing {entry_ns(plan.sizes, rates):.2g} ns"
     )
 

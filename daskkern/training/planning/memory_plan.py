@@ -77,7 +77,7 @@ class MemoryPlan:
         return f"<MemoryPlan: {format_bytes(self.total)} of {format_bytes(self.budget)} a rank>"
 
     def _repr_html_(self) -> str:
-        rows = [(name, format_bytes(size)) for name, size in (*self.items, ("together", self.total))]
+        rows = [(name, format_bytes(size)) for name, size in (*self.items, ("total", self.total))]
         rows += [(f"device: {name}", format_bytes(size)) for name, size in self.device_items]
         return html_table(
             f"Memory of one rank, at most; its budget is {format_bytes(self.budget)}",

@@ -127,7 +127,7 @@ def _fitting(
     first = _epoch("first epoch", z, rates, fresh=True, rows=True, disk=write, stored=stored)
     first = _with_new_memory(first, plan.kept / rates.fresh)
     needs_rows = not plan.keeps_rows and (not keeps or z.window > 1)
-    later = _epoch("later epochs, each", z, rates, fresh=not keeps, rows=needs_rows, disk=read_back, stored=stored)
+    later = _epoch("each later epoch", z, rates, fresh=not keeps, rows=needs_rows, disk=read_back, stored=stored)
     first = _joined(first.name, [first, *[later] * (sweeps[0] - 1)])
     later = _joined(later.name, [later] * sweeps[1])
     setup = _stage("set-up", z.costs.setup_seconds(z, rates, stored))
@@ -151,7 +151,7 @@ def _by_rows(plan: MemoryPlan, z: FitSizes, rates: Rates, epochs: int, sweeps: t
     fresh, again = sweep("", True, write), sweep("", not keeps, read_back)
     more = _stage("", z.costs.epoch_seconds(z, rates))
     first = _with_new_memory(_joined("first epoch", [fresh, *[again] * (sweeps[0] - 1), more]), plan.kept / rates.fresh)
-    later = _joined("later epochs, each", [*[again] * sweeps[1], more])
+    later = _joined("each later epoch", [*[again] * sweeps[1], more])
     return TimePlan((setup, first, later), setup.seconds + first.seconds + (epochs - 1) * later.seconds, z.m)
 
 
@@ -214,8 +214,8 @@ def _reading(z: FitSizes, rates: Rates) -> tuple[float, str]:
 
 
 def _with_new_memory(stage: Stage, seconds: float) -> Stage:
-    """Return the stage with what the first use of the memory for kept blocks takes."""
-    parts = (*stage.parts, ("memory for kept blocks", seconds)) if seconds else stage.parts
+    """Return the stage with what the first use of the filling the cache takes."""
+    parts = (*stage.parts, ("filling the cache", seconds)) if seconds else stage.parts
     return Stage(stage.name, stage.seconds + seconds, parts)
 
 

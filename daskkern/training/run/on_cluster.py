@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -190,64 +190,73 @@ def _set_up(
     is there, if it is given: the memory plans of other workers do not count the set-up then.
     """
     source, settings, held_out = job.source, job.settings, job.holds_out
-
-    def sent(value: Any) -> RemoteValue:
-        """Send a value that a task fetches: as an argument of its own it would be lost, and the task with it."""
-        sending = SentRows(client, {task_name("earlier"): lambda: value}, lease.addresses)
-        until.callback(sending.release)
-        return RemoteValue(sending.keys[0])
-
-    def submitted(work: Callable[..., Any], *arguments: Any, name: str) -> Future[Any]:
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # a metric may be some MB
-            found = client.submit(
-                _on_worker,
-                lease.metadata.fit,
-                home is not None,
-                work,
-                *arguments,
-                key=task_name(name),
-                workers=None if home is None else [home],
-                allow_other_workers=home is not None,
-                pure=False,
-                retries=0,
-            )
-        until.callback(found.release)
-        return found
-
-    def outcome(future: Future[Any], part: Callable[[Any], Any]) -> Any:
-        def its_part() -> Any:
-            seen = client.submit(_unwrapped, future, part, key=task_name("prepared"), pure=False)
-            return set_up_result(client, seen, lease.metadata, gang.idle_s)
-
-        try:
-            return resubmitting(its_part)
-        except LostTaskError:
-            future.release()  # or its result would stay in memory beside that of the next submission
-            raise
-
-    def in_one_task() -> tuple[Future[Any], Prepared]:
-        before = None if job.before is None else sent(job.before)
-        ticket = submitted(prepare, source, settings, held_out, before, name="prepare")
-        return ticket, outcome(ticket, _itself)
-
-    def begun() -> tuple[Future[Any], bool]:
-        draft = submitted(begin, source, settings, held_out, name="begin")
-        return draft, outcome(draft, _is_pending)
-
-    def finished(draft: Future[Any], found: Any) -> tuple[Future[Any], Prepared]:
-        ticket = submitted(finish, source, draft, found, name="prepare")
-        return ticket, outcome(ticket, _itself)
-
     with ExitStack() as until:
+        tasks = _SetUpTasks(client, lease, home, gang.idle_s, until)
+
+        def in_one_task() -> tuple[Future[Any], Prepared]:
+            before = None if job.before is None else tasks.sent(job.before)
+            return tasks.once(prepare, source, settings, held_out, before, name="prepare")
+
         if settings.learn_features is None or not settings.learn_features.of_all_rows or job.before is not None:
             ticket, prepared = resubmitting(in_one_task)
         else:
+            begun = partial(tasks.once, begin, source, settings, held_out, name="begin", part=_is_pending)
             (draft, pending), found = resubmitting(begun), None
             if pending:
                 task = MetricTask(source, settings, RemoteValue(str(draft.key)))
                 lease, found = metric_on_cluster(client, task, listener, gang, lease, until)
-            ticket, prepared = resubmitting(partial(finished, draft, found))
+            ticket, prepared = resubmitting(partial(tasks.once, finish, source, draft, found, name="prepare"))
         yield lease, ticket, prepared
+
+
+@dataclass(frozen=True)
+class _SetUpTasks:
+    """Runs the parts of a set-up as tasks. What they need and return stays in the cluster until `until` ends."""
+
+    client: Client
+    lease: Lease
+    home: str | None
+    idle_s: float
+    until: ExitStack
+
+    def sent(self, value: Any) -> RemoteValue:
+        """Send a value that a task fetches: as an argument of its own it would be lost, and the task with it."""
+        sending = SentRows(self.client, {task_name("earlier"): lambda: value}, self.lease.addresses)
+        self.until.callback(sending.release)
+        return RemoteValue(sending.keys[0])
+
+    def once(
+        self, work: Callable[..., Any], *arguments: Any, name: str, part: Callable[[Any], Any] | None = None
+    ) -> tuple[Future[Any], Any]:
+        """Return a part of the set-up as a future, and what `part` takes of it. Raises LostTaskError."""
+        future = self._submitted(work, *arguments, name=name)
+
+        def its_part() -> Any:
+            seen = self.client.submit(_unwrapped, future, part, key=task_name("prepared"), pure=False)
+            return set_up_result(self.client, seen, self.lease.metadata, self.idle_s)
+
+        try:
+            return future, resubmitting(its_part)
+        except LostTaskError:
+            future.release()  # or its result would stay in memory beside that of the next submission
+            raise
+
+    def _submitted(self, work: Callable[..., Any], *arguments: Any, name: str) -> Future[Any]:
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # a metric may be some MB
+            future = self.client.submit(
+                _on_worker,
+                self.lease.metadata.fit,
+                self.home is not None,
+                work,
+                *arguments,
+                key=task_name(name),
+                workers=None if self.home is None else [self.home],
+                allow_other_workers=self.home is not None,
+                pure=False,
+                retries=0,
+            )
+        self.until.callback(future.release)
+        return future
 
 
 def _on_worker(fit: str, here: bool, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -270,14 +279,10 @@ def _on_worker(fit: str, here: bool, work: Callable[..., Any], *arguments: Any) 
             return error  # raised, it would come with the traceback of a task
 
 
-def _unwrapped(outcome: Any, part: Callable[[Any], Any]) -> Any:
+def _unwrapped(outcome: Any, part: Callable[[Any], Any] | None) -> Any:
     if isinstance(outcome, DaskkernError):
         raise outcome
-    return part(outcome)
-
-
-def _itself(prepared: Prepared) -> Prepared:
-    return prepared
+    return outcome if part is None else part(outcome)
 
 
 def _is_pending(draft: Draft) -> bool:

@@ -230,7 +230,7 @@ if __name__ == "__main__":
 """
 _CLUSTERS = {
     "of daskkern": "connect(workers=2, threads_per_worker=1) as connection, connection.client as client",
-    "of Dask": "Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client",
+    "of Dask": "Client(n_workers=2, threads_per_worker=1, dashboard_address='127.0.0.1:0') as client",
 }
 
 

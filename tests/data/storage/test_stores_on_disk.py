@@ -197,7 +197,7 @@ def test_what_is_no_store_is_never_overwritten(tmp_path: Path, X: HostArray, wha
         with atomic_group(path, kind="daskkern-model"):
             pass
     with (
-        pytest.raises(StoreError, match="exists and is no daskkern-store"),
+        pytest.raises(StoreError, match="exists and is not a daskkern-store"),
         StoreWriter(path, n_features=5, overwrite=True) as writer,
     ):
         writer.append(X)

@@ -227,9 +227,9 @@ def test_the_model_is_the_same_bit_for_bit_wherever_blocks_are_kept(
     never, said_never = _fit(replace(settings, keep_blocks="never"))
     np.testing.assert_array_equal(memory.model.coef, disk.model.coef)
     np.testing.assert_allclose(never.model.coef, memory.model.coef, rtol=0, atol=1e-4 * np.abs(memory.model.coef).max())
-    assert "kept in memory" in said_memory[0]
-    assert "kept on disk as requested" in said_disk[0]
-    assert "computed again in every epoch" in said_never[0]
+    assert "cached in memory" in said_memory[0]
+    assert "cached on disk as requested" in said_disk[0]
+    assert "recomputed in every epoch" in said_never[0]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -243,7 +243,7 @@ def test_an_automatic_fit_measures_before_it_takes_the_disk(tmp_path: Path, monk
     monkeypatch.setattr(fitting, "calibrate", measured)
     monkeypatch.setattr("daskkern.training.planning.memory_plan.KEEP_LIMIT", 0)
     _, said = _fit(replace(SETTINGS, max_epochs=3, scratch=str(tmp_path)))
-    assert "kept on disk: the disk costs 3 ns an entry and epoch (2 GB/s in /x), computing 1e+02 ns" in said[0]
+    assert "cached on disk: the disk costs 3 ns per entry and epoch (2 GB/s in /x), computing 1e+02 ns" in said[0]
     assert len(requested) == 1
 
 
@@ -256,7 +256,7 @@ def _plan(budget: int = 8 * GB) -> MemoryPlan:
 @pytest.mark.parametrize(
     ("rates", "room", "on_disk", "said"),
     [
-        (RATES, 10**12, True, "kept on disk: the disk costs 2.2 ns an entry"),
+        (RATES, 10**12, True, "cached on disk: the disk costs 2.2 ns per entry"),
         (replace(RATES, block_ns=1.0), 10**12, False, "too little is saved, the disk costs 2.2 ns"),
         (RATES, 10**6, False, "they fit neither in memory nor in the 1 MB of disk"),
         (replace(RATES, disk=None), 10**12, False, "the disk could not be measured"),
@@ -284,10 +284,10 @@ def test_memory_is_taken_when_its_first_use_costs_less_than_it_saves() -> None:
     assert needs_rates(fits, SETTINGS, 0)
     kept = with_blocks(fits, SETTINGS, 0, RATES)
     assert kept.kept == fits.kept
-    assert "kept in memory: the first use of memory costs 4 ns an entry, an epoch saves 5 ns" in kept.note
+    assert "cached in memory: filling the cache costs 4 ns per entry, each later epoch saves 5 ns" in kept.note
     again = with_blocks(fits, replace(SETTINGS, max_epochs=2), 0, replace(RATES, block_ns=3.0))
     assert again.kept == again.disk == 0
-    assert "computed again in every epoch, which is cheaper" in again.note
+    assert "recomputed in every epoch, which is cheaper" in again.note
     requested = replace(SETTINGS, max_epochs=2, keep_blocks="memory")
     assert with_blocks(fits, requested, 0, None).kept == fits.kept
     assert not needs_rates(fits, requested, 0)

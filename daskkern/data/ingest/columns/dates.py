@@ -112,7 +112,7 @@ def days_of_texts(texts: pa.Array, name: str, source: str, first: int, *, ignore
 
 
 def refuse_other_numbers(days: HostArray, kind: pa.DataType, name: str, source: str, first: int) -> None:
-    """Raise DataError where numbers of Arrow type `kind`, NaN where missing, are no days: years, seconds, 20260131."""
+    """Raise DataError where numbers of Arrow type `kind`, NaN where missing, are not days: years, seconds, 20260131."""
     if is_time(kind):
         return
     far = np.abs(np.nan_to_num(days)) > _MOST_DAYS

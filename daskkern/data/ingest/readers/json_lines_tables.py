@@ -60,7 +60,7 @@ class _Blocks:
     places: tuple[int, ...]
 
     def typed(self, count: bool) -> TypedFile:
-        """Return the file as a table; of a compressed one, which is read from its beginning, blocks are no groups."""
+        """Return the file as a table; of a compressed one, which is read from its beginning, blocks are not groups."""
         packed = self.path.name.lower().endswith(".gz")
         n_rows = self.rows[-1] if count or not packed else None
         return TypedFile(self.path, n_rows, self.schema, self.batches, (0,) if packed else self.rows[:-1])

@@ -42,7 +42,7 @@ class LakeSurvey:
 
 
 def survey(job: SurveyJob, run: TaskRunner) -> LakeSurvey:
-    """Examine columns of a whole lake. Raises DataError for texts that are no categories."""
+    """Examine columns of a whole lake. Raises DataError for texts that are not categories."""
     found = _empty(job)
     if not job.numbers and not job.texts:
         return found

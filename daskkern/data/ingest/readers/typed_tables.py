@@ -268,7 +268,7 @@ def unusable_type(
 
 
 def refuse_weight(columns: ColumnRoles, schema: pa.Schema, source: str) -> None:
-    """Raise DataError where the weight is a column of dates, texts or other values that are no numbers."""
+    """Raise DataError where the weight is a column of dates, texts or other values that are not numbers."""
     kind = None if columns.weight is None else schema.field(columns.weight).type
     if kind is not None and not is_number(kind):
         raise DataError(f"the weight {columns.weight!r} of {source} holds {kind} values; expected numbers")

@@ -300,7 +300,7 @@ def test_outputs_in_the_way_are_found_before_reading(X: HostArray, tmp_path: Pat
     with pytest.raises(StoreError, match="exists"):
         ingest("not there at all", tmp_path / "s")
     ingest(tmp_path / "d.npz", tmp_path / "s", overwrite=True)
-    with pytest.raises(StoreError, match="is no daskkern-store"):
+    with pytest.raises(StoreError, match="is not a daskkern-store"):
         ingest(tmp_path / "d.npz", tmp_path / "d.npz", overwrite=True)
 
 
