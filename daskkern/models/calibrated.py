@@ -82,7 +82,8 @@ class CalibratedScores:
 
         A set has every label whose probability is at least ``1 - q``, with q a quantile of ``1 - p`` of the true class
         on the calibration rows (least ambiguous sets). Where these rows were set aside, the set of a new row has its
-        true label with a probability of at least `confidence`, on average over rows. Sets may be empty.
+        true label with a probability of at least `confidence`, on average over rows. The most probable label is always
+        in the set.
 
         Raises
         ------
