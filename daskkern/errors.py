@@ -1,7 +1,7 @@
 """The exceptions of daskkern. Every message says what was found, what was expected and what to do."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 _PARTIAL = re.compile(r"/\.+([^/]+?)(?:\.staged)?\.partial-[^/]+(?:/.*)?$")
@@ -89,11 +89,18 @@ class MemoryBudgetError(DaskkernError, MemoryError):
     too_small : mapping
         The workers without which the others have room for it: a sentence on each, by address. Empty where there are
         none.
+    for_now : frozenset of str
+        Those of them that would have room if other programs released their memory.
     """
 
-    def __init__(self, *args: object, too_small: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        *args: object,
+        too_small: Mapping[str, str] = MappingProxyType({}),
+        for_now: Collection[str] = (),
+    ) -> None:
         super().__init__(*args)
-        self.too_small = dict(too_small)
+        self.too_small, self.for_now = dict(too_small), frozenset(for_now)
 
 
 class ClusterError(DaskkernError, RuntimeError):

@@ -104,10 +104,11 @@ class Members:
             if address not in silent and (self.allowed is None or str(worker["name"]) in self.allowed)
         }
 
-    def exclude(self, addresses: Iterable[str]) -> None:
-        """Never use these workers again for the fit: they have too little memory for a part of it."""
-        self.rejected |= set(addresses)
-        ask_fits(self.client, "exclude", fit=self.fit, addresses=list(addresses))
+    def exclude(self, addresses: Collection[str], for_now: Collection[str]) -> None:
+        """Do not use these workers for the fit: they have too little memory for a part of it. Those `for_now` may be
+        used again later."""
+        self.rejected |= set(addresses) - set(for_now)
+        ask_fits(self.client, "exclude", fit=self.fit, addresses=list(addresses), for_now=list(for_now))
 
     def take(self, addresses: Sequence[str]) -> bool:
         """Assign these workers to the fit; return False if another fit was faster."""

@@ -206,7 +206,7 @@ class _Supervision:
         """Return the workers but those that `error` says are too small, which are excluded. Raises it if none is."""
         if not error.too_small or not self._may_shrink:
             raise error
-        self._members.exclude(error.too_small)
+        self._members.exclude(error.too_small, error.for_now)
         for sentence in error.too_small.values():
             self._leave_out(sentence)
         return tuple(address for address in addresses if address not in error.too_small)

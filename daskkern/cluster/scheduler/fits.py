@@ -28,6 +28,14 @@ _NUMBERS = 10_000
 """Entries kept of a list in an event, such as eigenvalues."""
 
 
+@dataclass(frozen=True)
+class Recall:
+    """When a worker is offered to a fit again that has left it out, in seconds since 1970, and the wait until then."""
+
+    time: float
+    wait_s: float
+
+
 @dataclass(frozen=True, repr=False)
 class FitStatus:
     """The status of a fit, as the scheduler reports it to any client.
@@ -173,6 +181,8 @@ class FitRecord:
     """Of the last supervisor that left: the generation that had committed, and the workers that continue."""
     excluded: frozenset[Place] = frozenset()
     """Workers that have too little memory for a part of it."""
+    recalls: dict[Place, Recall] = field(default_factory=dict)
+    """Those of them to which other programs left too little."""
     history: FitHistory = field(default_factory=FitHistory)
 
     @property

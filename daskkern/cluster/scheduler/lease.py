@@ -120,12 +120,12 @@ def renewed(client: Client, lease: Lease, settings: GangSettings, listener: List
         time.sleep(_POLL_S)
 
 
-def excluded(client: Client, lease: Lease, addresses: Sequence[str]) -> bool:
-    """Take these workers from the fit, which is never offered them again: they have too little memory.
+def excluded(client: Client, lease: Lease, addresses: Sequence[str], for_now: Sequence[str]) -> bool:
+    """Take these workers from the fit, because they have too little memory; those `for_now` are offered again later.
 
     Returns False and changes nothing if the fit may use no other worker.
     """
-    return bool(ask_fits(client, "exclude", fit=lease.metadata.fit, addresses=list(addresses)))
+    return bool(ask_fits(client, "exclude", fit=lease.metadata.fit, addresses=list(addresses), for_now=list(for_now)))
 
 
 def refilled(client: Client, lease: Lease, settings: GangSettings, listener: Listener) -> Lease:

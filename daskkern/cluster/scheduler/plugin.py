@@ -264,7 +264,7 @@ class FitsPlugin(SchedulerPlugin):
             if record.active and record.client and silent and not self._supervisors.is_supervised(fit):
                 self._registry.admission.release(fit)
         if not held_up:
-            self._registry.end_without_owner(self._scheduler.clients, now)
+            self._registry.tidy(self._scheduler.clients, now)
         self._registry.preemption.update(self._workers.places())
         self._placement.refresh()  # tasks of fits that wait may run on what was freed
         self._topics.forget(now)

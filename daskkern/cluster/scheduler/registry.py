@@ -8,7 +8,16 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from daskkern.cluster.scheduler.fits import LOST, PREEMPTED, PREPARING, QUEUED, RECOVERING, SUBMITTED, FitRecord
+from daskkern.cluster.scheduler.fits import (
+    LOST,
+    PREEMPTED,
+    PREPARING,
+    QUEUED,
+    RECOVERING,
+    SUBMITTED,
+    FitRecord,
+    Recall,
+)
 from daskkern.cluster.scheduler.metadata import FitMetadata
 from daskkern.cluster.scheduler.sharing.admission import Admission
 from daskkern.cluster.scheduler.sharing.preemption import INTERVAL_S, Preemption
@@ -17,6 +26,8 @@ from daskkern.cluster.scheduler.sharing.requests import Place, Verdict, WorkerRe
 from daskkern.cluster.scheduler.sharing.waiting import waiting_in_words
 
 _ENDED_KEPT = 200
+_RECALL_S, _LONGEST_RECALL_S = 60.0, 3600.0
+"""After how long a worker is offered again that had too little memory at the moment: at first, and at most."""
 _UNHELD_S = 60.0
 """A fit that no process drives and whose driver the scheduler does not hold is lost after this long."""
 
@@ -100,12 +111,27 @@ class FitRegistry:
         }
 
     def exclude(self, fit: str, small: Sequence[Place], places: Sequence[Place]) -> bool:
-        """Take these workers from `fit` for good, see :meth:`Admission.exclude`."""
+        """Take these workers from `fit`, see :meth:`Admission.exclude`."""
         if fit not in self.records or not self.admission.exclude(fit, small, places):
             return False
         self.records[fit].excluded = self.records[fit].excluded.union(small)
         self.preemption.update(places)
         return True
+
+    def recall(self, fit: str, places: Sequence[Place], now: float) -> None:
+        """Let excluded workers be offered again after a while: each time after twice as long, at most an hour."""
+        recalls = self.records[fit].recalls
+        for place in places:
+            wait_s = min(2 * recalls[place].wait_s, _LONGEST_RECALL_S) if place in recalls else _RECALL_S
+            recalls[place] = Recall(now + wait_s, wait_s)
+
+    def readmit(self, now: float) -> None:
+        """Offer workers again whose time has come."""
+        for fit, record in self.records.items():
+            due = {place for place, recall in record.recalls.items() if recall.time <= now} & record.excluded
+            if record.active and due:
+                record.excluded -= due
+                self.admission.readmit(fit, due)
 
     def ended(self, fit: str, state: str, error: str) -> None:
         """Free the workers of `fit`, and record how it ended; "" records nothing yet."""
@@ -145,6 +171,11 @@ class FitRegistry:
                 else:
                     self.admission.release(fit)
                     record.end(LOST, "the process that submitted it has left the cluster")
+
+    def tidy(self, clients: Collection[str], now: float) -> None:
+        """Do what is due: to be called every few seconds. `clients` are the clients that are connected."""
+        self.end_without_owner(clients, now)
+        self.readmit(now)
 
     def end_without_owner(self, clients: Collection[str], now: float) -> None:
         """End the fits that nobody will go on with. `clients` are the clients that are connected.

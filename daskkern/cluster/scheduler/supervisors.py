@@ -3,6 +3,7 @@
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -87,13 +88,15 @@ class Supervisors:
         self._changed()
         return taken
 
-    def _exclude(self, fit: str, addresses: tuple[str, ...]) -> bool:
-        """Take these workers from `fit` for good, because they have too little memory for a part of it. Return False,
-        changing nothing, where it could use no other."""
+    def _exclude(self, fit: str, addresses: tuple[str, ...], for_now: tuple[str, ...]) -> bool:
+        """Take these workers from `fit`, because they have too little memory for a part of it; those `for_now` only for
+        some time. Return False, changing nothing, where it could use no other."""
         names = {address: name for name, address in self._addresses().items()}
         limits = {address: int(self._scheduler.workers[address].memory_limit or 0) for address in names}
-        small = [Place(names[address], limits[address]) for address in addresses if address in names]
-        excluded = self._registry.exclude(fit, small, self._places())
+        small = {address: Place(names[address], limits[address]) for address in addresses if address in names}
+        excluded = self._registry.exclude(fit, list(small.values()), self._places())
+        if excluded:
+            self._registry.recall(fit, [place for address, place in small.items() if address in for_now], time.time())
         self._changed()
         return excluded
 

@@ -1,7 +1,7 @@
 """The division of a fit's columns or rows over workers: by groups of ranks, memory and speed."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -137,7 +137,7 @@ class Divider:
         """Return a sentence, by address, on each worker without which the others hold the fit; {} where none do."""
         for left_out in self._ways_to_leave_out():
             rest = [rank for rank in range(len(self._resources)) if rank not in left_out]
-            if self._of(rest)._holds():
+            if self._of(rest).holds():
                 return {self._resources[rank].address: self._too_little(rank) for rank in sorted(left_out)}
         return {}
 
@@ -157,7 +157,13 @@ class Divider:
         resources, speeds = [self._resources[rank] for rank in ranks], [self._speeds[rank] for rank in ranks]
         return Divider(self._summary, self._source, self._settings, resources, speeds, self._step_rates)
 
-    def _holds(self) -> bool:
+    def at_best(self, addresses: Collection[str]) -> "Divider":
+        """Return the divider where other programs use no memory on the hosts of these workers."""
+        resources = [each.at_best() if each.address in addresses else each for each in self._resources]
+        return Divider(self._summary, self._source, self._settings, resources, self._speeds, self._step_rates)
+
+    def holds(self) -> bool:
+        """Return whether a division fits."""
         try:
             self.plans().check()
         except MemoryBudgetError:

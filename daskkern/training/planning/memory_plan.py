@@ -214,6 +214,11 @@ def available_memory(ranks_here: int = 1) -> int:
     return int(psutil.virtual_memory().available * 0.8) // max(1, ranks_here)
 
 
+def host_memory() -> int:
+    """Return the bytes that ranks may plan with on this machine together when no other program uses any."""
+    return int(psutil.virtual_memory().total * 0.8)
+
+
 def device_memory(device: str) -> int | None:
     """Return the bytes of the device that this process may plan with, or None where ``device`` means the CPU."""
     xp = namespace_for(device)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from daskkern.training.planning.memory_by_columns import budget_of_shard
+from daskkern.training.planning.memory_plan import LIMIT_SHARE
 
 _SAME = 1.25
 """Workers whose memory differs by less are the same: what is free changes from one moment to the next."""
@@ -12,7 +13,8 @@ _SAME = 1.25
 @dataclass(frozen=True)
 class WorkerResources:
     """What one worker may plan with: threads, bytes of memory, of its device and of disk; its kind, its
-    address, the bytes that its device has in all, 0 without one, and the name of its machine."""
+    address, the bytes that its device has in all, 0 without one, and the name of its machine; and the bytes of memory
+    that it may plan with when no other program uses any, 0 where that is not known."""
 
     threads: int
     budget: int
@@ -22,6 +24,12 @@ class WorkerResources:
     address: str = field(default="", compare=False)
     device_size: int = 0
     machine: str = field(default="", compare=False)
+    lasting: int = field(default=0, compare=False)
+
+    def at_best(self) -> "WorkerResources":
+        """Return what it may plan with when no other program uses memory of its host or its device."""
+        device = None if self.device_budget is None else max(self.device_budget, int(LIMIT_SHARE * self.device_size))
+        return replace(self, budget=max(self.budget, self.lasting), device_budget=device)
 
     def shared_by(self, shards: int) -> "WorkerResources":
         """Return what each of `shards` virtual ranks of this worker may plan with."""

@@ -1,6 +1,7 @@
 """Measured rates of products and factorisations on the device of this process."""
 
 import math
+import statistics
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -26,6 +27,7 @@ _ENTRIES = 1 << 22
 _FLOPS_SIZE = 768
 _SYMV_SIZE = 2000
 _ENOUGH, _LONG = 0.03, 0.12
+_CALL_TIMES = 3
 _FRESH_STEP, _FRESH_MOST, _FRESH_SECONDS = 16 << 20, 256 << 20, 0.06
 
 
@@ -149,7 +151,8 @@ def kernel_times(kernel: Kernel, X: Array, Z: Array, c: int) -> KernelTimes:
         return multiply_transposed(block, g, xp)
 
     return KernelTimes(
-        _time(lambda: kernel.matvec(X[few], tiny, A[:16])),
+        # A fit makes thousands of such calls, few of which are held up for long as one of these may be.
+        statistics.median(_time(lambda: kernel.matvec(X[few], tiny, A[:16])) for _ in range(_CALL_TIMES)),
         _time(lambda: kernel.matvec(X, points, A)),
         _time(lambda: kernel.block(X, points)),
         _time(products),

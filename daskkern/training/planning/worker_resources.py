@@ -14,7 +14,13 @@ from daskkern.monitor.environment import environment
 from daskkern.training.feeding.block_cache_policy import disk_room
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.divider import Divider
-from daskkern.training.planning.memory_plan import LIMIT_SHARE, available_memory, device_memory, device_size
+from daskkern.training.planning.memory_plan import (
+    LIMIT_SHARE,
+    available_memory,
+    device_memory,
+    device_size,
+    host_memory,
+)
 from daskkern.training.planning.planner import least_settings, upper_bound_summary
 from daskkern.training.planning.rank_plans import RankPlans
 from daskkern.training.planning.resources import WorkerResources
@@ -50,18 +56,20 @@ def resources_of(
     if gone:
         raise ClusterError(f"worker {gone[0]} left the cluster while its memory was asked for; fit again")
     hosts = [known[worker].get("host", worker) for worker in workers]
-    free = run_on(client, workers, available_memory)
+    free, whole = run_on(client, workers, available_memory), run_on(client, workers, host_memory)
     devices = run_on(client, workers, device_memory, settings.device)
     sizes = run_on(client, workers, device_size, settings.device)
     resources = []
     for worker, host in zip(workers, hosts, strict=True):
         limit = int(known[worker].get("memory_limit") or 0)
-        share = free[worker] // hosts.count(host)
-        budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
-        budget = min(budget, share_memory or budget)
+        budget, lasting = (
+            _budget(settings, limit, memory[worker] // hosts.count(host), share_memory) for memory in (free, whole)
+        )
         threads = int(known[worker].get("nthreads", 1))
         resources.append(
-            WorkerResources(threads, budget, devices[worker], 0, device_size=sizes[worker], address=worker)
+            WorkerResources(
+                threads, budget, devices[worker], 0, device_size=sizes[worker], address=worker, lasting=lasting
+            )
         )
     disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
     kinds = run_on(client, workers, _kind_and_machine, settings)
@@ -74,6 +82,12 @@ def resources_of(
         )
         for resource, worker in zip(resources, workers, strict=True)
     ]
+
+
+def _budget(settings: FitSettings, limit: int, share: int, share_memory: int | None) -> int:
+    """Return the bytes that the rank of a worker may plan with, whose `share` of the memory of its host is this."""
+    budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
+    return min(budget, share_memory or budget)
 
 
 def _kind_and_machine(settings: FitSettings) -> tuple[str, str]:
@@ -102,5 +116,10 @@ def checked_plans(divider: Divider) -> RankPlans:
     try:
         plans.check()
     except MemoryBudgetError as error:
-        raise MemoryBudgetError(f"{error}{divider.refusal()}", too_small=divider.too_small()) from None
+        small, for_now = divider.too_small(), False
+        if small and divider.at_best(small).holds():
+            small, for_now = {worker: f"{sentence} at the moment" for worker, sentence in small.items()}, True
+        raise MemoryBudgetError(
+            f"{error}{divider.refusal()}", too_small=small, for_now=small if for_now else ()
+        ) from None
     return plans

@@ -58,7 +58,7 @@ def _without_small(
     Raises `error` where neither can be had.
     """
     small = error.too_small or _smallest(client, lease)
-    if not small or not excluded(client, lease, tuple(small)):
+    if not small or not excluded(client, lease, tuple(small), tuple(error.for_now)):
         raise error
     for sentence in small.values():
         listener(StageFinished("workers", 0.0, f"{sentence}; the fit goes on without it"))

@@ -278,3 +278,25 @@ def test_workers_of_a_fit_that_are_paused_or_restart_count_when_one_is_too_small
     assert admission.exclude("f", places("b"), places("ab")), "it goes on with the one that is not there now"
     assert admission.held["f"] == ("c",)
     assert not admission.exclude("f", places("c"), places("ab"))
+
+
+def test_a_worker_with_too_little_memory_at_the_moment_is_offered_again_later() -> None:
+    """Other programs may release memory of its host. Each time the fit is told twice as late, at most an hour."""
+    registry, metadata = FitRegistry(), new_metadata("fit")
+    both, fit, now = places("ab"), metadata.fit, 0.0
+    registry.ask(metadata, {}, "client", both)
+    registry.exclude(fit, places("b"), both)
+    registry.tidy({"client"}, 1e6)
+    assert registry.admission.unavailable(fit, both) == {"b"}, "it is too small whatever is free"
+    for wait_s in (60.0, 120.0, 240.0):
+        registry.recall(fit, places("b"), now)
+        registry.tidy({"client"}, now + wait_s - 1)
+        assert registry.admission.unavailable(fit, both) == {"b"}
+        now += wait_s
+        registry.tidy({"client"}, now)
+        assert registry.admission.unavailable(fit, both) == set()
+        assert registry.admission.take(fit, ["a", "b"], both)
+        registry.exclude(fit, places("b"), both)
+    for _ in range(10):
+        registry.recall(fit, places("b"), now)
+    assert registry.records[fit].recalls[places("b")[0]].wait_s == 3600.0

@@ -230,6 +230,20 @@ def test_a_lost_worker_changes_not_a_bit(role: str, source: StoreSource, tmp_pat
         assert_nothing_held(client)
 
 
+@pytest.mark.repeated
+def test_a_scheduler_that_is_busy_does_not_end_a_detached_fit(
+    source: StoreSource, client2: Client, tmp_path: Path
+) -> None:
+    handle = submit(FitJob(source, LONG), client2, str(tmp_path / "m.zarr"), gang=QUICK)
+    wait_for_batches(handle)
+    client2.run_on_scheduler(time.sleep, 20.0)
+    wait_for_batches(handle, handle.status().epoch + 1)
+    assert handle.status().lost == 0
+    handle.cancel()
+    assert handle.watch(timeout_s=90).state == "interrupted"
+    assert_nothing_held(client2)
+
+
 @pytest.mark.slow  # a minute passes before a driver's worker is given up
 def test_a_driver_that_hangs_is_replaced(source: StoreSource, tmp_path: Path) -> None:
     settings = replace(SETTINGS, max_epochs=20)

@@ -257,7 +257,7 @@ def test_the_claim_of_a_driver_that_was_given_up_does_not_cost_the_model(
 ) -> None:
     """The first driver wakes, claims the checkpoint after the second one, and sleeps again before it is told."""
     out = tmp_path / "m.zarr"
-    job = FitJob(source, replace(SETTINGS, max_epochs=300), policy=OFTEN)
+    job = FitJob(source, replace(SETTINGS, max_epochs=100), policy=OFTEN)
     with local_cluster(3) as client, _stopped_before_its_claim(client, job, out) as (handle, pid):
         wait_until(lambda: handle.status().epoch >= 2, what="the second epoch")
         known = _claims(out)

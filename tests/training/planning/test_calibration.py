@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,10 +18,11 @@ from daskkern.training.feeding.disk_rates import DiskRates, measure_disk
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning import calibration
+from daskkern.training.planning import speeds as speeds_module
 from daskkern.training.planning.calibration import Rates, calibrate, expected_batch, worst
 from daskkern.training.planning.memory_plan import MemoryPlan, plan_memory
 from daskkern.training.planning.planner import upper_bound_plan
-from daskkern.training.planning.speeds import Speeds
+from daskkern.training.planning.speeds import Speeds, kernel_times
 from daskkern.training.planning.timing import disk_pays, estimate
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
@@ -68,6 +70,29 @@ def test_where_rows_will_choose_the_slowest_kernel_is_timed(
     settings = replace(planned_settings(Landmarks(300), solver), kernel=AutoKernel())
     calibrate(planned_source(), settings, _plan(Landmarks(300), solver).sizes, 1, with_disk=False)
     assert [type(kernel) for kernel in seen] == [timed]
+
+
+def test_a_call_that_is_held_up_for_seconds_is_not_taken_for_all_of_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with ten times as many processes as cores, one call of some hundred microseconds took 16 s."""
+    now, held_up = 0.0, False
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.005
+        return now
+
+    class HeldUp(Gaussian):
+        def matvec(self, X: HostArray, Z: HostArray, A: HostArray, *others: object, **how: object) -> HostArray:
+            nonlocal now, held_up
+            if len(A) == 16 and not held_up:
+                now, held_up = now + 16.0, True
+            return super().matvec(X, Z, A, *others, **how)
+
+    monkeypatch.setattr(speeds_module, "time", SimpleNamespace(perf_counter=clock))
+    X = np.random.default_rng(0).standard_normal((200, 4))
+    times = kernel_times(HeldUp(1.0), X, X, 1)
+    assert held_up
+    assert times.call < 0.1
 
 
 def test_a_rank_without_columns_is_timed_with_some(monkeypatch: pytest.MonkeyPatch) -> None:

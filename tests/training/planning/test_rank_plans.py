@@ -94,7 +94,18 @@ def test_a_refusal_names_the_workers_without_which_the_others_would_do() -> None
         check_resources(SOURCE, SETTINGS, False, _workers(150, 8000))
     (sentence,) = refusal.value.too_small.values()
     assert sentence == "worker 0 has too little memory for its part of the fit: it may use 150 MB"
+    assert not refusal.value.for_now
     check_resources(SOURCE, SETTINGS, False, _workers(8000))
+
+
+def test_a_worker_that_has_too_little_memory_at_the_moment_is_told_from_one_that_is_too_small() -> None:
+    small, large = _workers(150, 8000)
+    for lasting, is_for_now in ((150 << 20, False), (8000 << 20, True)):
+        with pytest.raises(MemoryBudgetError) as refusal:
+            check_resources(SOURCE, SETTINGS, False, [replace(small, lasting=lasting), large])
+        assert set(refusal.value.too_small) == {"0"}
+        assert refusal.value.for_now == ({"0"} if is_for_now else set())
+        assert refusal.value.too_small["0"].endswith("at the moment") == is_for_now
 
 
 def test_a_refusal_says_how_much_the_workers_hold_together() -> None:

@@ -59,7 +59,7 @@ class Admission:
         return True
 
     def exclude(self, fit: str, small: Collection[Place], places: Sequence[Place]) -> bool:
-        """Take these workers from `fit` for good. Free ones take their place, those with the most memory first.
+        """Take these workers from `fit`. Free ones take their place, those with the most memory first.
 
         A fit that holds none afterwards waits for others. Return False, changing nothing, for an unknown fit, and for
         one that could use no worker then; what it holds counts also while it is paused or restarts.
@@ -82,6 +82,12 @@ class Admission:
                 del self.held[fit]
         self.grant(places)
         return True
+
+    def readmit(self, fit: str, places: Collection[Place]) -> None:
+        """Let `fit` use workers again that were excluded."""
+        for table in (self.waiting, self.granted):
+            if fit in table:
+                table[fit] = replace(table[fit], excluded=table[fit].excluded.difference(places))
 
     def _replacements(
         self, request: WorkerRequest, candidates: Sequence[Place], places: Sequence[Place]
