@@ -74,7 +74,8 @@ def _finite_sum_rows(row: PaperRow, n_rows: int) -> dict[str, PaperRow]:
     """Return a row for each method, by its name."""
     constant = SGD("constant", averaging=0.0)
     return {
-        "SAG": row,
+        "SAG of steps 1 / (16 L)": row,
+        "SAG with line search": replace(row, solver=replace(row.solver, steps="line_search")),
         "SVRG": replace(row, solver=SVRG()),
         "SGD of constant steps": replace(row, solver=constant, batch_size=1),
         "SGD of steps theta / t": replace(row, solver=SGD("inverse", averaging=0.0), batch_size=1),

@@ -89,7 +89,14 @@ def ours_in_words(row: Row) -> str:
         return WORDS[row["unit"]](row)
     if row["unit"] == "seconds":
         return phases_in_words(row)
-    return f"{row['our_error']:.2%} in {text(row['our_seconds'])} s{busy(row)}"
+    return f"{row['our_error']:.2%} in {seconds_in_words(row)}"
+
+
+def seconds_in_words(row: Row) -> str:
+    """Return the seconds of a fit: of the clock, or of processor time where other programs used the same cores."""
+    if busy(row) and "our_processor_seconds" in row:
+        return f"{text(row['our_processor_seconds'])} s of processor time"
+    return f"{text(row['our_seconds'])} s{busy(row)}"
 
 
 def phases_in_words(row: Row) -> str:

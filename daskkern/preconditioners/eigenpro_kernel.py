@@ -65,7 +65,8 @@ class EigenProKernel:
         Raises
         ------
         SpecError
-            For `rho` and `tau` out of (0, 1], but for the `tau` "tail_mean", less than one direction, or fewer than two rows.
+            For `rho` and `tau` out of (0, 1], but for the `tau` "tail_mean", less than one direction, or fewer than
+            two rows.
         DataError
             When the kernel is 0 on all rows, or overflows.
         """

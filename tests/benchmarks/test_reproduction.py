@@ -78,7 +78,7 @@ def test_finite_sums_come_closer_to_the_least_objective(reproduce: ModuleType, d
     (row,) = (each for each in reproduce.ROWS if each.key == "sag-adult")
     found = reproduce.run_row(replace(row, n_epochs=4, data="tiny", alpha=0.1), data)
     assert found["n_epochs_each"] == [1, 2, 4]
-    for name, number in (("SAG", 1), ("SVRG", 2), ("gradient descent", 5)):
+    for name, number in (("SAG with line search", 2), ("SVRG", 3), ("gradient descent", 6)):
         assert found["curves"][number - 1] == f"{name}, excess loss"
         values = found[f"curve_{number}_loss"]
         assert -1e-6 <= values[-1] < values[0]
@@ -121,6 +121,9 @@ def test_seconds_of_a_busy_machine_are_said_to_be(reproduce: ModuleType) -> None
     row = {"unit": "error", "our_error": 0.1, "our_seconds": 12.0}
     assert ours(row) == "10.00% in 12 s"
     assert ours({**row, "load_average": 9.0}) == "10.00% in 12 s while other programs ran"
+    row["our_processor_seconds"] = 20.0
+    assert ours({**row, "load_average": 9.0}) == "10.00% in 20 s of processor time"
+    assert ours(row) == "10.00% in 12 s"
 
 
 def test_the_rows_of_the_system_asset_are_that_system(reproduce: ModuleType, data: Any) -> None:

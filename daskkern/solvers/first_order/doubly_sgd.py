@@ -113,7 +113,7 @@ class DoublySGD(Solver[DoublyRun]):
             raise SpecError(f"got ridge={self.ridge!r} for DoublySGD; give a positive number")
         if not (1 <= self.theta <= 2 or (self.theta > 2 and float(self.theta).is_integer())):
             raise SpecError(
-                f"got theta={self.theta!r} for DoublySGD; give a number between 1 and 2, or a whole number above 2"
+                f"got theta={self.theta!r} for DoublySGD; give a number from 1 to 2, or a whole number above 2"
             )
 
     def costs(self, n_rows: int, loss: Loss) -> MethodCosts:

@@ -182,7 +182,7 @@ def test_a_saved_model_predicts_the_same_and_holds_numbers_only(kernel: Kernel |
 def test_what_has_no_meaning_is_refused() -> None:
     fit = _fit()
     for theta in (2.5, 0.5, 0, -1, float("inf"), float("nan")):
-        with pytest.raises(SpecError, match="give a number between 1 and 2, or a whole number above 2"):
+        with pytest.raises(SpecError, match="give a number from 1 to 2, or a whole number above 2"):
             DoublySGD(theta=theta)
     with pytest.raises(SpecError, match="got preconditioner='newton' for DoublySGD; expected 'none' or 'covariance'"):
         DoublySGD(preconditioner="newton")
