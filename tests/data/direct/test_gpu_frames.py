@@ -20,6 +20,7 @@ from daskkern.data.direct.opening import TableChoice, open_table
 from daskkern.data.direct.table_reader import table_reader
 from daskkern.data.rows.grouped_rows import GroupedRows, RowTargets
 from daskkern.errors import DataError
+from daskkern.estimators.frame_blocks import lazy_features
 from tests.support.gpu.fake_arrays import FakeArray
 from tests.support.gpu.fake_gpu import FakeGpu
 
@@ -42,6 +43,8 @@ class FakeGpuFrame:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    iloc = None  # cuDF has it
 
     def head(self, n: int) -> "FakeGpuFrame":
         return FakeGpuFrame(self._held.head(n))
@@ -79,6 +82,13 @@ class _FakeDaskFrame:
 
     def __init__(self, parts: Sequence[Any], columns: Sequence[str]) -> None:
         self._parts, self.columns, self.npartitions = list(parts), list(columns), len(parts)
+
+    @property
+    def _meta(self) -> FakeGpuFrame:
+        return dask.compute(self._parts[0])[0].head(0)
+
+    def compute(self) -> Any:
+        return list(dask.compute(*self._parts))
 
     def __dask_graph__(self) -> Any:
         return dask.delayed(self._parts).__dask_graph__()
@@ -202,3 +212,19 @@ def test_frames_with_texts_or_gaps_are_encoded_by_the_host(stand_in: FakeGpu) ->
             if blocks is not None:
                 X = np.concatenate([block.X.get() for block in blocks])
                 np.testing.assert_array_equal(X, rows.read(0, rows.n_rows).X)
+
+
+def test_numbers_with_targets_beside_them_become_chunks_on_the_gpu(stand_in: FakeGpu) -> None:
+    whole = numbers()
+    X, y = whole[["a", "b"]], whole.y.to_numpy()
+    settings = {"kernel": "gaussian:2", "basis": Landmarks(40), "calibrate": False, "max_epochs": 3, "random_state": 0}
+    expected = KernelRegressor(device="cpu", **settings).fit(dd.from_pandas(X, npartitions=3), y)
+    with stand_in.installed() as cupy:
+        chunks = lazy_features(on_gpu(X, 3), None)
+        assert isinstance(chunks._meta, cupy.ndarray)
+        assert all(isinstance(chunk, cupy.ndarray) for chunk in dask.compute(*chunks.to_delayed()[:, 0]))
+        found = KernelRegressor(device="gpu", **settings).fit(on_gpu(X, 3), y)
+        assert list(found.feature_names_in_) == ["a", "b"]
+        np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=0, atol=2e-3)
+        with pytest.raises(DataError, match="X has no column 'b'"):
+            lazy_features(on_gpu(X, 3)[["a"]], found.model_.encoding)
