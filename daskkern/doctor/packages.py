@@ -30,7 +30,7 @@ PURPOSES = {
     "dask-cuda": "a worker for each GPU",
     "nccl": "sums between GPUs",
     "rmm": "the memory pool of GPU workers",
-    "kvikio": "kernel blocks between disk and GPU",
+    "kvikio": "kernel blocks and rows between disk and GPU",
 }
 """The purpose of each package."""
 _EXTRAS = {"h5py": "formats", "obstore": "remote", "matplotlib": "plot", "prometheus-client": "metrics"}

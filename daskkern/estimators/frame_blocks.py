@@ -11,7 +11,7 @@ from dask.base import is_dask_collection
 from dask.delayed import delayed
 from sklearn.base import BaseEstimator
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import Array, HostArray
 from daskkern.data.schema.encoding import ColumnEncoding, Encoding, UnknownChoice, feature_names_of
 from daskkern.errors import DataError
 from daskkern.estimators.frame_codes import encoded, frame_encoding
@@ -45,26 +45,39 @@ def labelled_blocks(
 
 
 def lazy_features(X: Any, encoding: Encoding | None, unknown: UnknownChoice | None = None) -> da.Array:
-    """Return the features (n, d) float64 of a dask dataframe; partitions are computed once for their lengths."""
+    """Return the features (n, d) float64 of a dask dataframe; partitions are computed once for their lengths.
+
+    Chunks of a frame of cuDF whose columns are numbers without gaps are arrays on its GPU.
+    """
     known = encoding or tuple(ColumnEncoding(name) for name in X.columns)
+    if hasattr(X._meta, "to_cupy") and all(column.is_plain for column in known):
+        names = [column.name for column in known]
+        return _blocks(X, partial(_on_gpu, names=names), (len(names),), _on_gpu(X._meta, names))
     features = partial(encoded, encoding=known, unknown=unknown)
-    return _blocks(X, features, (len(feature_names_of(known)),), np.dtype(np.float64))
+    width = len(feature_names_of(known))
+    return _blocks(X, features, (width,), np.empty((0, width)))
 
 
 def lazy_column(y: Any) -> Any:
     """Return the values of a dask series (n,) or dataframe (n, t) as a dask array; others as they are."""
     if not is_dask_collection(y) or not hasattr(y, "partitions") or isinstance(y, da.Array):
         return y
-    return _blocks(y, _values, (len(y.columns),) if y.ndim == 2 else (), _on_host(y._meta).dtype)
+    return _blocks(y, _values, (len(y.columns),) if y.ndim == 2 else (), _on_host(y._meta))
 
 
-def _blocks(
-    frame: Any, function: Callable[[Any], HostArray], width: tuple[int, ...], dtype: np.dtype[np.generic]
-) -> da.Array:
-    """Return ``function(partition)`` of all partitions that have rows as one array."""
+def _blocks(frame: Any, function: Callable[[Any], Array], width: tuple[int, ...], meta: Array) -> da.Array:
+    """Return ``function(partition)``, arrays like `meta`, of all partitions that have rows as one array."""
     lengths, made = frame.map_partitions(len).compute(), delayed(function, pure=True)
     parts = zip(frame.to_delayed(), lengths, strict=True)
-    return da.concatenate([da.from_delayed(made(part), shape=(int(n), *width), dtype=dtype) for part, n in parts if n])
+    return da.concatenate([da.from_delayed(made(part), shape=(int(n), *width), meta=meta) for part, n in parts if n])
+
+
+def _on_gpu(part: Any, names: list[str]) -> Array:
+    """Return columns of numbers of a frame of cuDF as an array (m, d) float64 on its GPU."""
+    missing = [name for name in names if name not in part.columns]
+    if missing:
+        raise DataError(f"X has no column {missing[0]!r}, which the model was trained with; add it")
+    return part[names].to_cupy(dtype=np.dtype(np.float64))
 
 
 def _values(part: Any) -> HostArray:

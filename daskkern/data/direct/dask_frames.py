@@ -1,19 +1,23 @@
 """A Dask dataframe as a table, read one partition at a time: of pandas, or of cuDF on GPUs.
 
-A partition is computed where a rank needs it, with the columns that are read. One on a GPU becomes an Arrow table
-there, whose numbers are then copied to the host, once an epoch: rows are in host memory until a batch is used.
+A partition is computed where a rank needs it, with the columns that are read. Where a partition on a GPU has numbers
+only, and none is missing, a rank on a GPU takes its features from there. Otherwise it becomes an Arrow table, whose
+numbers are copied to the host.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from dask.base import compute, is_dask_collection, tokenize
 from distributed import futures_of
 
+from daskkern.arrays import Array
+from daskkern.data.ingest.readers.arrow import is_number
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.typed_tables import TypedFile, after, open_typed
 from daskkern.errors import DataError
@@ -54,7 +58,23 @@ def open_dask_frame(frame: Any, request: Request) -> Parts:
     schema = _arrow(first.head(_SEEN_ROWS), None).schema.remove_metadata()
     files = [_Partition(frame, number, schema) for number in there]
     typed = [TypedFile(Path(_NAME), sizes[file.number], schema, file.batches, (0,)) for file in files]
-    return open_typed(typed, request)
+    parts = open_typed(typed, request)
+    if not hasattr(first, "to_cupy") or not _has_numbers(parts, schema):
+        return parts
+    names = list(parts.train.feature_names or ())
+
+    def features_on(dtype: npt.DTypeLike) -> Iterator[Array]:
+        return (file.features(names, dtype) for file in files)
+
+    return replace(parts, train=replace(parts.train, features_on=features_on))
+
+
+def _has_numbers(parts: Parts, schema: pa.Schema) -> bool:
+    """Return whether the features of a table are columns of numbers as they are, without missing ones."""
+    table = parts.train
+    if table.encoding is not None or parts.missing != "refuse":
+        return False
+    return all(name in schema.names and is_number(schema.field(name).type) for name in table.feature_names or ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +96,17 @@ class _Partition:
                 "make them the same with astype"
             ) from error
         yield from after(table.combine_chunks().to_batches(max_chunksize=rows), start)
+
+    def features(self, names: Sequence[str], dtype: npt.DTypeLike) -> Array:
+        """Return columns of numbers of a frame of cuDF as an array (m, d) on its GPU."""
+        part = _computed(self.frame[list(names)].partitions[self.number])
+        try:
+            return part.to_cupy(dtype=np.dtype(dtype))
+        except (ValueError, TypeError) as error:
+            raise DataError(
+                f"partition {self.number} of the dask dataframe has missing values, or no numbers, where it had some "
+                f"when the fit began ({error}); do not change the data during a fit"
+            ) from error
 
 
 def _computed(part: Any) -> Any:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import Array, HostArray
 from daskkern.data.ingest.columns.labels import AUTO_LIMIT, KnownLabels, LabelCoder
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.columns.values import labels_of, quantities_of, weights_of
@@ -55,6 +55,10 @@ class TableReader(GroupReader):
     def is_slow(self) -> bool:
         """Whether rows lie in files: columns of different types become features."""
         return not self.held_bytes
+
+    def features_on(self, dtype: npt.DTypeLike) -> Iterator[Array] | None:
+        """Return features on the GPU of this process; see :class:`daskkern.data.rows.grouped_rows.GroupReader`."""
+        return None if self.table.features_on is None else self.table.features_on(dtype)
 
     def read(self, number: int, fields: Fields, dtype: npt.DTypeLike) -> RowBlock:
         """Return the rows of a group; see :class:`daskkern.data.rows.grouped_rows.GroupReader`."""

@@ -6,12 +6,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.backend.namespace import to_host
+from daskkern.backend.reductions import all_finite
 from daskkern.data.rows.array_rows import float_dtype
 from daskkern.data.rows.chunk_edges import ChunkEdges
 from daskkern.data.rows.finite import check_finite
@@ -50,6 +53,14 @@ class GroupReader(ABC):
     def is_slow(self) -> bool:
         """Whether a group takes much longer to read than its bytes from a disk, because it is decoded and encoded."""
         return False
+
+    def features_on(self, dtype: npt.DTypeLike) -> Iterator[Array] | None:
+        """Return the features of all rows in order, not scaled, as arrays (m, d) on the GPU of this process.
+
+        None where they are not computed on GPUs. Nothing is computed before the first of them is asked for.
+        """
+        del dtype
+        return None
 
     @abstractmethod
     def read(self, number: int, fields: Fields, dtype: npt.DTypeLike) -> RowBlock:
@@ -117,6 +128,26 @@ class GroupedRows(RowsReadWhole):
         self.has_weight, self.dtype = reader.has_weight, float_dtype(dtype)
         self._reader, self._scaling = reader, Scaling() if scaling is None else scaling
         self._cache = _GroupCache(cache_bytes)
+        self.on_gpus = reader.features_on(self.dtype) is not None
+
+    def blocks_on(self, xp: ModuleType) -> Iterator[RowBlock] | None:
+        """Return all rows in order with ``X`` on the GPU of `xp`; None where they do not lie on one."""
+        features = None if xp is np else self._reader.features_on(self._read_as)
+        return None if features is None else self._placed(features, xp)
+
+    def _placed(self, features: Iterator[Array], xp: ModuleType) -> Iterator[RowBlock]:
+        start = 0
+        for found in features:
+            X, stop = xp.ascontiguousarray(found), start + len(found)
+            if not all_finite(X):
+                check_finite(to_host(X), start)
+            rest = self.read(start, stop, ALL & ~Fields.X)
+            yield RowBlock(self._scaling.apply(X, self.dtype), rest.y, rest.weight)
+            start = stop
+        if start != self.n_rows:
+            raise DataError(
+                f"got {start} rows, but there were {self.n_rows} when the fit began; do not change the data"
+            )
 
     def read(self, start: int, stop: int, fields: Fields = ALL) -> RowBlock:
         """Return the rows from `start` to `stop` (excluded); every group of them is decoded once for all `fields`."""

@@ -81,7 +81,7 @@ class StoreRows(Rows):
         return None if chunks is None or kvikio is None else self._read_by(kvikio, chunks, xp)
 
     def _read_by(self, kvikio: ModuleType, chunks: LocalChunks, xp: ModuleType) -> Iterator[RowBlock]:
-        """Yield blocks of rows, of which the next is on its way; after one that failed, the next but one by the host."""
+        """Yield blocks of rows, of which the next is on its way; by the host where that fails."""
         row_bytes = chunks.array.dtype.itemsize * self.n_features
         step = self.chunk_rows * max(1, DIRECT_BYTES // (self.chunk_rows * row_bytes))
         begun: tuple[Array, DirectReads] | None = None

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import threading
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, Any
@@ -18,7 +19,7 @@ from weakref import WeakValueDictionary, finalize
 import numpy as np
 import numpy.typing as npt
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.data.rows.grouped_rows import GroupReader
 from daskkern.data.rows.rows import ALL, Fields, RowBlock
 from daskkern.data.storage.local_chunks import write_at
@@ -180,6 +181,10 @@ class KeptGroups(GroupReader):
     def has_weight(self) -> bool:
         """Whether rows have weights."""
         return self.reader.has_weight
+
+    def features_on(self, dtype: npt.DTypeLike) -> Iterator[Array] | None:
+        """Return features on the GPU of this process; see :class:`daskkern.data.rows.grouped_rows.GroupReader`."""
+        return self.reader.features_on(dtype)
 
     def read(self, number: int, fields: Fields, dtype: npt.DTypeLike) -> RowBlock:
         """Return the rows of a group; see :class:`daskkern.data.rows.grouped_rows.GroupReader`."""

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import Array, HostArray
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.encoding import CategoricalChoice, Encoding, MissingChoice, UnknownChoice
 from daskkern.data.schema.table_schema import TableSchema
@@ -75,6 +76,7 @@ class Table:
     is cheap only at the rows `starts`, such as those where a file or a row group begins; None means at any row.
     `targets()`, where a format supports it, passes over a single target (m,) without reading features.
     `narrow_from(start)`, likewise, is `pieces_from` with targets and weights only; X has no columns.
+    `features_on(dtype)`, where the table lies on a GPU, passes over the features as arrays (m, d) there.
     `exact()`, where pieces are rounded to `dtype` as they are read, is the table whose pieces are not.
     """
 
@@ -99,6 +101,7 @@ class Table:
     window: Callable[[int, int], Callable[[], Iterator[Piece]]] | None = None
     fills_means: bool = False
     exact: "Callable[[], Table] | None" = None
+    features_on: "Callable[[npt.DTypeLike], Iterator[Array]] | None" = None
 
     def between(self, start: int, stop: int) -> "Table":
         """Return the table of the rows from `start` to `stop`, or beyond; light to send where a format allows it."""

@@ -30,7 +30,7 @@ from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import one_process_cluster
 from tests.support.gpu.fake_gpu import FakeGpu
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 N, D, CHUNK, EPOCHS = 240, 3, 20, 3
 
@@ -123,7 +123,7 @@ def test_arrays_that_are_too_large_go_to_host_memory(
         assert isinstance(source, BlockSource)
         assert source.on_gpu == stays
         assert (source.bytes_on_workers < 8 * N * 2) == stays  # targets alone
-        features = [future.result()[0] for future in futures]
+        features = [X for X, _, _ in client.gather(list(futures))]
         assert {type(part) for part in features} == {np.ndarray}  # of this client
         np.testing.assert_array_equal(np.concatenate(features), X)
 
