@@ -18,7 +18,7 @@ from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, Sweep, System, 
 from daskkern.systems.plot import plot_comparison
 from daskkern.training.direct.roles import RowRoles
 
-_ENDED = {"max_seconds": "time over", "max_epochs": "its epochs"}
+_ENDED = {"max_seconds": "time limit", "max_epochs": "all epochs"}
 _SHOWN = 12
 
 
