@@ -38,6 +38,7 @@ WHAT = {
     "cluster": "gangs, collectives",
     "monitor": "progress, history",
     "backend": "NumPy or CuPy, tiles, threads, random numbers, communicators",
+    "row_table": "tables of records",
     "errors": "exceptions",
     "events": "events of fits",
     "arrays": "array types",

@@ -14,7 +14,7 @@ from tests.support.source_trees import PACKAGE, modules, trees
 
 LAYERS = {
     **dict.fromkeys(("errors", "events", "arrays", "display"), 0),
-    "backend": 1,
+    **dict.fromkeys(("backend", "row_table"), 1),
     **dict.fromkeys(("kernels", "losses", "data", "cluster", "monitor"), 2),
     **dict.fromkeys(("linalg", "calibration"), 3),
     **dict.fromkeys(("landmarks", "features", "feature_learning"), 4),

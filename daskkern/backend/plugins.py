@@ -8,7 +8,8 @@ A package offers a solver with lines such as these in its ``pyproject.toml``::
 Nothing is imported before its name is looked up.
 """
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, TypeVar
@@ -111,6 +112,19 @@ class Registry(MutableMapping[str, T]):
 def _source(point: EntryPoint) -> str:
     package = "a package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
     return f"{package} ({point.value})"
+
+
+def unknown(kind: str, given: object, name: str, known: Iterable[str]) -> SpecError:
+    """Return the error for `given`, whose `name` is none of the `known` ones: with the one that was probably meant."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return SpecError(f"{kind} {given!r} is unknown{hint} Known {kind}{'e' * kind.endswith('s')}s: {', '.join(names)}")
+
+
+def derived_from(base: type, where: str) -> Callable[[str, object], Any]:
+    """Return the check of a registry of classes derived from `base`; see :func:`checked_class`."""
+    return lambda name, found: checked_class(name, found, base, where)
 
 
 def checked_class(name: str, found: object, base: type, where: str) -> Any:

@@ -38,9 +38,9 @@ def logs_command(fit: str | None, follow: bool, as_json: bool, running: ClusterR
 class _Log:
     """What is known of one fit, printed as it comes."""
 
-    def __init__(self, client: Client, status: FitStatus, tell: Callable[[float, str], None]) -> None:
+    def __init__(self, client: Client, status: FitStatus, write: Callable[[float, str], None]) -> None:
         self.status = status
-        self._tell = tell
+        self._write = write
         self._client, self._handle = client, attach(client, status.metadata.fit)
         self._read: Mapping[str, int] = {}
         self._next_event = 0
@@ -56,15 +56,15 @@ class _Log:
         lines = [*self._new_events(), *((line.time, _worded(line)) for line in page.lines)]
         if not self._begun:
             # First, whatever the times of the others say: clocks of workers may differ.
-            self._tell(self.status.submitted, f"submitted by {self.status.metadata.owner}")
+            self._write(self.status.submitted, f"submitted by {self.status.metadata.owner}")
             self._begun = True
         for at, text in sorted(lines):
-            self._tell(at, text)
+            self._write(at, text)
         if page.silent and page.silent != self._silent:
-            self._tell(time.time(), f"no log came from {', '.join(page.silent)}, which did not answer")
+            self._write(time.time(), f"no log came from {', '.join(page.silent)}, which did not answer")
         self._silent = page.silent
         if not self.status.active:
-            self._tell(self.status.ended, f"{self.status.state}{': ' * bool(self.status.error)}{self.status.error}")
+            self._write(self.status.ended, f"{self.status.state}{': ' * bool(self.status.error)}{self.status.error}")
 
     def _new_events(self) -> Iterator[tuple[float, str]]:
         events, self._next_event = self._handle.events_since(self._next_event)

@@ -114,18 +114,7 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
         cost = FitCost(workers, math.inf, on_gpus=True, limit_s=limit_s)
         say(cost.in_words())
         return _record(found, batch, None, cost)
-    sweeps = (settings.solver.sweeps(1, settings.loss), settings.solver.sweeps(2, settings.loss))
-    assert sizes is not None
-    learning = learning_costs(settings, source.info, sizes.n, sizes.d, sizes.c)
-    stored = not found.plan.kept_wanted
-    count = candidate_count(settings)
-
-    def timed(plan: MemoryPlan, rates: Rates) -> TimePlan:
-        assert plan.sizes is not None
-        choices = choice_seconds(source, settings, plan.sizes, rates)
-        return estimate(plan, rates, settings.max_epochs, stored, sweeps, learning, count, choices)
-
-    time = found.slowest(timed)
+    time = _expected_time(found, source, settings)
     show_time(time, settings.max_epochs)
     cost = FitCost(workers, time.total, limit_s=limit_s)
     say(cost.in_words())
@@ -136,6 +125,23 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
     if isinstance(source, GroupSource):
         say(ingest_gain(source, settings).in_words(settings.max_epochs))
     return _record(found, batch, time, cost)
+
+
+def _expected_time(found: _Expectation, source: RowSource, settings: FitSettings) -> TimePlan:
+    """Return the time of the slowest rank, which is that of the fit."""
+    sweeps = (settings.solver.sweeps(1, settings.loss), settings.solver.sweeps(2, settings.loss))
+    sizes = found.plan.sizes
+    assert sizes is not None
+    learning = learning_costs(settings, source.info, sizes.n, sizes.d, sizes.c)
+    stored = not found.plan.kept_wanted
+    count = candidate_count(settings)
+
+    def timed(plan: MemoryPlan, rates: Rates) -> TimePlan:
+        assert plan.sizes is not None
+        choices = choice_seconds(source, settings, plan.sizes, rates)
+        return estimate(plan, rates, settings.max_epochs, stored, sweeps, learning, count, choices)
+
+    return found.slowest(timed)
 
 
 def _record(found: _Expectation, batch: int, time: TimePlan | None, cost: FitCost) -> dict[str, object]:

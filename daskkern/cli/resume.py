@@ -37,7 +37,7 @@ def resume_command(place: str, every: bool, as_json: bool, where: ClusterRequest
     found = find_fits(place) if every else (_named(place),)
     with quieted(everything=True) if as_json else nullcontext():
         active = _active(where)
-        outcomes = [(fit, *_tell(fit, *_outcome(fit, where, active))) for fit in found]
+        outcomes = [(fit, *_report(fit, *_outcome(fit, where, active))) for fit in found]
         if not outcomes:
             say(f"no checkpoints are in {public(place)}")
     if as_json:
@@ -50,7 +50,7 @@ def resume_command(place: str, every: bool, as_json: bool, where: ClusterRequest
         raise StoreError(f"{len(failed)} of {len(said)} fits cannot be continued; the lines above say why")
 
 
-def _tell(fit: FoundFit, outcome: str, detail: str) -> tuple[str, str]:
+def _report(fit: FoundFit, outcome: str, detail: str) -> tuple[str, str]:
     say(f"{outcome:<14}{public(fit.location)}{detail and f': {detail}'}")
     return outcome, detail
 

@@ -14,11 +14,11 @@ from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
 from daskkern.kernels import ScaledDistanceKernel, parse_kernel
-from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, System, compare, sweep, system
+from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, Sweep, System, compare, sweep, system
 from daskkern.systems.plot import plot_comparison
 from daskkern.training.direct.roles import RowRoles
 
-_ENDED = {"max_seconds": "time over", "max_epochs": "its epochs"}
+_ENDED = {"max_seconds": "time limit", "max_epochs": "all epochs"}
 _SHOWN = 12
 
 
@@ -173,13 +173,9 @@ def sweep_command(
     ]
     say(f"{len(found.points)} models of {found.n_landmarks} landmarks in {found.seconds:.1f} s; the best are")
     listing(("length scale", "alpha", "error" if share else "RMSE"), rows)
-    kernel_words = f"{found.kernel.name}:{found.best.length_scale:.6g}"
-    columns = f"--landmarks {found.landmarks} --solver direct --dtype float64" + (f" --seed {seed}" if seed else "")
-    words = f"--kernel {kernel_words} --loss squared {columns} --alpha {found.best.alpha:g}"
-    words += f" --scale {found.scale or 'none'}"
     if found.system.basis.all_rows:
         say(f"system {name} has all rows as columns: its best penalty may differ from that of landmarks")
-    command = f"daskkern fit {store} {words} --out MODEL"
+    command = _fit_of_best(found, store)
     say(command)
     return {
         "system": name,
@@ -189,6 +185,15 @@ def sweep_command(
         "points": [asdict(point) for point in found.points],
         "command": command,
     }
+
+
+def _fit_of_best(found: Sweep, store: str) -> str:
+    """Return the command that fits the best model of a sweep."""
+    kernel = f"{found.kernel.name}:{found.best.length_scale:.6g}"
+    columns = f"--landmarks {found.landmarks} --solver direct --dtype float64"
+    columns += f" --seed {found.seed}" if found.seed else ""
+    penalty = f"--alpha {found.best.alpha:g} --scale {found.scale or 'none'}"
+    return f"daskkern fit {store} --kernel {kernel} --loss squared {columns} {penalty} --out MODEL"
 
 
 def _check_stores(*places: str | None) -> None:

@@ -31,7 +31,7 @@ def named_roles(target: Any, sample_dims: Any, coords: Any, drop: Any) -> RowRol
 
 
 def is_direct(X: Any, roles: RowRoles) -> bool:
-    """Return whether a fit reads `X` where it lies. DataError where `roles` name parts of rows without names."""
+    """Return whether a fit reads `X` in place. DataError where `roles` name parts of rows without names."""
     if is_cube(X) or is_arrow_dataset(X) or isinstance(X, zarr.Array | TableFiles):
         return True
     if is_dask_frame(X) or isinstance(X, str | os.PathLike | zarr.Group):

@@ -4,14 +4,13 @@ Further parameters follow by name: ``laplacian_pq:median,p=1.5,q=1``.
 Words make sums and products: ``gaussian:5+linear``, ``2*gaussian:5 + 0.5*laplacian:1``.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import add, mul
 
-from daskkern.backend.plugins import Registry, checked_class
+from daskkern.backend.plugins import Registry, checked_class, unknown
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinate import Coordinate
@@ -246,9 +245,7 @@ def _parse_word(text: str) -> Kernel:
 def _entry(name: str) -> Entry:
     if name in KERNELS:
         return KERNELS[name]
-    close = difflib.get_close_matches(name, KERNELS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    raise SpecError(f"kernel {name!r} is unknown{hint} Known kernels: {', '.join(KERNELS)}")
+    raise unknown("kernel", name, name, KERNELS)
 
 
 def _number(text: str, value: str) -> float | str:

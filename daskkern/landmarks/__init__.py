@@ -1,7 +1,6 @@
 """Landmark selectors: one class, one file, one row in :data:`SELECTORS` each."""
 
-from daskkern.backend.plugins import Registry, checked_class
-from daskkern.errors import SpecError
+from daskkern.backend.plugins import Registry, derived_from, unknown
 from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, first_occurrences
 from daskkern.landmarks.incomplete_cholesky import IncompleteCholesky
 from daskkern.landmarks.k_means import KMeans
@@ -13,12 +12,10 @@ from daskkern.landmarks.uniform import Uniform
 _RULES = (Uniform, Stratified, KMeans, RPCholesky, RidgeLeverage, IncompleteCholesky)
 
 
-def _checked(name: str, found: object) -> type[LandmarkSelector]:
-    return checked_class(name, found, LandmarkSelector, "daskkern.landmarks.LandmarkSelector")
-
-
 SELECTORS: Registry[type[LandmarkSelector]] = Registry(
-    {rule.name: rule for rule in _RULES}, "daskkern.landmarks", _checked
+    {rule.name: rule for rule in _RULES},
+    "daskkern.landmarks",
+    derived_from(LandmarkSelector, "daskkern.landmarks.LandmarkSelector"),
 )
 """Selectors by name: the rules above, and the classes that installed packages offer as ``daskkern.landmarks``."""
 
@@ -29,7 +26,7 @@ def parse_selector(selector: str | LandmarkSelector) -> LandmarkSelector:
         return selector
     if isinstance(selector, str) and selector in SELECTORS:
         return SELECTORS[selector]()
-    raise SpecError(f"landmark selector {selector!r} is unknown. Known selectors: {', '.join(SELECTORS)}")
+    raise unknown("landmark selector", selector, str(selector), SELECTORS)
 
 
 __all__ = [

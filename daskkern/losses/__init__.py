@@ -1,9 +1,8 @@
 """Losses: one class, one file, one row in :data:`LOSSES` each."""
 
-import difflib
 from dataclasses import fields, is_dataclass
 
-from daskkern.backend.plugins import Registry, checked_class
+from daskkern.backend.plugins import Registry, derived_from, unknown
 from daskkern.errors import SpecError
 from daskkern.losses.absolute import Absolute
 from daskkern.losses.base import BoxDual, Curved, Dual, DualBox, Loss, Probabilistic, Smooth
@@ -37,11 +36,9 @@ _KNOWN: tuple[type[Loss], ...] = (
 )
 
 
-def _checked(name: str, found: object) -> type[Loss]:
-    return checked_class(name, found, Loss, "daskkern.losses.Loss")
-
-
-LOSSES: Registry[type[Loss]] = Registry({loss.name: loss for loss in _KNOWN}, "daskkern.losses", _checked)
+LOSSES: Registry[type[Loss]] = Registry(
+    {loss.name: loss for loss in _KNOWN}, "daskkern.losses", derived_from(Loss, "daskkern.losses.Loss")
+)
 """Losses by name: the table above, and the classes that installed packages offer as ``daskkern.losses``."""
 
 
@@ -57,9 +54,7 @@ def parse_loss(loss: str | Loss) -> Loss:
         return loss
     name, *words = loss.split(":") if isinstance(loss, str) else [str(loss)]
     if not isinstance(loss, str) or name not in LOSSES:
-        close = difflib.get_close_matches(name, LOSSES, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise SpecError(f"loss {loss!r} is unknown{hint} Known losses: {', '.join(LOSSES)}")
+        raise unknown("loss", loss, name, LOSSES)
     kind = LOSSES[name]
     names: list[str] = [item.name for item in fields(kind)] if is_dataclass(kind) else []
     if len(words) > len(names):

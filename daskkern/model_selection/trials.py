@@ -1,14 +1,13 @@
 """The table of the trials of a search."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import HostArray
 from daskkern.display import html_table
-from daskkern.errors import SpecError
+from daskkern.row_table import RowTable
 
 _NAN = float("nan")
 
@@ -51,7 +50,7 @@ _TEXT = frozenset({"candidate", "method", "verdict"})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrialTable(Sequence[TrialRow]):
+class TrialTable(RowTable[TrialRow]):
     """What a search has tried, in this order: a table with one row for each trial.
 
     ``trials["loss"]`` is a column as an array, ``trials[-1]`` a row, and ``to_pandas()`` a DataFrame.
@@ -63,44 +62,10 @@ class TrialTable(Sequence[TrialRow]):
         Why the search ended where it did, and what was chosen.
     """
 
+    row_type = TrialRow
+    title = "trials"
     rows: tuple[TrialRow, ...] = ()
     note: str = ""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return _NAMES
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[TrialRow]:
-        return iter(self.rows)
-
-    @overload
-    def __getitem__(self, key: int) -> TrialRow: ...
-    @overload
-    def __getitem__(self, key: slice) -> tuple[TrialRow, ...]: ...
-    @overload
-    def __getitem__(self, key: str) -> HostArray: ...
-    def __getitem__(self, key: int | slice | str) -> TrialRow | tuple[TrialRow, ...] | HostArray:
-        """Return a row, rows, or a column as a new array. KeyError for another name."""
-        if not isinstance(key, str):
-            return self.rows[key]
-        if key not in _NAMES:
-            raise KeyError(f"the trials have no column {key!r}; they have {', '.join(_NAMES)}")
-        dtype: Any = object if key in _TEXT else np.int64 if key in _WHOLE else np.float64
-        return np.array([getattr(row, key) for row in self.rows], dtype)
-
-    def to_pandas(self) -> Any:
-        """Return a new pandas.DataFrame. SpecError where pandas is not installed."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise SpecError(
-                "to_pandas() needs pandas, which is not installed; install it, or take columns as trials['loss']"
-            ) from None
-        return pd.DataFrame({name: self[name] for name in _NAMES})
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return the table as texts: a row for each trial."""

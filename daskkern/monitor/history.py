@@ -1,15 +1,13 @@
 """The history of a fit: a table of epochs, and further facts that are saved with the model."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 
-from daskkern.arrays import HostArray
 from daskkern.display import html_table
-from daskkern.errors import SpecError
 from daskkern.events import (
     Event,
     FitFinished,
@@ -25,6 +23,7 @@ from daskkern.events import (
 )
 from daskkern.monitor.epoch_cells import HEADINGS, cell
 from daskkern.monitor.history_axes import draw_histories
+from daskkern.row_table import RowTable
 
 _Kind = TypeVar("_Kind")
 _NAN = float("nan")
@@ -94,7 +93,7 @@ class Incident:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class History(Sequence[EpochRow]):
+class History(RowTable[EpochRow]):
     """The history of a fit: a table with a row for each epoch, and single facts.
 
     ``history["loss"]`` is a column as an array, ``history[-1]`` a row, ``len(history)`` the number of rows, and
@@ -120,6 +119,8 @@ class History(Sequence[EpochRow]):
         What the column `optimality` holds, or "".
     """
 
+    row_type = EpochRow
+    title = "history"
     rows: tuple[EpochRow, ...] = ()
     started: FitStarted | None = None
     finished: FitFinished | None = None
@@ -131,40 +132,9 @@ class History(Sequence[EpochRow]):
     checkpoint_seconds: float = 0.0
     measure: str = ""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return _NAMES
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[EpochRow]:
-        return iter(self.rows)
-
-    @overload
-    def __getitem__(self, key: int) -> EpochRow: ...
-    @overload
-    def __getitem__(self, key: slice) -> tuple[EpochRow, ...]: ...
-    @overload
-    def __getitem__(self, key: str) -> HostArray: ...
-    def __getitem__(self, key: int | slice | str) -> EpochRow | tuple[EpochRow, ...] | HostArray:
-        """Return a row, rows, or a column: a new array (n_epochs,), int64 or float64. KeyError for another name."""
-        if not isinstance(key, str):
-            return self.rows[key]
-        if key not in _NAMES:
-            raise KeyError(f"the history has no column {key!r}; it has {', '.join(_NAMES)}")
-        return np.array([getattr(row, key) for row in self.rows], np.int64 if key in _WHOLE else np.float64)
-
     def to_pandas(self) -> Any:
         """Return a new pandas.DataFrame with the epoch as its index. SpecError where pandas is not installed."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise SpecError(
-                "to_pandas() needs pandas, which is not installed; install it, or take columns as history['loss']"
-            ) from None
-        return pd.DataFrame({name: self[name] for name in _NAMES}).set_index("epoch")
+        return super().to_pandas().set_index("epoch")
 
     def _shown(self) -> list[str]:
         """Return the columns in which something was measured."""

@@ -11,19 +11,19 @@ def all_of(listeners: Sequence[Listener]) -> Listener:
     if len(listeners) == 1:
         return listeners[0]
 
-    def tell(event: Event) -> None:
+    def forward(event: Event) -> None:
         for listener in listeners:
             listener(event)
 
-    return tell
+    return forward
 
 
 def one_at_a_time(listener: Listener) -> Listener:
     """Return a listener that several threads may call: `listener` receives one event at a time."""
     lock = threading.Lock()
 
-    def tell(event: Event) -> None:
+    def forward(event: Event) -> None:
         with lock:
             listener(event)
 
-    return tell
+    return forward

@@ -1,10 +1,8 @@
 """Solvers: one class, one file, one row in :data:`SOLVERS` each."""
 
-import difflib
 from typing import Any
 
-from daskkern.backend.plugins import Registry, checked_class
-from daskkern.errors import SpecError
+from daskkern.backend.plugins import Registry, derived_from, unknown
 from daskkern.losses import Loss
 from daskkern.solvers.base import Solver
 from daskkern.solvers.compatibility import check_pair
@@ -68,12 +66,8 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
 )
 
 
-def _checked(name: str, found: object) -> type[Solver[Any]]:
-    return checked_class(name, found, Solver, "daskkern.solvers.Solver")
-
-
 SOLVERS: Registry[type[Solver[Any]]] = Registry(
-    {solver.name: solver for solver in _TABLE}, "daskkern.solvers", _checked
+    {solver.name: solver for solver in _TABLE}, "daskkern.solvers", derived_from(Solver, "daskkern.solvers.Solver")
 )
 """Solvers by name: the table above, and the classes that installed packages offer as ``daskkern.solvers``."""
 
@@ -96,9 +90,7 @@ def parse_solver(solver: str | Solver[Any], space: str = "") -> Solver[Any]:
         return _USUAL[space]() if space in _USUAL else EigenPro(step_scale=1.5)
     if isinstance(solver, str) and solver in SOLVERS:
         return SOLVERS[solver]()
-    close = difflib.get_close_matches(str(solver), SOLVERS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    raise SpecError(f"solver {solver!r} is unknown{hint} Known solvers: auto, {', '.join(SOLVERS)}")
+    raise unknown("solver", solver, str(solver), ["auto", *SOLVERS])
 
 
 def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:

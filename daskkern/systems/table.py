@@ -1,8 +1,6 @@
 """The table of published systems, by name. A new one is one row of ``explicit`` or ``kernel``."""
 
-import difflib
-
-from daskkern.errors import SpecError
+from daskkern.backend.plugins import unknown
 from daskkern.systems.explicit import EXPLICIT
 from daskkern.systems.kernel import KERNEL
 from daskkern.systems.named import System
@@ -15,9 +13,7 @@ def system(name: str) -> System:
     spelled = {_letters(known): row for known, row in SYSTEMS.items()}
     if _letters(name) in spelled:
         return spelled[_letters(name)]
-    close = difflib.get_close_matches(name, SYSTEMS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    raise SpecError(f"system {name!r} is unknown{hint} Known systems: {', '.join(SYSTEMS)}")
+    raise unknown("system", name, name, SYSTEMS)
 
 
 def _letters(name: str) -> str:

@@ -46,7 +46,7 @@ def test_systems_are_compared(folder: Path, capfd: pytest.CaptureFixture[str]) -
     assert code == 0, err
     rows = [line.split() for line in out.splitlines() if line.startswith(("krls", "elm"))]
     assert [row[0] for row in rows] == ["krls", "elm"]
-    assert all(row[-2:] == ["its", "epochs"] for row in rows)
+    assert all(row[-2:] == ["all", "epochs"] for row in rows)
     assert sorted(path.name for path in (folder / "found").iterdir()) == ["comparison.json", "comparison.png"]
     assert "krls ..." in err
 
@@ -181,7 +181,7 @@ def test_a_failing_system_leaves_the_others_alone(
     code, out, err = run(capfd, "compare", "d.zarr", *words)
     assert code == 0, err
     assert "FloatingPointError: by accident" in out
-    assert next(line for line in out.splitlines() if line.startswith("krls")).endswith("its epochs")
+    assert next(line for line in out.splitlines() if line.startswith("krls")).endswith("all epochs")
 
 
 @pytest.mark.one_in(5)

@@ -147,9 +147,8 @@ def test_uniform_landmarks_need_no_targets() -> None:
 def test_selectors_are_found_by_name() -> None:
     assert parse_selector("uniform") == Uniform()
     assert parse_selector(selector := Stratified()) is selector
-    with pytest.raises(
-        SpecError, match=r"landmark selector 'kmeans' is unknown\. Known selectors: uniform, stratified"
-    ):
+    known = r"did you mean 'k_means'\? Known landmark selectors: uniform, stratified"
+    with pytest.raises(SpecError, match=rf"landmark selector 'kmeans' is unknown; {known}"):
         parse_selector("kmeans")
 
 

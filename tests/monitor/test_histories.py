@@ -80,7 +80,7 @@ def test_a_history_is_a_table_of_epochs_with_single_facts() -> None:
     assert (history.checkpoints, history.checkpoint_seconds) == (1, 0.125)
     assert history[-1] is history.rows[1]
     assert [row.epoch for row in history[:1]] == [1]
-    with pytest.raises(KeyError, match="no column 'los'; it has epoch, loss"):
+    with pytest.raises(KeyError, match="got 'los' as a column of history; expected one of epoch, loss"):
         history["los"]
 
 

@@ -66,14 +66,14 @@ def shuffle_store(
         buckets = buckets_for(rows, work / "buckets", seed, memory)
         for start, block in rows.blocks(buckets.load_bytes):
             buckets.append(block)
-            _tell(progress, start + block.n_rows, total)
+            _report(progress, start + block.n_rows, total)
         place = out if is_url(out) else work / "store"
         with _writer_like(rows, place, recorded(store.group), seed, overwrite) as writer:
             done = n
             for block in buckets.blocks():
                 writer.append(block.X, block.y, block.weight)
                 done += block.n_rows
-                _tell(progress, done, total)
+                _report(progress, done, total)
         if place is not out:
             put_in_place(work / "store", out, overwrite=overwrite)
     return open_store(out)
@@ -120,6 +120,6 @@ def _writer_like(rows: StoredRows, path: str | Path, provenance: Provenance, see
     return writer
 
 
-def _tell(progress: Progress | None, done: int, total: int) -> None:
+def _report(progress: Progress | None, done: int, total: int) -> None:
     if progress is not None:
         progress(done, total)

@@ -140,7 +140,7 @@ def _multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Seq
 
 
 def _is_plain_on_gpu(left: Array, right: Array, xp: ModuleType) -> bool:
-    """Return whether cuBLAS reads both operands where they lie on a GPU."""
+    """Return whether cuBLAS reads both operands in place on a GPU."""
     if xp is np or is_plain() or is_sparse(left):
         return False
     same = left.dtype == right.dtype and left.dtype in (np.float32, np.float64)

@@ -143,7 +143,7 @@ class Checkpointing:
         """Return whether a commit is due."""
         return self.outlives and time.monotonic() >= self._next
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Emit events for the checkpoints that were completed, or failed, since the last call."""
         if self._writer is not None:
             for event in self._writer.events():
@@ -187,6 +187,6 @@ def open_checkpointing(
     with CheckpointWriter(claim, gang, policy.run, policy.fingerprint, policy.checkpoint_s) as writer:
         checkpointing = Checkpointing(policy, commit_cache, writer, emit)
         yield checkpointing
-    checkpointing.tell()
+    checkpointing.report()
     if writer.problem:
         emit(StageFinished("checkpoint", 0.0, f"{public(policy.checkpoint)} is not up to date: {writer.problem}"))

@@ -55,7 +55,7 @@ class IngestGain:
         if self.kept:
             return self._of_kept_rows()
         saved = epochs * (self.direct_s - self.store_s) - self.ingest_s
-        each = f"reading takes {_s(self.direct_s)} an epoch where the rows lie, and {_s(self.store_s)} from a store"
+        each = f"reading takes {_s(self.direct_s)} per epoch in place, and {_s(self.store_s)} from a store"
         once = f"an ingestion takes about {_s(self.ingest_s)} and {format_bytes(self.n_bytes)} of disk, once"
         verdict = (
             f"ingesting first would save about {_s(saved)} of reading in {epochs} epochs"

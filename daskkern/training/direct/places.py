@@ -32,7 +32,7 @@ def direct_rows(
     like: SourceInfo | None = None,
     client: Client | None = None,
 ) -> tuple[RowSource, tuple[str, ...]]:
-    """Return rows as a source that reads them where they lie, and notes for the user.
+    """Return rows as a source that reads them in place, and notes for the user.
 
     Parameters
     ----------

@@ -137,9 +137,9 @@ class Epochs:
         )
         if position.seen:
             self.context.emit(epoch)
-            self._tell_times(position.epoch)
+            self._report_times(position.epoch)
         if not self._signals.stop or position.batch > self._n_batches(position.epoch):
-            self._tell_optimality(position.epoch, state)
+            self._report_optimality(position.epoch, state)
         if self._signals.stop:
             return state, position
         reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
@@ -168,13 +168,13 @@ class Epochs:
         if isinstance(self._best, LeastLoss):
             self._best.begin(lambda: self._model(state))
 
-    def _tell_optimality(self, epoch: int, state: Any) -> None:
+    def _report_optimality(self, epoch: int, state: Any) -> None:
         certificate = self._solver.certificate(self.problem, state)
         if certificate is not None:
             reported = (certificate.name, certificate.value, certificate.tol, certificate.note)
             self.context.emit(OptimalityMeasured(epoch, *reported))
 
-    def _tell_times(self, epoch: int) -> None:
+    def _report_times(self, epoch: int) -> None:
         """Emit the shares of time since the last call. A collective."""
         t = self.comm.times()
         seconds = t.computing + t.reading + t.checkpointing + t.waiting + t.exchanging
@@ -206,7 +206,7 @@ class Epochs:
                 del batch  # frees its block before the next one is made
                 if is_known(loss) or position.batch == n_batches or self._reads.due(position.batch):
                     position = self._known(position)
-                    self._tell_batch(position)
+                    self._report_batch(position)
                 self.report()
                 if self._passed(state, position):
                     return state, position
@@ -225,7 +225,7 @@ class Epochs:
                 return state, position
             position = replace(position, steps=position.steps + 1, batch=position.batch + 1)
             known = self._solver.certificate(self.problem, state)
-            self._tell_batch(position, () if known is None else (known.name, known.value, known.tol))
+            self._report_batch(position, () if known is None else (known.name, known.value, known.tol))
             self.report()
             if self._passed(state, position):
                 return state, position
@@ -234,14 +234,14 @@ class Epochs:
             self._signals = replace(self._signals, stop=False, late=False)
         return state, position
 
-    def _tell_batch(self, position: Position, reported: tuple[Any, ...] = ()) -> None:
+    def _report_batch(self, position: Position, reported: tuple[Any, ...] = ()) -> None:
         rate = (position.seen - self._seen_before) / (time.perf_counter() - self._batches_at)
         n_batches, mean = self._n_batches(position.epoch), position.loss / max(position.seen, 1)
         self.context.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate, *reported))
 
     def _agree(self) -> None:
         """Agree on what the run does next. A collective."""
-        self.checkpointing.tell()
+        self.checkpointing.report()
         self._signals = agree(self.comm.whole, self.context, self.checkpointing, self._taken(), self.limit)
 
     def _n_batches(self, epoch: int) -> int:

@@ -84,7 +84,7 @@ def context_of_shard(context: RankContext, comm: Communicator, place: int, count
 
 
 def _of_real(listener: Listener, comm: Communicator, count: int, columns: int) -> Listener:
-    def tell(event: Event) -> None:
+    def forward(event: Event) -> None:
         match event:
             case FitStarted() | FitResumed():
                 event = replace(event, size=comm.size)
@@ -93,4 +93,4 @@ def _of_real(listener: Listener, comm: Communicator, count: int, columns: int) -
                 event = replace(event, rank=comm.rank, planned_bytes=planned, columns=columns)
         listener(event)
 
-    return tell
+    return forward

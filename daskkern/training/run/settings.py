@@ -150,6 +150,17 @@ class FitSettings:
         if isinstance(self.class_weight, Mapping):
             plain = {label: python_number(weight) for label, weight in self.class_weight.items()}
             object.__setattr__(self, "class_weight", plain)
+        self._check_model()
+        self._check_limits()
+        self._adapt()
+        check_sampling(self.sampling, self.basis, self.keep_blocks)
+        check_shards(self.virtual_shards, self.solver, self.basis, self.reading, self.keep_blocks)
+        check_groups(self.groups, self.solver, self.virtual_shards)
+        if self.virtual_shards is not None and self.basis.all_rows:
+            object.__setattr__(self, "keep_blocks", "never")
+
+    def _check_model(self) -> None:
+        """Raise SpecError for settings of the model that have no meaning."""
         if not is_basis(self.basis):
             raise SpecError(
                 f"got basis={self.basis!r}; expected AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
@@ -157,51 +168,47 @@ class FitSettings:
             )
         if self.alpha != "auto" and not _is_penalty(self.alpha):
             raise SpecError(f"got alpha={self.alpha!r}; expected a number of 0 or more, or 'auto'")
-        if self.chooses_alpha and (not self.solver.takes_alpha or self.solver.l1_penalty > 0):
-            object.__setattr__(self, "alpha", 0.0)
+        if isinstance(self.class_weight, str) and self.class_weight != "balanced":
+            raise SpecError(f"got class_weight={self.class_weight!r}; expected 'balanced' or a weight for each class")
+        if self.scale is not None and not isinstance(self.scale, Scaling) and self.scale not in SCALES:
+            raise SpecError(f"got scale={self.scale!r}; expected one of {', '.join(SCALES)}, a Scaling, or None")
+        if self.dtype not in ("float32", "float64"):
+            raise SpecError(f"got dtype={self.dtype!r}; expected 'float32' or 'float64'")
+        if self.precision not in (None, "float64"):
+            agreed_dtype(check_precision(self.precision), self.dtype)
+        check_calibrate(self.calibrate)
+
+    def _check_limits(self) -> None:
+        """Raise SpecError for numbers and ways of the run that have no meaning."""
         if not _is_whole(self.max_epochs) or self.max_epochs < 1:
             raise SpecError(f"got max_epochs={self.max_epochs!r}; expected a whole number of at least 1")
-        object.__setattr__(self, "max_epochs", self.solver.most_epochs(int(self.max_epochs)))
         if self.batch_size != "auto" and (not _is_whole(self.batch_size) or int(self.batch_size) < 1):
             raise SpecError(f"got batch_size={self.batch_size!r}; expected a whole number of at least 1, or 'auto'")
         if not _is_whole(self.seed) or self.seed < 0:
             raise SpecError(f"got seed={self.seed!r}; expected a whole number of 0 or more")
-        if self.dtype not in ("float32", "float64"):
-            raise SpecError(f"got dtype={self.dtype!r}; expected 'float32' or 'float64'")
-        if self.precision == "float64":
-            object.__setattr__(self, "dtype", "float64")
-        elif self.precision is not None:
-            agreed_dtype(check_precision(self.precision), self.dtype)
-        if isinstance(self.class_weight, str) and self.class_weight != "balanced":
-            raise SpecError(f"got class_weight={self.class_weight!r}; expected 'balanced' or a weight for each class")
-        if self.memory_budget is not None and not (_is_number(self.memory_budget) and self.memory_budget >= 1):
-            raise SpecError(f"got memory_budget={self.memory_budget!r}; expected a positive number of bytes, or None")
-        if self.max_seconds is not None and not (_is_number(self.max_seconds) and self.max_seconds > 0):
-            raise SpecError(f"got max_seconds={self.max_seconds!r}; expected a positive number of seconds, or None")
-        if self.keep_blocks not in KEEP_WAYS:
-            raise SpecError(f"got keep_blocks={self.keep_blocks!r}; expected one of {', '.join(KEEP_WAYS)}")
-        # The blocks of a linear model are the rows; features that are drawn again are not cached.
-        if not self.basis.has_blocks:
-            object.__setattr__(self, "keep_blocks", "never")
-        # Kernel values change with centres that the solver learns.
-        if self.solver.learns_centres and self.keep_blocks == "auto":
-            object.__setattr__(self, "keep_blocks", "never")
-        if self.scale is not None and not isinstance(self.scale, Scaling) and self.scale not in SCALES:
-            raise SpecError(f"got scale={self.scale!r}; expected one of {', '.join(SCALES)}, a Scaling, or None")
-        if self.reading not in READING_WAYS:
-            raise SpecError(f"got reading={self.reading!r}; expected one of {', '.join(READING_WAYS)}")
-        if self.sampling == "uniform":
-            object.__setattr__(self, "sampling", self.solver.own_sampling)
-        check_sampling(self.sampling, self.basis, self.keep_blocks)
-        check_calibrate(self.calibrate)
+        for name, unit in (("memory_budget", "bytes"), ("disk_budget", "bytes"), ("max_seconds", "seconds")):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and value > 0):
+                raise SpecError(f"got {name}={value!r}; expected a positive number of {unit}, or None")
+        for name, way, ways in (("keep_blocks", self.keep_blocks, KEEP_WAYS), ("reading", self.reading, READING_WAYS)):
+            if way not in ways:
+                raise SpecError(f"got {name}={way!r}; expected one of {', '.join(ways)}")
         if self.batch_elements is not None and self.batch_elements < 1:
             raise SpecError(f"got batch_elements={self.batch_elements!r}; expected a whole number of at least 1")
-        if self.disk_budget is not None and self.disk_budget < 1:
-            raise SpecError(f"got a disk budget of {self.disk_budget} bytes; expected a positive number")
-        check_shards(self.virtual_shards, self.solver, self.basis, self.reading, self.keep_blocks)
-        check_groups(self.groups, self.solver, self.virtual_shards)
-        if self.virtual_shards is not None and self.basis.all_rows:
+
+    def _adapt(self) -> None:
+        """Change what the solver and the basis determine."""
+        if self.chooses_alpha and (not self.solver.takes_alpha or self.solver.l1_penalty > 0):
+            object.__setattr__(self, "alpha", 0.0)
+        object.__setattr__(self, "max_epochs", self.solver.most_epochs(int(self.max_epochs)))
+        if self.precision == "float64":
+            object.__setattr__(self, "dtype", "float64")
+        # The blocks of a linear model are the rows; features that are drawn again are not cached. Kernel values change
+        # with centres that the solver learns.
+        if not self.basis.has_blocks or (self.solver.learns_centres and self.keep_blocks == "auto"):
             object.__setattr__(self, "keep_blocks", "never")
+        if self.sampling == "uniform":
+            object.__setattr__(self, "sampling", self.solver.own_sampling)
 
     def shards(self, n_ranks: int) -> int:
         """Return the number of shards that the work is distributed to with `n_ranks` ranks."""
@@ -241,7 +248,6 @@ class FitSettings:
         """Return the settings as JSON values, for the saved model."""
         solver = {name: _plain(value) for name, value in recorded_settings(self.solver).items()}
         early = None if self.early_stopping is None else asdict(self.early_stopping)
-        weights = self.class_weight if self.class_weight is None else str(self.class_weight)
         return {
             "kernel": spec_or_name(self.kernel),
             "loss": self.loss.spec(),
@@ -254,7 +260,7 @@ class FitSettings:
             "seed": int(self.seed),
             "dtype": self.dtype,
             "precision": self.precision or self.dtype,
-            "class_weight": weights,
+            "class_weight": None if self.class_weight is None else str(self.class_weight),
             "early_stopping": early,
             **({"multilabel": True} if self.multilabel else {}),
             **({"calibrate": self.calibrate} if self.calibrate else {}),

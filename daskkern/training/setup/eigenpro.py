@@ -1,11 +1,11 @@
 """Set-up of EigenPro: the spectrum of a subsample, the batch size and the window."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.basis import KernelBasis
 from daskkern.data.rows.rows import Rows, take
@@ -45,33 +45,22 @@ def prepare_eigenpro(
     wanted = settings.solver.spectrum(p, rows.n_rows, explicit=False)
     s = wanted.rows
     held = s if is_all(settings) else p  # with all rows as centres only K_BS is held, the rest passes by in tiles
-    head, S = _subsample(rows, settings, chosen, s)
-    in_S = np.zeros(0, np.int64) if chosen.indices is None else chosen.indices[head]
-    weight_S = None if chosen.indices is None else flat(targets.weight(take(rows, in_S, TARGETS)))
-    whole_S = weight_S
-    weight_S = clipped_weights(weight_S)
-    block_H, weight_H = held_out_rows(rows, settings, targets, sampling, in_S)
+    sub = _subsample(rows, settings, targets, chosen, sampling, s)
+    S = sub.points
+    block_H, weight_H = held_out_rows(rows, settings, targets, sampling, sub.rows)
     sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
     if sampling is None and chosen.indices is not None:
-        sizes = sizes.covering(S, whole_S)
-    drawn_S = None
-    if sampling is not None and chosen.indices is not None:
-        drawn_S = flat(sampling.weight(take(rows, in_S, TARGETS)))
-        drawn_S = np.ones(s) if drawn_S is None else drawn_S
-    if chosen.weights is not None:  # as rows, the landmarks count as before; as a sample of all rows, by their weights
-        counts = np.ones(s) if weight_S is None else weight_S
-        drawn_S = counts if drawn_S is None else drawn_S
-        weight_S = chosen.weights[head] * counts
+        sizes = sizes.covering(S, sub.unclipped)
     state = eigenpro_state(
         settings.kernel,
         S,
-        weight_S,
+        sub.weight,
         present(block_H)[ordinary],
         None if weight_H is None else weight_H[ordinary],
         spectrum_settings(wanted, settings.device),
         settings.batch_limit(held),
         settings.seed,
-        drawn_S,
+        sub.drawn,
     )
     alike = window_eigenvalue_ratio(
         rows, settings, targets, sampling, sizes, partial(state.gram, settings.kernel, S), held
@@ -83,7 +72,7 @@ def prepare_eigenpro(
     )
     plan = batch_plan(rows, settings, state.critical_batch, held)
     placement = placement_of(settings.kernel, chosen.points if chosen.points.size else S, settings, clock)
-    basis = KernelBasis(settings.kernel, p, head, is_all(settings), placement, settings.rounding)
+    basis = KernelBasis(settings.kernel, p, sub.columns, is_all(settings), placement, settings.rounding)
     own = chosen.points if chosen.indices is None else None
     window = 1 if is_all(settings) else settings.solver.projection_window(p, rows.n_features, plan.batch_size)
     stages = tuple(clock.stages)
@@ -104,9 +93,54 @@ def prepare_eigenpro(
     )
 
 
-def _subsample(rows: Rows, settings: FitSettings, chosen: LandmarkSet, s: int) -> tuple[IntArray, HostArray]:
+@dataclass(frozen=True, eq=False)
+class _Subsample:
+    """The subsample S of the spectrum.
+
+    Attributes
+    ----------
+    columns, rows : (s,) arrays
+        Numbers of its columns, and of its rows; no rows where the landmarks are not rows.
+    points : (s, d) array
+    weight, unclipped, drawn : (s,) arrays or None
+        Weights in the matrix whose eigenpairs are computed; those of the rows before clipping; and in means over the
+        rows as batches draw them.
+    """
+
+    columns: IntArray
+    rows: IntArray
+    points: HostArray
+    weight: FloatArray | None
+    unclipped: FloatArray | None
+    drawn: FloatArray | None
+
+
+def _subsample(
+    rows: Rows, settings: FitSettings, targets: Targets, chosen: LandmarkSet, sampling: Sampling | None, s: int
+) -> _Subsample:
+    columns, points = _points(rows, settings, chosen, s)
+    if chosen.indices is None:
+        in_S, unclipped, drawn = np.zeros(0, np.int64), None, None
+    else:
+        in_S = chosen.indices[columns]
+        block = take(rows, in_S, TARGETS)
+        unclipped = flat(targets.weight(block))
+        drawn = None if sampling is None else _or_ones(flat(sampling.weight(block)), s)
+    weight = clipped_weights(unclipped)
+    if chosen.weights is not None:  # as rows, the landmarks count as before; as a sample of all rows, by their weights
+        counts = _or_ones(weight, s)
+        drawn = counts if drawn is None else drawn
+        weight = chosen.weights[columns] * counts
+    return _Subsample(columns, in_S, points, weight, unclipped, drawn)
+
+
+def _or_ones(weight: FloatArray | None, size: int) -> FloatArray:
+    return np.ones(size) if weight is None else weight
+
+
+def _points(rows: Rows, settings: FitSettings, chosen: LandmarkSet, s: int) -> tuple[IntArray, HostArray]:
     """Return the column numbers of S and its points. Landmarks come in random order: S is their prefix."""
     if not is_all(settings):
         return np.arange(s), chosen.points[:s]
-    head = np.sort(generator(settings.seed, _SUB).choice(rows.n_rows, size=s, replace=False)).astype(np.int64)
-    return head, features_at(rows, head)
+    columns = np.sort(generator(settings.seed, _SUB).choice(rows.n_rows, size=s, replace=False)).astype(np.int64)
+    return columns, features_at(rows, columns)

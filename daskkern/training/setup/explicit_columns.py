@@ -1,5 +1,6 @@
 """Set-up over explicit features: the columns, the statistics for step sizes, and their covariance."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -77,17 +78,10 @@ def prepare_columns(
             f"k = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
         )
     else:
-        sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
         known = everything or drawn_plan is not None or solver.learns_centres
         requested = settings.kernel if known else kernel
-        X, weight = features_at(rows, sample), flat(targets.weight(take(rows, sample, TARGETS)))
-        sizes, ordinary = RowSizes.measured(settings, X, weight)
-        weight = None if weight is None else weight[ordinary]
-        state = sampled_statistics(X[ordinary], weight, requested, points, known, settings.device)
         gram = partial(_gram, requested, points, known, settings.device)
-        state = replace(
-            state, top=state.top * window_eigenvalue_ratio(rows, settings, targets, sampling, sizes, gram, p)
-        )
+        state, sizes = _measured_steps(rows, settings, targets, sampling, gram, p)
         clock.stage(
             "sizes",
             f"largest square {state.beta:.3g}, largest eigenvalue {state.top:.3g}, "
@@ -114,11 +108,21 @@ def request_of(settings: FitSettings, n_steps: int = 0) -> ColumnRequest:
     return ColumnRequest(settings.kernel, settings.seed, settings.dtype, settings.device, n_steps)
 
 
-def sampled_statistics(
-    X: FeatureRows, weight: HostArray | None, kernel: Kernel, points: HostArray, everything: bool, device: str = "cpu"
-) -> StepStatistics:
-    """Return the sizes of rows X (s, d) that count `weight` (s,) in the columns' coordinates."""
-    return column_statistics(_gram(kernel, points, everything, device, X), weight)
+def _measured_steps(
+    rows: Rows,
+    settings: FitSettings,
+    targets: Targets,
+    sampling: Sampling | None,
+    gram: Callable[[FeatureRows], HostArray],
+    p: int,
+) -> tuple[StepStatistics, RowSizes]:
+    """Return the sizes of sampled rows and of the rows of windows in the coordinates of p columns, and large rows."""
+    sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
+    X, weight = features_at(rows, sample), flat(targets.weight(take(rows, sample, TARGETS)))
+    sizes, ordinary = RowSizes.measured(settings, X, weight)
+    state = column_statistics(gram(X[ordinary]), None if weight is None else weight[ordinary])
+    ratio = window_eigenvalue_ratio(rows, settings, targets, sampling, sizes, gram, p)
+    return replace(state, top=state.top * ratio), sizes
 
 
 def _gram(kernel: Kernel, points: HostArray, everything: bool, device: str, X: FeatureRows) -> HostArray:
