@@ -40,7 +40,7 @@ class AutoKernelEstimator(BaseEstimator):
     def _search(self, plain: KernelClassifier | KernelRegressor, source: RowSource) -> None:
         """Search, fit to all rows of `source`, and set the attributes of the fit. `plain` has the defaults."""
         source = plain._named(source)
-        settings = plain.fit_settings(source.info.n_rows)
+        settings = plain._settings_for(source)
         budget = Budget(self.max_seconds)
         with plain._listening(settings.max_epochs) as listener, client_of(active_client(self.client)) as client:
             found = search_on(source, settings, client, budget=budget, scoring=self.scoring, listener=listener)
@@ -92,5 +92,5 @@ def parameters_of(settings: FitSettings) -> dict[str, Any]:
         "solver": settings.solver,
         "alpha": settings.alpha,
         "scale": settings.scale,
-        "learn_features": settings.learn_features,
+        "learn_features": settings.learn_features or False,
     }

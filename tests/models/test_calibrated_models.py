@@ -55,7 +55,9 @@ def test_sets_of_a_split_cover_at_least_as_often_as_they_say() -> None:
         assert sets.shape == (4000, 2)
         assert sets.dtype == bool
         covered = sets[np.arange(4000), y[2000:]].mean()
-        assert confidence - 0.04 < covered < max(confidence, right) + 0.04  # 600 calibration rows: a deviation of 0.012 to 0.016
+        assert (
+            confidence - 0.04 < covered < max(confidence, right) + 0.04
+        )  # 600 calibration rows: a deviation of 0.012 to 0.016
     wider = model.predict_set(X[2000:], 0.95)
     assert (wider | ~model.predict_set(X[2000:], 0.8)).all()
 

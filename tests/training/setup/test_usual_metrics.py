@@ -9,10 +9,12 @@ from click.testing import CliRunner
 from sklearn.metrics import r2_score
 
 import daskkern
-from daskkern import KernelClassifier, KernelRegressor, Linear, RandomFeatures
+from daskkern import AutoKernelRegressor, KernelClassifier, KernelRegressor, Linear, RandomFeatures
 from daskkern.cli.main import cli
 from daskkern.cli.options.fit_request import FitRequest
+from daskkern.estimators.auto_base import parameters_of
 from daskkern.feature_learning import FeatureLearning
+from daskkern.model_selection.search import LEAST_ROWS
 from daskkern.models import load_model
 from daskkern.training.setup.defaults import MOST_LEARNED
 
@@ -66,6 +68,20 @@ def test_where_it_is_learned(changes: dict[str, Any], n_rows: int, n_features: i
 
 def test_classifiers_learn_it_on_request() -> None:
     assert KernelClassifier(loss="squared").fit_settings(500, "classification", 5).learn_features is None
+
+
+def test_the_defaults_of_a_search_are_those_of_a_fit() -> None:
+    X, y = _one_of_many(LEAST_ROWS - 1)  # too few for a search
+    fitted = AutoKernelRegressor(device="cpu").fit(X, y)
+    assert fitted.best_params_["learn_features"] == FeatureLearning()
+    again = KernelRegressor(**fitted.best_params_, device="cpu").fit(X, y)
+    np.testing.assert_array_equal(fitted.predict(X), again.predict(X))
+
+
+def test_what_a_search_chooses_without_a_metric_has_none_when_it_is_fitted_again() -> None:
+    settings = KernelRegressor(learn_features=False).fit_settings(500, "regression", 5)
+    again = KernelRegressor(**parameters_of(settings)).fit_settings(500, "regression", 5)
+    assert again.learn_features is None
 
 
 def test_the_command_line_has_the_same_default(tmp_path: Path) -> None:
