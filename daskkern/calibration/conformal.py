@@ -62,9 +62,9 @@ def conformal_quantile(scores: FloatArray, confidence: float) -> FloatArray:
 
 
 def label_sets(probabilities: HostArray, quantile: FloatArray) -> HostArray:
-    """Return which labels (n, c) are in the sets, bool: of a score ``1 - p`` at most the `quantile` (1,), or the best.
+    """Return which labels (n, c) have a score ``1 - p`` of at most the `quantile` (1,), bool; the most probable always.
 
-    Without the most probable label, a model that is right more often than the confidence asks for would have empty sets.
+    Otherwise a model that is right more often than the confidence asks for would have empty sets.
     """
     inside: HostArray = 1 - probabilities.astype(np.float64) <= quantile
     inside[np.arange(len(inside)), probabilities.argmax(axis=1)] = True
