@@ -62,7 +62,7 @@ def conformal_quantile(scores: FloatArray, confidence: float) -> FloatArray:
 
 
 def label_sets(probabilities: HostArray, quantile: FloatArray) -> HostArray:
-    """Return which labels (n, c) have a score ``1 - p`` of at most the `quantile` (1,), and the most probable one, bool.
+    """Return which labels (n, c) have a score ``1 - p`` of at most the `quantile` (1,), and the most probable, bool.
 
     Without the latter, a model that is right more often than the confidence asks for would have empty sets.
     """
