@@ -156,6 +156,8 @@ def _indices(indices: pa.Array, absent: int) -> HostArray:
     validity, data = indices.buffers()
     start, m = indices.offset, len(indices)
     values = np.frombuffer(data, indices.type.to_pandas_dtype(), m, start * indices.type.byte_width)
+    if absent > np.iinfo(values.dtype).max:
+        values = values.astype(np.int64)
     bits = np.frombuffer(validity, np.uint8)[start // 8 :]
     present = np.unpackbits(bits, count=start % 8 + m, bitorder="little")[start % 8 :]
     return np.where(present.view(bool), values, values.dtype.type(absent))

@@ -34,3 +34,12 @@ def test_missing_texts_of_a_dictionary_are_filled_wherever_a_slice_begins(
             for rows in (coded, plain)
         )
         np.testing.assert_array_equal(found, expected, strict=True)
+
+
+def test_a_gap_beside_as_many_texts_as_the_indices_can_number() -> None:
+    texts = pa.array([f"t{k:03}" for k in range(128)])
+    values = pa.DictionaryArray.from_arrays(pa.array([127, None], pa.int8()), texts)
+    column = ColumnEncoding("c", "code", tuple(texts.to_pylist()))
+    encoder = Encoder((column,), "mean", ("",))
+    batch = pa.RecordBatch.from_pydict({"c": values})
+    np.testing.assert_array_equal(encoder.features(batch, np.dtype(np.float32), "a file", 0), [[127.0], [128.0]])
