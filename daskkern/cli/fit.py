@@ -42,9 +42,9 @@ from daskkern.training.checkpoints.checkpoint import (
     remove_checkpoint_of,
 )
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.checkpoints.fingerprints import check_model_place
 from daskkern.training.checkpoints.model_guard import ModelGuard
-from daskkern.training.checkpoints.resuming import check_model_place
-from daskkern.training.checkpoints.resumption import Resumption, resumption_of
+from daskkern.training.checkpoints.recorded_command import Resumption, resumption_of
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.jobs.detached import submit
 from daskkern.training.planning.planner import device_pool

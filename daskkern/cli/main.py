@@ -10,7 +10,7 @@ import click
 from daskkern import __version__
 from daskkern.backend.plugins import installed
 from daskkern.cli.console import quieted, run
-from daskkern.cli.help.light import LightCommand
+from daskkern.cli.help.light_commands import LightCommand
 from daskkern.cli.help.records import command_record, stored_records
 
 COMMANDS = {

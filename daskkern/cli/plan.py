@@ -22,12 +22,12 @@ from daskkern.training.direct.ingest_gain import ingest_gain
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.calibration import Rates, calibrate, worst
 from daskkern.training.planning.cluster_planner import ClusterPlanner
+from daskkern.training.planning.columns_of_workers import Divider
 from daskkern.training.planning.device_choices import with_batches_of_devices
-from daskkern.training.planning.divider import Divider
 from daskkern.training.planning.fit_cost import FitCost
 from daskkern.training.planning.kernel_precision import expected_arithmetic
+from daskkern.training.planning.measured_rates import Rates, calibrate, worst
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory, device_size
 from daskkern.training.planning.planner import check_before, expected_setup, plan_for

@@ -13,8 +13,8 @@ from daskkern.cli.options.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.options.row_options import ROW_OPTIONS
 from daskkern.data.remote.stores import absolute, public
 from daskkern.errors import DaskkernError, StoreError
-from daskkern.training.checkpoints.resumption import Resumption
-from daskkern.training.checkpoints.unfinished import SUFFIX, FoundFit, find_fits, inspect_checkpoint
+from daskkern.training.checkpoints.listing import SUFFIX, FoundFit, find_fits, inspect_checkpoint
+from daskkern.training.checkpoints.recorded_command import Resumption
 from daskkern.training.jobs.handle import list_fits
 
 RESUMED, RUNNING, FINISHED, DAMAGED, FAILED = "resumed", "still running", "finished", "damaged", "failed"

@@ -18,7 +18,7 @@ from daskkern.data.direct.table_files import TableFiles
 from daskkern.errors import DataError
 from daskkern.estimators.parameters import active_client
 from daskkern.models import KernelModel
-from daskkern.training.direct.places import direct_rows
+from daskkern.training.direct.registry import direct_rows
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from distributed import Client
 
 from daskkern.data.schema.encoding import UnknownChoice
-from daskkern.data.storage.unseen import notes_of
+from daskkern.data.storage.unseen_categories import notes_of
 from daskkern.errors import DataError, SpecError
 from daskkern.evaluation.tables.blocks import PredictBlock
 from daskkern.evaluation.tables.columns import RequestedColumns

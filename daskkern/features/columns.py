@@ -8,7 +8,7 @@ from daskkern.errors import SpecError
 from daskkern.features.fourier import FourierFeatures
 from daskkern.kernels import ArcCosine, Fastfood, Kernel, Neuron, Polynomial, TensorSketch
 from daskkern.kernels.columns.fastfood import is_faster, table_bytes
-from daskkern.kernels.functions.neuron import ACTIVATIONS
+from daskkern.kernels.functions.activations import ACTIVATIONS
 from daskkern.kernels.functions.spectral import in_row_coordinates, seen_features, spectral_kernel
 
 KINDS = ("auto", "orthogonal", "fastfood", *ACTIVATIONS)

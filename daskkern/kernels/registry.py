@@ -14,13 +14,14 @@ from daskkern.backend.plugins import Registry, checked_class, unknown
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinate import Coordinate
-from daskkern.kernels.columns.drawn import Drawn
 from daskkern.kernels.columns.fastfood import Fastfood
 from daskkern.kernels.columns.locally_linear import LocalFeatures
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
+from daskkern.kernels.columns.regenerated_features import Drawn
 from daskkern.kernels.columns.tensor_sketch import TensorSketch
 from daskkern.kernels.columns.tree_average import TreeAverage
+from daskkern.kernels.functions.activations import Neuron
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
@@ -34,7 +35,6 @@ from daskkern.kernels.functions.laplacian import Laplacian
 from daskkern.kernels.functions.linear import LinearKernel
 from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.neural_tangent import NeuralTangent
-from daskkern.kernels.functions.neuron import Neuron
 from daskkern.kernels.functions.polynomial import Polynomial
 from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 

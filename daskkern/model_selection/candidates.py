@@ -61,7 +61,7 @@ class KernelCandidate:
     metric : "none", "diagonal", "relevance", "full" or "warped"
         What of the metric is learned from the rows; with "relevance" weights as well, which start from
         :mod:`daskkern.model_selection.relevance`, with "warped" maps of single features
-        (:mod:`daskkern.model_selection.warps`).
+        (:mod:`daskkern.model_selection.warped_features`).
     categories : tuple of int
         Columns that hold codes of categories.
     """

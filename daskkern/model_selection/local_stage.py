@@ -10,9 +10,9 @@ from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import L1Laplacian, RadialKernel, ScaledDistanceKernel
 from daskkern.losses import parse_loss
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit
+from daskkern.model_selection.dense_samples import DenseSample
 from daskkern.model_selection.fit_trials import FitOutcome, try_fit
 from daskkern.model_selection.held_out import HeldOut
-from daskkern.model_selection.regions import DenseSample
 from daskkern.model_selection.ridge_trials import RidgeOutcome, try_in_leaves
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.samples import Fold, SearchSample

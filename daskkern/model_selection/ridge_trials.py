@@ -28,7 +28,7 @@ from daskkern.model_selection.candidates import KernelCandidate, ScaledKernel
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
 from daskkern.model_selection.relevance import relevance, spread
 from daskkern.model_selection.samples import Fold, SearchSample
-from daskkern.model_selection.warps import knots_of, warp_of
+from daskkern.model_selection.warped_features import knots_of, warp_of
 
 ALPHAS: tuple[float, ...] = tuple(10.0**k for k in np.arange(-6.0, 0.51, 0.5))
 """Penalties that are tried, for k(x, x) = 1; the last ones give nearly constant functions."""

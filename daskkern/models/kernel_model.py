@@ -21,9 +21,9 @@ from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Drawn, Kernel, Neuron, Partitioned, Points, ScaledDistanceKernel, TreeAverage
 from daskkern.losses import best_of, decode
 from daskkern.models.calibrated import CalibratedScores
+from daskkern.models.display import ShownModel
 from daskkern.models.onnx_graph import write_onnx
 from daskkern.models.plain_rows import checked_table
-from daskkern.models.shown import ShownModel
 from daskkern.monitor.history import History
 
 _BLOCK_ROWS = 4096

@@ -23,7 +23,7 @@ from daskkern.errors import DataError, ModelError, SpecError, StoreError
 from daskkern.kernels import from_spec
 from daskkern.losses import parse_loss
 from daskkern.models.kernel_model import KernelModel
-from daskkern.models.unsaved import unsaved
+from daskkern.models.write_errors import unsaved
 
 FORMAT = "daskkern-model"
 VERSION = 1

@@ -17,8 +17,8 @@ from daskkern.cli.main import main
 from daskkern.errors import ClusterError, StoreError
 from daskkern.solvers import EigenPro
 from daskkern.training.checkpoints.checkpoint import is_checkpoint, open_checkpoint
-from daskkern.training.checkpoints.resumption import Resumption, read_resumption, write_resumption
-from daskkern.training.checkpoints.unfinished import FoundFit, find_fits, inspect_checkpoint
+from daskkern.training.checkpoints.listing import FoundFit, find_fits, inspect_checkpoint
+from daskkern.training.checkpoints.recorded_command import Resumption, read_resumption, write_resumption
 from daskkern.training.jobs.handle import list_fits
 from tests.support.cluster import local_cluster, wait_until
 from tests.support.object_server import ObjectServer

@@ -39,7 +39,7 @@ from daskkern.kernels import (
     from_spec,
     nystrom_map,
 )
-from daskkern.kernels.functions.neuron import ACTIVATIONS
+from daskkern.kernels.functions.activations import ACTIVATIONS
 from daskkern.losses import Squared
 from daskkern.solvers import SGD
 from daskkern.training.feeding.row_source import SourceInfo
@@ -350,7 +350,7 @@ def test_threads_share_drawn_points() -> None:
 
 
 def test_weights_of_the_first_pieces_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.kernels.columns.drawn.KEPT_BYTES", 2 * (16 + 256) * 6 * 8 + 100)
+    monkeypatch.setattr("daskkern.kernels.columns.regenerated_features.KEPT_BYTES", 2 * (16 + 256) * 6 * 8 + 100)
     blocks: list[int] = []
 
     class ValidationResult(Drawn):

@@ -16,14 +16,14 @@ from daskkern.backend.namespace import free_on_device, free_unused_memory, names
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures, spec
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Fastfood, Gaussian, Kernel, Laplacian
-from daskkern.linalg import eigen, lazy, lazy_kernel_matrix, symmetric_eigen, top_eigenpairs
+from daskkern.linalg import eigen, lazy_kernel_matrix, lazy_matrices, symmetric_eigen, top_eigenpairs
 from daskkern.losses import Squared
 from daskkern.preconditioners import CovarianceState, NystromState, SpectrumSettings, eigenpro_state, nystrom
 from daskkern.solvers import SGD, EigenPro, NystromSGD
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning import speeds
-from daskkern.training.planning.calibration import Rates, calibrate
+from daskkern.training.planning.measured_rates import Rates, calibrate
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.planning.speeds import SpeedCache, Speeds
 from daskkern.training.run.settings import FitSettings
@@ -31,7 +31,7 @@ from daskkern.training.setup import feature_blocks, nystrom_sgd
 from daskkern.training.setup.prepare import prepare
 
 FAR = 300.0
-WORKERS = [lazy, eigen, feature_blocks, nystrom, spec, nystrom_sgd]
+WORKERS = [lazy_matrices, eigen, feature_blocks, nystrom, spec, nystrom_sgd]
 """Modules whose work goes to a device that has room."""
 
 
@@ -95,7 +95,7 @@ def test_blocks_of_a_lazy_matrix_are_made_on_the_device_and_wait_on_the_host(
     found = lazy_kernel_matrix(kernel, X, Z, chunk=16, device="gpu").compute()
     assert type(found) is np.ndarray
     np.testing.assert_allclose(found, kernel.block(X, Z), atol=1e-12)
-    assert used == 6 * ["lazy"]
+    assert used == 6 * ["lazy_matrices"]
 
 
 def test_the_preconditioner_is_that_of_the_cpu(xp: ModuleType, used: list[str]) -> None:
@@ -108,7 +108,7 @@ def test_the_preconditioner_is_that_of_the_cpu(xp: ModuleType, used: list[str]) 
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-7)
     damped = [(state.vectors * state.damping) @ state.vectors.T for state in (found, expected)]
     np.testing.assert_allclose(*damped, atol=1e-7 * float(np.abs(damped[1]).max()))
-    assert sorted(used) == ["eigen", "lazy", "lazy", "lazy"]
+    assert sorted(used) == ["eigen", "lazy_matrices", "lazy_matrices", "lazy_matrices"]
 
 
 @pytest.mark.one_in(3)
@@ -127,7 +127,7 @@ def test_eigenfeatures_are_those_of_the_cpu(xp: ModuleType, used: list[str], dty
     K = Gaussian(2.0).block(X, np.asarray(_landmarks(source, settings)))
     psi = [(K @ state.M)[:, :10] for state in (found, expected)]
     np.testing.assert_allclose(*psi, atol=10 * accuracy * float(np.abs(psi[1]).max()))
-    assert set(used) == {"lazy", "nystrom", "nystrom_sgd"}
+    assert set(used) == {"lazy_matrices", "nystrom", "nystrom_sgd"}
 
 
 @pytest.mark.one_in(7)

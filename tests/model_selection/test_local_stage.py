@@ -11,8 +11,8 @@ from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import ScaledDistanceKernel
 from daskkern.model_selection import Budget, LocalRunner
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
+from daskkern.model_selection.dense_samples import DenseSample, dense_sample
 from daskkern.model_selection.local_stage import compare_local
-from daskkern.model_selection.regions import DenseSample, dense_sample
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.samples import SearchSample, draw_sample
 from daskkern.model_selection.trial_log import TrialLog

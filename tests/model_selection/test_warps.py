@@ -12,7 +12,7 @@ from daskkern.model_selection.fit_trials import try_fit
 from daskkern.model_selection.fits import fits_with
 from daskkern.model_selection.ridge_trials import learned_kernel, try_kernel
 from daskkern.model_selection.samples import SearchSample, draw_sample
-from daskkern.model_selection.warps import Warp, knots_of, warp_of
+from daskkern.model_selection.warped_features import Warp, knots_of, warp_of
 from tests.support.searches import usual
 
 

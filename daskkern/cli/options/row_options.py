@@ -17,7 +17,7 @@ from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.encoding import CATEGORICAL_CHOICES, MISSING_CHOICES
 from daskkern.errors import DataError
 from daskkern.evaluation.raw_tables import is_table
-from daskkern.training.direct.places import direct_rows
+from daskkern.training.direct.registry import direct_rows
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import StoreSource

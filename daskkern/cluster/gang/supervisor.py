@@ -17,7 +17,7 @@ from distributed import Client, Reschedule, Worker, get_worker, secede
 
 from daskkern.cluster.connect.connecting import own_client
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
-from daskkern.cluster.connect.suspicion import clear_suspicion
+from daskkern.cluster.connect.supervisor_deaths import clear_suspicion
 from daskkern.cluster.gang.departure import departure_of, is_unwanted
 from daskkern.cluster.gang.generation import GangOrder, Generation, Outcome
 from daskkern.cluster.gang.growth import GrowthPolicy

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
+from daskkern.data.remote.disk_cache import BLOCK_BYTES, KeptFile, UrlBlocks
 from daskkern.data.remote.files import FoundFile
-from daskkern.data.remote.kept_blocks import BLOCK_BYTES, KeptFile, UrlBlocks
 from daskkern.data.remote.stores import name_of_place, public
 
 
@@ -34,7 +34,7 @@ def open_source_file(file: SourceFile) -> BinaryIO:
     """Return a stream of the bytes of a file, decompressed where its name ends in ``.gz``.
 
     A file behind a URL is read in requests of 4 MiB, which are repeated when they break off. Its blocks are kept for
-    later passes, see :class:`daskkern.data.remote.kept_blocks.UrlBlocks`.
+    later passes, see :class:`daskkern.data.remote.disk_cache.UrlBlocks`.
 
     Raises
     ------

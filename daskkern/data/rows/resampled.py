@@ -15,7 +15,7 @@ import numpy as np
 
 from daskkern.arrays import FloatArray, IntArray
 from daskkern.backend.tiles import slices
-from daskkern.data.rows.drawn import DrawnRows
+from daskkern.data.rows.row_samplers import DrawnRows
 from daskkern.data.rows.rows import Fields, RowBlock, Rows
 from daskkern.errors import DataError
 

@@ -25,7 +25,7 @@ from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
 from daskkern.data.shuffle.shuffle import check_budget
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
-from daskkern.data.storage.records import write_records
+from daskkern.data.storage.recorded_checksums import write_records
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.whole_arrays import write_whole
 from daskkern.data.transactions.atomic import check_destination

@@ -14,7 +14,14 @@ from zarr.storage import StorePath
 from daskkern.arrays import HostArray
 from daskkern.data.storage.check_contents import StoreFinding, contradictions
 from daskkern.data.storage.checksums import combine
-from daskkern.data.storage.records import RECORDS, Records, attribute_sum, metadata_sum, read_records, records_sum
+from daskkern.data.storage.recorded_checksums import (
+    RECORDS,
+    Records,
+    attribute_sum,
+    metadata_sum,
+    read_records,
+    records_sum,
+)
 from daskkern.data.storage.sizes import ZarrArray
 from daskkern.data.storage.store import Store, StoreLocation, open_store
 from daskkern.errors import StoreError

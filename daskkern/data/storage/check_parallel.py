@@ -12,7 +12,7 @@ from daskkern.data.shuffle.cancellable_tasks import run_tasks
 from daskkern.data.storage.check import ArrayCheck, CheckReport, Progress, changed_array, changed_keys, row_chunks
 from daskkern.data.storage.check_contents import RowContents, StoreFinding, wrong_pointers
 from daskkern.data.storage.checksums import combine
-from daskkern.data.storage.records import read_records
+from daskkern.data.storage.recorded_checksums import read_records
 from daskkern.data.storage.store import Store, open_store
 from daskkern.errors import StoreError
 

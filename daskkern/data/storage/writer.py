@@ -21,10 +21,10 @@ from daskkern.data.schema.layout import default_chunk_rows, sparse_chunk_rows, s
 from daskkern.data.schema.provenance import Provenance
 from daskkern.data.schema.schema import FORMAT, SOURCE_KEY, STATISTICS, ClassLabel, StoreInfo, Task
 from daskkern.data.storage.checksums import Checksum
+from daskkern.data.storage.chunk_buffers import Incoming
 from daskkern.data.storage.chunked import ChunkedArrays
 from daskkern.data.storage.csr_store import CsrWriter, State, part_of
-from daskkern.data.storage.incoming import Incoming
-from daskkern.data.storage.records import write_records
+from daskkern.data.storage.recorded_checksums import write_records
 from daskkern.data.storage.row_statistics import RowStatistics
 from daskkern.data.storage.whole_arrays import write_whole
 from daskkern.data.transactions.resumable import Partial, resumable_group

@@ -7,7 +7,7 @@ import zarr
 
 from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.data.storage.store import open_store
-from daskkern.data.storage.unseen import notes_of
+from daskkern.data.storage.unseen_categories import notes_of
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import MetricAccumulator, Score
 from daskkern.evaluation.score import score_store

@@ -19,11 +19,11 @@ from daskkern.backend.random import generator
 from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS, for_each, multiply_transposed_blocks, slices
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.base import Kernel, Spec
-from daskkern.kernels.columns.drawn import MOST_DRAWN
 from daskkern.kernels.columns.hadamard import FastFrequencies, group_size
+from daskkern.kernels.columns.regenerated_features import MOST_DRAWN
 from daskkern.kernels.columns.two_products import TwoProducts
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.functions.neuron import Neuron
+from daskkern.kernels.functions.activations import Neuron
 from daskkern.kernels.functions.spectral import has_spectrum, spectral_kernel, spread
 from daskkern.kernels.parameters import whole
 from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks, rows_like

@@ -9,9 +9,9 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.errors import ModelError
 from daskkern.kernels import Kernel, Placement, ScaledDistanceKernel
 from daskkern.kernels.formula import DIFFERENCES, Expression, program
+from daskkern.kernels.functions.activations import Neuron
 from daskkern.kernels.functions.algebra import Composite
 from daskkern.kernels.functions.differences.base import DifferenceKernel
-from daskkern.kernels.functions.neuron import Neuron
 from daskkern.kernels.norms import Difference
 from daskkern.kernels.operands import PairFunction
 from daskkern.kernels.points import slack_of

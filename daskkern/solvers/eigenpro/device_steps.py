@@ -8,7 +8,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.kernels.engines.block_products import add_multiple, multiply_blocks, multiply_transposed
 from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.eigenpro.state import EigenProSetup
-from daskkern.solvers.eigenpro.temporary import Temporary
+from daskkern.solvers.eigenpro.temporary_centres import Temporary
 from daskkern.solvers.groups import sum_over_groups
 from daskkern.solvers.problem import AnyProblem, Batch
 

@@ -13,11 +13,11 @@ from daskkern.kernels.engines.cuda.recording import GraphRecorder
 from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
 from daskkern.linalg.joined_factor import JOINED_COLUMNS, JoinedFactor, joined_factor
 from daskkern.preconditioners import CovarianceState, EigenProState
+from daskkern.solvers.eigenpro.cuda_graphs import RecordedWindow
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
-from daskkern.solvers.eigenpro.recorded_window import RecordedWindow
 from daskkern.solvers.eigenpro.state import EigenProSetup, Projector
-from daskkern.solvers.eigenpro.temporary import Buffer
+from daskkern.solvers.eigenpro.temporary_centres import Buffer
 from daskkern.solvers.setup import RankInputs
 
 _JITTERS = 5

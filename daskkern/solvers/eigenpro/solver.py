@@ -41,7 +41,7 @@ from daskkern.solvers.eigenpro.spectrum import (
 )
 from daskkern.solvers.eigenpro.state import EigenProRun, EigenProSetup, MomentumIterate, Projected
 from daskkern.solvers.eigenpro.steps import project, push, step_all_rows, step_window
-from daskkern.solvers.eigenpro.temporary import Temporary
+from daskkern.solvers.eigenpro.temporary_centres import Temporary
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Certificate, Problem
 from daskkern.solvers.setup import RankInputs

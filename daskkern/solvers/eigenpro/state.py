@@ -7,7 +7,7 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.preconditioners import EigenProPart, EigenProState
 from daskkern.solvers.eigenpro.projectors import Projection
-from daskkern.solvers.eigenpro.temporary import Temporary
+from daskkern.solvers.eigenpro.temporary_centres import Temporary
 from daskkern.solvers.problem import AnyProblem, Batch
 from daskkern.solvers.setup import RankSetup
 from daskkern.solvers.tail_average import TailAverage

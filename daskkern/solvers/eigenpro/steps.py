@@ -14,7 +14,7 @@ from daskkern.solvers.batch_loss import pending_loss_and_gradient
 from daskkern.solvers.eigenpro.device_steps import StepNumbers, WindowIterate, step_on_device
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, Projection
 from daskkern.solvers.eigenpro.state import EigenProRun, EigenProSetup, MomentumIterate, Projector
-from daskkern.solvers.eigenpro.temporary import Temporary
+from daskkern.solvers.eigenpro.temporary_centres import Temporary
 from daskkern.solvers.groups import rows_of_all_groups, sum_over_groups
 from daskkern.solvers.problem import AnyProblem, Batch
 

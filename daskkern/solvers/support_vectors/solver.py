@@ -31,7 +31,7 @@ from daskkern.solvers.support_vectors.costs import SVMCosts
 from daskkern.solvers.support_vectors.decomposition import WORKING_SET
 from daskkern.solvers.support_vectors.kernel_rows import KernelRows
 from daskkern.solvers.support_vectors.machines import DualMachine, Limits, of_nu, of_nu_regression, penalised
-from daskkern.solvers.support_vectors.machines_in_turn import MachinesInTurn, stacked, totals
+from daskkern.solvers.support_vectors.several_machines import MachinesInTurn, stacked, totals
 
 
 @dataclass(frozen=True)

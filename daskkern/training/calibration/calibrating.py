@@ -1,7 +1,7 @@
 """Calibration of a fitted model on held-out rows, or on leave-one-out scores of the training rows.
 
-Rows of validation come first, then rows that were set aside (:mod:`daskkern.training.run.set_aside`). Where there are
-neither, up to 2,000 training rows stand for new ones, with approximate leave-one-out scores.
+Rows of validation come first, then rows that were set aside (:mod:`daskkern.training.run.held_out_sizes`). Where there
+are neither, up to 2,000 training rows stand for new ones, with approximate leave-one-out scores.
 """
 
 from dataclasses import replace
@@ -39,9 +39,9 @@ from daskkern.models.posterior import MOST_POINTS, PosteriorFactor
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
 from daskkern.training.calibration.support_scores import block_between, left_out_support
+from daskkern.training.run.held_out_sizes import MOST_CALIBRATION_ROWS
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS
 from daskkern.training.setup.feature_blocks import blocks_of
 from daskkern.training.setup.prepared import Prepared
 

@@ -26,7 +26,7 @@ from daskkern.data.storage.sizes import check_chunks
 from daskkern.errors import StoreError, SupersededError
 from daskkern.training.checkpoints.claims import Claim, CommitGeneration, StoredCommit, claim, commits_of
 from daskkern.training.checkpoints.commits import Commit, Position, snapshot_of
-from daskkern.training.checkpoints.resumption import Resumption, write_resumption
+from daskkern.training.checkpoints.recorded_command import Resumption, write_resumption
 
 FORMAT = "daskkern-checkpoint"
 VERSION = 3

@@ -16,7 +16,7 @@ from daskkern.training.checkpoints.checkpoint import check_fingerprint, read_che
 from daskkern.training.checkpoints.checkpoint_writer import CheckpointWriter
 from daskkern.training.checkpoints.claims import Claim
 from daskkern.training.checkpoints.commits import Commit
-from daskkern.training.checkpoints.resumption import Resumption
+from daskkern.training.checkpoints.recorded_command import Resumption
 
 _OTHER_ROWS = "warm_start=True continues on the same rows; set warm_start=False to fit other rows, or call partial_fit"
 

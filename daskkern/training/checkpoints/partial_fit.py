@@ -14,7 +14,7 @@ from daskkern.solvers import Snapshot, Solver
 from daskkern.solvers.sampling import draws_rows
 from daskkern.training.checkpoints.checkpointing import Saved
 from daskkern.training.checkpoints.commits import Commit, Position
-from daskkern.training.checkpoints.resuming import basis_summary
+from daskkern.training.checkpoints.fingerprints import basis_summary
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.targets import check_targets
 from daskkern.training.run.held_sample import HeldSample

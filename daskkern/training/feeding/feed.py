@@ -13,7 +13,7 @@ from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.batches import RowBatch, iter_batches, numbered
-from daskkern.data.rows.drawn import DrawnRows
+from daskkern.data.rows.row_samplers import DrawnRows
 from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.events import Listener, StageFinished
 from daskkern.linalg import even_slices

@@ -19,8 +19,8 @@ import numpy as np
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.data.rows.drawn import DrawnRows, IndependentRows
 from daskkern.data.rows.resampled import ResampledRows, chunk_masses
+from daskkern.data.rows.row_samplers import DrawnRows, IndependentRows
 from daskkern.data.rows.rows import Fields, RowBlock, Rows
 from daskkern.errors import SpecError
 from daskkern.solvers.sampling import draws_rows

@@ -34,11 +34,11 @@ from daskkern.cluster.scheduler.worker_list import WorkerList
 from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError, SupersededError
 from daskkern.models import KernelModel, load_model, save_model
-from daskkern.models.unsaved import lacks_room
+from daskkern.models.write_errors import lacks_room
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint_of
 from daskkern.training.checkpoints.claims import Claim
+from daskkern.training.checkpoints.fingerprints import check_model_place, named
 from daskkern.training.checkpoints.model_guard import ModelGuard
-from daskkern.training.checkpoints.resuming import check_model_place, named
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.jobs.install_dashboard import show_fits

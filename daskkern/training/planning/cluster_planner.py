@@ -10,10 +10,10 @@ from daskkern.cluster.collectives.probe import MessageTimes, message_times
 from daskkern.cluster.scheduler.task_results import resubmitting, results_of
 from daskkern.training.feeding.block_cache_policy import needs_rates
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.calibration import Rates, calibrate_workers, product_rate, worst
-from daskkern.training.planning.divider import Divider, n_hosts
-from daskkern.training.planning.dividing import relative_speeds
+from daskkern.training.planning.balanced_division import relative_speeds
+from daskkern.training.planning.columns_of_workers import Divider, n_hosts
 from daskkern.training.planning.grids import StepRates
+from daskkern.training.planning.measured_rates import Rates, calibrate_workers, product_rate, worst
 from daskkern.training.planning.rank_plans import RankPlans, with_blocks_of_all
 from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.planning.sizes_of_fits import PreparedSummary

@@ -10,7 +10,7 @@ factor that is too small fails there. Whoever adds an array to a step or a set-u
 
 from daskkern.cluster.collectives.shared_memory import MEMORY_BYTES
 from daskkern.data.rows.shared_batches import AHEAD, MESSAGE_BYTES
-from daskkern.kernels.columns.drawn import KEPT_BYTES
+from daskkern.kernels.columns.regenerated_features import KEPT_BYTES
 from daskkern.kernels.engines import cuda
 from daskkern.kernels.points import BLOCK_COLUMNS
 from daskkern.solvers.costs.primitives import (

@@ -17,8 +17,8 @@ from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
 from daskkern.training.planning.sizes_of_fits import PreparedSummary, sizes_of
+from daskkern.training.run.held_out_sizes import rows_set_aside
 from daskkern.training.run.job import check_settings
-from daskkern.training.run.set_aside import rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import begin, finish
 from daskkern.training.setup.prepared import Prepared

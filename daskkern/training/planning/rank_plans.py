@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from daskkern.backend.shares import Shares
 from daskkern.training.feeding.block_cache_policy import with_blocks
-from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.grids import GridChoice, StepRates
+from daskkern.training.planning.measured_rates import Rates
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
 

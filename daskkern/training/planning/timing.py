@@ -9,8 +9,8 @@ from daskkern.solvers.costs.columns import entry_ns
 from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.feeding.disk_rates import DiskRates
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.grids import LEAST_RANKS, sum_seconds
+from daskkern.training.planning.measured_rates import Rates
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.kernel_choice import kernel_rows, n_kernels

@@ -13,7 +13,7 @@ from daskkern.errors import ClusterError, MemoryBudgetError
 from daskkern.monitor.environment import environment
 from daskkern.training.feeding.block_cache_policy import disk_room
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.divider import Divider
+from daskkern.training.planning.columns_of_workers import Divider
 from daskkern.training.planning.memory_plan import (
     LIMIT_SHARE,
     available_memory,

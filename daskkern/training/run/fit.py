@@ -31,13 +31,13 @@ from daskkern.monitor.recorder import Recorder
 from daskkern.training.calibration.calibrating import calibrated
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, Saved
 from daskkern.training.checkpoints.claims import Claim
+from daskkern.training.checkpoints.fingerprints import named, with_settings
 from daskkern.training.checkpoints.partial_fit import PartialFitState, can_go_on, next_run
-from daskkern.training.checkpoints.resuming import named, with_settings
 from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
-from daskkern.training.planning.calibration import calibrate
 from daskkern.training.planning.device_choices import with_batches_of_devices
+from daskkern.training.planning.measured_rates import calibrate
 from daskkern.training.planning.memory_by_columns import budget_of_shard
 from daskkern.training.planning.memory_plan import available_memory, device_memory, device_size
 from daskkern.training.planning.planner import check_before, plan_for, summarise

@@ -16,8 +16,8 @@ from daskkern.training.feeding.sent_rows import Releasable
 from daskkern.training.feeding.sources import merged
 from daskkern.training.feeding.targets import check_loss, check_multilabel
 from daskkern.training.feeding.validation import check_comparable
-from daskkern.training.jobs.in_words import method_in_words, settings_in_words
-from daskkern.training.run.set_aside import check_set_aside, rows_set_aside
+from daskkern.training.jobs.descriptions import method_in_words, settings_in_words
+from daskkern.training.run.held_out_sizes import check_set_aside, rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.kernel_choice import with_categories
 from daskkern.training.setup.learned_metric import check_feature_learning

@@ -25,7 +25,7 @@ from daskkern.cluster.scheduler.task_results import LostTaskError, resubmitting,
 from daskkern.errors import DaskkernError, SpecError
 from daskkern.events import Listener
 from daskkern.training.checkpoints.claims import Claim
-from daskkern.training.checkpoints.resuming import with_settings
+from daskkern.training.checkpoints.fingerprints import with_settings
 from daskkern.training.feeding.block_cache_policy import can_keep
 from daskkern.training.feeding.remote_values import RemoteValue
 from daskkern.training.feeding.sent_rows import SentRows
@@ -38,11 +38,11 @@ from daskkern.training.planning.rank_plans import RankPlans
 from daskkern.training.planning.resources import WorkerResources, is_mixed, with_most_memory
 from daskkern.training.planning.worker_resources import check_reach, check_resources, resources_of
 from daskkern.training.run.job import FitJob
+from daskkern.training.run.lease_retries import steadily
 from daskkern.training.run.metric_pass import MetricTask, metric_on_cluster
 from daskkern.training.run.rank import FitRankResult, run_rank
 from daskkern.training.run.rank_task import RankTask, reform
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.run.steady_lease import steadily
 from daskkern.training.setup.prepare import begin, finish, prepare
 from daskkern.training.setup.prepared import Draft, Prepared
 

@@ -18,8 +18,8 @@ from daskkern.losses import Loss
 from daskkern.solvers import Solver
 from daskkern.solvers.stored_settings import recorded_settings
 from daskkern.training.run.early_stopping import EarlyStopping
+from daskkern.training.run.held_out_sizes import check_calibrate
 from daskkern.training.run.rank_settings import check_groups, check_sampling, check_shards
-from daskkern.training.run.set_aside import check_calibrate
 
 BATCH_ELEMENTS = 1 << 26
 """Most kernel values of an automatic batch over all ranks (256 MiB in float32). On CPUs it is constant, so that the

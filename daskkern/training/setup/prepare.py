@@ -17,8 +17,8 @@ from daskkern.training.checkpoints.partial_fit import prepare_next
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sampling import learn_sampling
 from daskkern.training.feeding.targets import Targets, learn_targets
+from daskkern.training.run.held_out_sizes import MOST_CALIBRATION_ROWS, check_share, rows_set_aside
 from daskkern.training.run.held_sample import HeldSample
-from daskkern.training.run.set_aside import MOST_CALIBRATION_ROWS, check_share, rows_set_aside
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.eigenpro import prepare_eigenpro

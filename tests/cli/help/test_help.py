@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from daskkern.cli.help.groups import EXAMPLES, GROUPS, OTHERS, PLACEHOLDERS
-from daskkern.cli.help.light import LightCommand
+from daskkern.cli.help.light_commands import LightCommand
 from daskkern.cli.help.records import PLACE, stored_records
 from daskkern.cli.help.write import as_json, declared_records
 from daskkern.cli.main import COMMANDS, SILENT, TOPICS, cli, main, whole_command

@@ -12,7 +12,7 @@ from daskkern.cluster.scheduler.lease import Lease, admitted, renewed
 from daskkern.cluster.scheduler.metadata import new_metadata
 from daskkern.errors import MemoryBudgetError
 from daskkern.events import Event, FitQueued, StageFinished, silent
-from daskkern.training.run.steady_lease import steadily
+from daskkern.training.run.lease_retries import steadily
 from tests.support.cluster import one_process_cluster, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]

@@ -11,7 +11,7 @@ import pytest
 import daskkern
 from daskkern.cli.main import main
 from daskkern.errors import DataError, SpecError
-from daskkern.training.direct.places import direct_rows
+from daskkern.training.direct.registry import direct_rows
 from daskkern.training.direct.roles import RowRoles
 
 OPTIONS = ("--kernel", "gaussian:2", "--landmarks", "all", "--alpha", "0.01", "--solver", "direct", "--workers", "0")

@@ -6,7 +6,7 @@ import scipy.sparse
 import scipy.stats
 
 from daskkern.data.rows.array_rows import ArrayRows
-from daskkern.data.rows.drawn import IndependentRows
+from daskkern.data.rows.row_samplers import IndependentRows
 
 
 def _rows(n: int, chunk_rows: int) -> ArrayRows:

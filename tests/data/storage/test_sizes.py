@@ -12,7 +12,7 @@ import zarr
 from daskkern.data.ingest import ingest
 from daskkern.data.schema.column_statistics import WIDE
 from daskkern.data.schema.schema import STATISTICS
-from daskkern.data.storage.records import read_records
+from daskkern.data.storage.recorded_checksums import read_records
 from daskkern.data.storage.sizes import check_chunks, stored_bytes
 from daskkern.data.storage.store import open_store
 from daskkern.errors import ModelError, StoreError

@@ -9,7 +9,7 @@ import pytest
 from daskkern.data.transactions.atomic import atomic_group, check_destination, make_parent
 from daskkern.data.transactions.work_folder import work_folder
 from daskkern.errors import StoreError
-from daskkern.training.checkpoints.resuming import check_model_place
+from daskkern.training.checkpoints.fingerprints import check_model_place
 
 
 def test_a_file_above_the_place_is_named(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from daskkern.kernels import (
     PowerLaplacian,
 )
 from daskkern.kernels.columns.coordinate import Coordinate
-from daskkern.kernels.columns.drawn import Drawn
 from daskkern.kernels.columns.mapped import Mapped
+from daskkern.kernels.columns.regenerated_features import Drawn
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.functions.neuron import ACTIVATIONS, Neuron
+from daskkern.kernels.functions.activations import ACTIVATIONS, Neuron
 
 D = 4
 X = np.random.default_rng(0).standard_normal((9, D))

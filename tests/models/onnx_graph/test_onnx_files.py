@@ -28,7 +28,7 @@ from daskkern.kernels import (
     TreeAverage,
     parse_kernel,
 )
-from daskkern.kernels.functions.neuron import ACTIVATIONS, Neuron
+from daskkern.kernels.functions.activations import ACTIVATIONS, Neuron
 from daskkern.losses import LOSSES, Logistic, parse_loss
 from daskkern.models import KernelModel
 from tests.support.kernels.formulas import WITH_FORMULA

@@ -26,7 +26,7 @@ from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, read_checkpoint, remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import Checkpointing, CheckpointPolicy
 from daskkern.training.checkpoints.commits import Commit, Position
-from daskkern.training.checkpoints.resuming import fingerprint, named
+from daskkern.training.checkpoints.fingerprints import fingerprint, named
 from daskkern.training.feeding.stored_features import stored_features
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.early_stopping import EarlyStopping

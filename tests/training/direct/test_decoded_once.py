@@ -24,7 +24,7 @@ from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
 from daskkern.training.direct.decoded_groups import DecodedGroups
 from daskkern.training.direct.group_source import GroupSource
-from daskkern.training.direct.places import direct_rows
+from daskkern.training.direct.registry import direct_rows
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.scratch import is_in_memory
 from daskkern.training.run.fit import fit

@@ -17,7 +17,7 @@ from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import ALL, RowBlock
 from daskkern.errors import DataError
 from daskkern.training.direct.group_source import GroupSource
-from daskkern.training.direct.places import direct_rows
+from daskkern.training.direct.registry import direct_rows
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.row_source import RowSource
 

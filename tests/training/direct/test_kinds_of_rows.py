@@ -13,7 +13,7 @@ import zarr
 from daskkern.data.direct.table_files import TableFiles
 from daskkern.errors import DataError
 from daskkern.training.direct.kind import GivenRows
-from daskkern.training.direct.places import KINDS, direct_rows
+from daskkern.training.direct.registry import KINDS, direct_rows
 from daskkern.training.direct.roles import RowRoles
 
 

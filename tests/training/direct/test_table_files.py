@@ -11,7 +11,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.direct.places import RowRoles, direct_rows
+from daskkern.training.direct.registry import RowRoles, direct_rows
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 

@@ -33,7 +33,7 @@ from daskkern.data.storage.store import open_store
 from daskkern.estimators.inputs import lazy_source
 from daskkern.evaluation.tables.opening import open_rows
 from daskkern.evaluation.tables.rows import InputRows
-from daskkern.training.direct.places import direct_rows
+from daskkern.training.direct.registry import direct_rows
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource

@@ -27,7 +27,7 @@ from daskkern.training.feeding.disk_rates import DiskRates
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.scratch import is_in_memory, scratch_folder
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.calibration import Rates
+from daskkern.training.planning.measured_rates import Rates
 from daskkern.training.planning.memory_plan import IN_TRANSIT, FitSizes, MemoryPlan, plan_memory
 from daskkern.training.run import fit as fitting
 from daskkern.training.run.fit import FitResult, fit

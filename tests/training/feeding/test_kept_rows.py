@@ -20,7 +20,7 @@ from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.feeding import feed as feeding
 from daskkern.training.feeding.block_cache_policy import with_blocks
 from daskkern.training.feeding.sources import StoreSource
-from daskkern.training.planning.calibration import Rates
+from daskkern.training.planning.measured_rates import Rates
 from daskkern.training.planning.memory_plan import ALL_ROWS, ROWS_SHARE, MemoryPlan, plan_memory, row_bytes
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings

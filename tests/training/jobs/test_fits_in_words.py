@@ -7,7 +7,7 @@ from daskkern.basis.base import BasisSpec
 from daskkern.kernels import AutoKernel, Gaussian, Kernel
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.jobs.in_words import method_in_words, settings_in_words
+from daskkern.training.jobs.descriptions import method_in_words, settings_in_words
 from daskkern.training.run.settings import FitSettings
 
 

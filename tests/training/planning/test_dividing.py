@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.training.planning.dividing import divide, even_shares, makespan, relative_speeds
+from daskkern.training.planning.balanced_division import divide, even_shares, makespan, relative_speeds
 
 RANKS = st.lists(
     st.tuples(st.integers(0, 30), st.sampled_from([1.0, 1.19, 2.0, 8.0])), min_size=1, max_size=6

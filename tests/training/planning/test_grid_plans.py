@@ -13,7 +13,7 @@ from daskkern.errors import MemoryBudgetError
 from daskkern.events import EpochFinished, Event
 from daskkern.losses import Logistic, Squared
 from daskkern.solvers import PCG, EigenPro
-from daskkern.training.planning.divider import Divider
+from daskkern.training.planning.columns_of_workers import Divider
 from daskkern.training.planning.grids import GridChoice, StepRates, gathered_bytes, step_seconds, step_sums
 from daskkern.training.planning.planner import summarise, upper_bound_summary
 from daskkern.training.planning.rank_plans import RankPlans

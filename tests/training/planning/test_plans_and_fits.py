@@ -15,7 +15,7 @@ from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, Falkon, NystromSGD, Pegasos, Solver
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.calibration import Rates
+from daskkern.training.planning.measured_rates import Rates
 from daskkern.training.planning.planner import expected_setup, summarise, upper_bound_summary
 from daskkern.training.planning.timing import choice_seconds
 from daskkern.training.run.fit import fit

@@ -12,7 +12,7 @@ from daskkern.data.storage.writer import StoreWriter
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, Falkon
 from daskkern.training.feeding.sources import StoreSource
-from daskkern.training.planning.calibration import Rates
+from daskkern.training.planning.measured_rates import Rates
 from daskkern.training.planning.memory_plan import MemoryPlan, plan_memory
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.planning.timing import TimePlan, estimate

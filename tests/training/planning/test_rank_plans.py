@@ -14,7 +14,7 @@ from daskkern.linalg import column_blocks
 from daskkern.losses import Squared
 from daskkern.solvers import Direct, EigenPro, Falkon
 from daskkern.solvers.costs.primitives import factor_bytes
-from daskkern.training.planning.divider import Divider
+from daskkern.training.planning.columns_of_workers import Divider
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import upper_bound_summary
 from daskkern.training.planning.rank_plans import RankPlans, in_common, with_blocks_of_all

@@ -15,7 +15,7 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.inputs import lazy_source
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.direct.places import direct_rows
+from daskkern.training.direct.registry import direct_rows
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import ArraySource

@@ -16,7 +16,7 @@ from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, Rand
 from daskkern.basis import BasisSpec
 from daskkern.calibration import ScoreScaling, calibration_error, fit_scaling, log_loss, quantile_shifts
 from daskkern.errors import SpecError
-from daskkern.training.run.set_aside import rows_set_aside
+from daskkern.training.run.held_out_sizes import rows_set_aside
 
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 

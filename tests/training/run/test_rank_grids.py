@@ -21,10 +21,10 @@ from daskkern.solvers import PCG, SAG, SARAH, SGD, SVRG, AdaGrad, EigenPro, Nyst
 from daskkern.training.checkpoints import checkpointing
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import holders_in_group, holders_of
-from daskkern.training.checkpoints.resuming import fingerprint
+from daskkern.training.checkpoints.fingerprints import fingerprint
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
-from daskkern.training.planning import cluster_planner, divider
+from daskkern.training.planning import cluster_planner, columns_of_workers
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
@@ -278,7 +278,8 @@ def test_an_estimator_takes_groups(client2: Client) -> None:
 @pytest.mark.parametrize("least", [3e9, 0.0], ids=["by what is usual", "measured"])
 def test_the_plan_chooses_groups_of_many_workers(least: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_planner, "MEASURE_FROM_VALUES", least)
-    monkeypatch.setattr(divider, "n_hosts", len)  # as if each worker had one: sums in shared memory need no groups
+    # As if each worker had a host of its own: sums in shared memory need no groups.
+    monkeypatch.setattr(columns_of_workers, "n_hosts", len)
     one, seen = _found(None, "auto", lambda event: None), list[Event]()
     with one_process_cluster(8) as client:
         found = _found(client, "auto", seen.append)

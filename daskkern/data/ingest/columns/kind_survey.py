@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from daskkern.data.ingest.columns.copied_columns import TextBatches
 from daskkern.data.ingest.columns.dates import DateSurvey
-from daskkern.data.ingest.columns.kept import TextBatches
 from daskkern.data.ingest.readers.tables import TargetKind
 from daskkern.data.schema.encoding import MISSING_TEXTS
 from daskkern.errors import DataError

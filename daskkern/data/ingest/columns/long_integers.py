@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
-from daskkern.data.ingest.columns.kept import TextBatches
+from daskkern.data.ingest.columns.copied_columns import TextBatches
 from daskkern.data.rows.exact_integers import LARGEST, REMEDY
 from daskkern.errors import DataError
 

@@ -13,7 +13,7 @@ from daskkern.data.ingest.pipeline.split_and_shuffle import SORTED_NOTE
 from daskkern.data.ingest.readers.tables import Parts, Table
 from daskkern.data.schema.schema import ClassLabel, StoreInfo, Task
 from daskkern.data.storage.store import open_store
-from daskkern.data.storage.unseen import unseen_notes
+from daskkern.data.storage.unseen_categories import unseen_notes
 
 PathLike: TypeAlias = str | os.PathLike[str]
 

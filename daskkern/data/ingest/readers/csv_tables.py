@@ -28,9 +28,9 @@ from daskkern.data.ingest.columns.choice import (
     note_on_indexes,
     written_indexes,
 )
+from daskkern.data.ingest.columns.copied_columns import kept_types
 from daskkern.data.ingest.columns.dates import note_on_dates
 from daskkern.data.ingest.columns.encoder import Encoder
-from daskkern.data.ingest.columns.kept import kept_types
 from daskkern.data.ingest.columns.kind_survey import TYPES, KindSurvey, booleans_of
 from daskkern.data.ingest.columns.long_integers import may_be_rounded, refuse_rounded
 from daskkern.data.ingest.columns.written_values import is_number

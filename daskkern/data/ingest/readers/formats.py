@@ -16,8 +16,8 @@ from daskkern.data.ingest.readers.svm_tables import open_svm
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.zarr_files import open_zarr
 from daskkern.data.lake.listing import SUFFIXES, is_data, listed, natural_key
+from daskkern.data.remote.disk_cache import UrlBlocks
 from daskkern.data.remote.files import files_below
-from daskkern.data.remote.kept_blocks import UrlBlocks
 from daskkern.data.remote.stores import is_url, public
 from daskkern.data.remote.url_files import SourceFile, UrlFile
 from daskkern.errors import DataError

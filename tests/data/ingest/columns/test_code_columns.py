@@ -15,7 +15,7 @@ from daskkern.data.schema.rank_tables import rank_tables
 from daskkern.data.schema.same_columns import other_codes
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.store_rows import StoreRows
-from daskkern.data.storage.unseen import unseen_cells
+from daskkern.data.storage.unseen_categories import unseen_cells
 from daskkern.errors import DataError
 
 ROWS = 40

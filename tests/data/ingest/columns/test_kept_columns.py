@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pytest
 
-from daskkern.data.ingest.columns.kept import kept_types
+from daskkern.data.ingest.columns.copied_columns import kept_types
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from daskkern.data.ingest import ingest
-from daskkern.data.remote import kept_blocks
+from daskkern.data.remote import disk_cache
+from daskkern.data.remote.disk_cache import KeptFile, UrlBlocks
 from daskkern.data.remote.files import RemoteFile, file_at
-from daskkern.data.remote.kept_blocks import KeptFile, UrlBlocks
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DaskkernError, DataError
 from tests.support.object_server import ObjectServer
@@ -121,7 +121,7 @@ def test_a_file_is_requested_once_for_all_passes(
 def test_blocks_without_room_are_requested_again(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
     from obstore.fsspec import FsspecStore
 
-    monkeypatch.setattr(kept_blocks, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(disk_cache, "BLOCK_BYTES", 1000)
     content = np.random.default_rng(0).bytes(3500)
     FsspecStore("s3", client_options={"allow_http": True}).pipe_file(f"{objects.bucket}/blocks.bin", content)  # type: ignore[call-overload]
     found = file_at(objects.url("blocks.bin"))

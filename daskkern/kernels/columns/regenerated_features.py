@@ -14,8 +14,8 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.two_products import TwoProducts
 from daskkern.kernels.formula import Expression, Pair
+from daskkern.kernels.functions.activations import Neuron
 from daskkern.kernels.functions.arc_cosine import ArcCosine
-from daskkern.kernels.functions.neuron import Neuron
 from daskkern.kernels.functions.spectral import in_row_coordinates, seen_features, spectral_kernel, spread
 from daskkern.kernels.parameters import whole
 from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks

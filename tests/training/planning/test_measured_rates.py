@@ -17,9 +17,9 @@ from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training.feeding.disk_rates import DiskRates, measure_disk
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning import calibration
+from daskkern.training.planning import measured_rates
 from daskkern.training.planning import speeds as speeds_module
-from daskkern.training.planning.calibration import Rates, calibrate, expected_batch, worst
+from daskkern.training.planning.measured_rates import Rates, calibrate, expected_batch, worst
 from daskkern.training.planning.memory_plan import MemoryPlan, plan_memory
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.planning.speeds import Speeds, kernel_times
@@ -66,7 +66,7 @@ def test_where_rows_will_choose_the_slowest_kernel_is_timed(
         seen.append(kernel)
         return Speeds(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 
-    monkeypatch.setattr(calibration, "speeds", speeds)
+    monkeypatch.setattr(measured_rates, "speeds", speeds)
     settings = replace(planned_settings(Landmarks(300), solver), kernel=AutoKernel())
     calibrate(planned_source(), settings, _plan(Landmarks(300), solver).sizes, 1, with_disk=False)
     assert [type(kernel) for kernel in seen] == [timed]
@@ -102,7 +102,7 @@ def test_a_rank_without_columns_is_timed_with_some(monkeypatch: pytest.MonkeyPat
         seen.append(len(Z))
         return Speeds(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 
-    monkeypatch.setattr(calibration, "speeds", speeds)
+    monkeypatch.setattr(measured_rates, "speeds", speeds)
     sizes = _plan(*WAYS[0]).sizes
     assert sizes is not None
     for share in (None, 0.0):

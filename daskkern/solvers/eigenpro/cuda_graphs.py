@@ -21,7 +21,7 @@ from daskkern.kernels.rows import unchecked_rows
 from daskkern.linalg import even_slices
 from daskkern.solvers.eigenpro.device_steps import StepNumbers, WindowIterate, step_on_device
 from daskkern.solvers.eigenpro.state import EigenProRun, EigenProSetup
-from daskkern.solvers.eigenpro.temporary import UNIT, Buffer, Temporary
+from daskkern.solvers.eigenpro.temporary_centres import UNIT, Buffer, Temporary
 from daskkern.solvers.problem import AnyProblem, Batch
 
 _ALONE = SerialCommunicator()

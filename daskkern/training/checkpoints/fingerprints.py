@@ -24,7 +24,7 @@ from daskkern.training.checkpoints.checkpoint import (
     remove_checkpoint,
 )
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
-from daskkern.training.checkpoints.unfinished import reason_of_model
+from daskkern.training.checkpoints.listing import reason_of_model
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.job import FitJob

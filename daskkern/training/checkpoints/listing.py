@@ -8,7 +8,7 @@ from zarr.core.sync import sync
 from daskkern.data.remote.stores import RemoteStore, absolute, is_url, open_zarr, public
 from daskkern.errors import StoreError
 from daskkern.training.checkpoints.checkpoint import FORMAT, open_checkpoint, read_checkpoint
-from daskkern.training.checkpoints.resumption import Resumption, read_resumption
+from daskkern.training.checkpoints.recorded_command import Resumption, read_resumption
 
 SUFFIX = ".checkpoint"
 """What the place of a checkpoint has in addition to that of its model, unless it was named."""

@@ -13,7 +13,7 @@ from daskkern.linalg import column_blocks
 from daskkern.monitor.formatting import format_bytes
 from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.dividing import divide, even_shares, makespan
+from daskkern.training.planning.balanced_division import divide, even_shares, makespan
 from daskkern.training.planning.grids import LEAST_RANKS, GridChoice, StepRates, best_grid, divisors
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import plan_for, plan_of
