@@ -12,7 +12,8 @@ from daskkern.kernels import ScaledDistanceKernel
 from daskkern.model_selection import Budget, LocalRunner
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
 from daskkern.model_selection.dense_samples import DenseSample, dense_sample
-from daskkern.model_selection.local_stage import compare_local
+from daskkern.model_selection.held_out import HeldOut
+from daskkern.model_selection.local_stage import compare_local, ratio_with_all_rows
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.samples import SearchSample, draw_sample
 from daskkern.model_selection.trial_log import TrialLog
@@ -84,3 +85,16 @@ def test_leaves_are_chosen_where_rows_nearby_say_more(kind: str) -> None:
         assert found[0].settings.basis == LocalRows(LEAF, n_trees=3)
         assert found[0].settings.kernel == kernel
         assert found[0].settings.learn_features == FeatureLearning("diagonal")
+
+
+def test_a_learning_curve_goes_on_at_half_its_rate() -> None:
+    def losses(mean: float) -> HeldOut:
+        return HeldOut(np.full(10, mean), np.zeros(10), np.full(10, 0.1))
+
+    assert ratio_with_all_rows(losses(0.8), losses(0.4), 1000, 1000) == 1.0
+    assert ratio_with_all_rows(losses(0.8), losses(0.4), 1000, 4000) == pytest.approx(0.5**0.5)
+    assert ratio_with_all_rows(losses(0.8), losses(0.2), 1000, 16_000) == 0.5  # never less
+    assert ratio_with_all_rows(losses(0.4), losses(0.5), 1000, 4000) == 1.0  # nor more
+    assert ratio_with_all_rows(losses(0.4), losses(0.0), 1000, 4000) == 1.0
+    beyond = ratio_with_all_rows(losses(0.5), losses(0.4), 10_000, 40_000)
+    assert ratio_with_all_rows(losses(0.5), losses(0.4), 10_000, 10**8) == beyond
