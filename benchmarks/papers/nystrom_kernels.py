@@ -26,6 +26,6 @@ def rbf(data: Any) -> Kernel:
 NYSTROM_KERNELS: dict[str, Callable[[Data], Kernel]] = {"RBF": rbf, "ARC": arc_cosine, "INV": inverse}
 """By the names of the paper."""
 
-SECONDS = "Theirs: two Xeon E5-2697v2, 24 cores, about 300 GB. Ours: one thread, beside other programs."
+SECONDS = "Theirs: two Xeon E5-2697v2, 24 cores, about 300 GB. Ours: one thread of a busy machine."
 EIGENFEATURES = "The eigenfeatures that conditioning needs are computed either way here."
 BLOCKS = "Kernel blocks are computed in every epoch."

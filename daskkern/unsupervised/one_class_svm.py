@@ -34,7 +34,7 @@ class OneClassSVM(OutlierMixin, UnsupervisedEstimator):
 
     With ``basis=AllRows()`` more than 4,000 rows are solved exactly, too, by working sets of kernel rows, of which
     at most 1 GiB is kept (:mod:`daskkern.solvers.support_vectors`), for up to about 50,000 rows in one process. Ctrl-C
-    ends that after the current working set, also on a worker; there is no model then.
+    ends that after the current working set, also on a worker, and leaves no model.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ def test_a_flag_takes_no_word_and_foreign_files_stay(folder: Path, capfd: pytest
         ("--log-file", "", 2, "give the name of a file"),
         ("--log-file", "no/log", 1, "No such file"),
         ("--log-file", ".", 1, "Is a directory"),
-        ("--report", "notes", 1, "notes exists and is no performance report of Dask"),
+        ("--report", "notes", 1, "notes exists and is not a performance report of Dask"),
         ("--report", "", 2, "is not a local file"),
     ):
         found, _, err = _run(capfd, *_WORDS, option, file)

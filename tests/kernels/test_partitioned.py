@@ -150,5 +150,5 @@ def test_what_cannot_be_combined_is_refused() -> None:
         Partitioned(kernel, kernel.tree)
     with pytest.raises(DataError, match="5 features"):
         kernel.block(np.ones((2, 4)), kernel.points(_rows()))
-    with pytest.raises(SpecError, match="no binary tree"):
+    with pytest.raises(SpecError, match="not a binary tree"):
         PartitionTree(np.ones((2, 3)), np.zeros(1), np.array([[-1, -2]]))

@@ -40,7 +40,7 @@ class PartitionTree:
             directions, children = directions.reshape(0, 0), children.reshape(0, 2)
         shapes = directions.ndim == 2 and thresholds.shape == (k,) and children.shape == (k, 2)
         if not shapes or len(directions) != k or not _is_tree(children):
-            raise SpecError(f"got {k} cuts that are not a binary tree with one direction each")
+            raise SpecError(f"got {k} cuts, which are not a binary tree with one direction each")
         if not (np.isfinite(directions).all() and np.isfinite(thresholds).all()):
             raise SpecError("got a partition tree with a direction or a threshold that is not finite")
         for name, value in (("directions", directions), ("thresholds", thresholds), ("children", children)):

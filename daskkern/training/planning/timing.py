@@ -214,7 +214,7 @@ def _reading(z: FitSizes, rates: Rates) -> tuple[float, str]:
 
 
 def _with_new_memory(stage: Stage, seconds: float) -> Stage:
-    """Return the stage with what the first use of the filling the cache takes."""
+    """Return the stage, longer by the time that the first use of the memory for cached blocks takes."""
     parts = (*stage.parts, ("filling the cache", seconds)) if seconds else stage.parts
     return Stage(stage.name, stage.seconds + seconds, parts)
 

@@ -238,7 +238,7 @@ class _SetUpTasks:
         try:
             return future, resubmitting(its_part)
         except LostTaskError:
-            future.release()  # or its result would stay in memory beside that of the next submission
+            future.release()  # else its result would stay in memory together with that of the next submission
             raise
 
     def _submitted(self, work: Callable[..., Any], *arguments: Any, name: str) -> Future[Any]:

@@ -281,7 +281,7 @@ def test_workers_of_a_fit_that_are_paused_or_restart_count_when_one_is_too_small
 
 
 def test_a_worker_with_too_little_memory_at_the_moment_is_offered_again_later() -> None:
-    """Other programs may release memory of its host. Each time the fit is told twice as late, at most an hour."""
+    """Other programs may release memory of its host. Each wait is twice as long as the last, and at most an hour."""
     registry, metadata = FitRegistry(), new_metadata("fit")
     both, fit, now = places("ab"), metadata.fit, 0.0
     registry.ask(metadata, {}, "client", both)
