@@ -1,11 +1,12 @@
-"""A fit with a metric that is learned from all rows, compared with one without, by workers with a memory limit.
+"""A fit with a metric that is learned from rows, compared with one without, by workers with a memory limit.
 
     python -m benchmarks learned_features --rows 1000000 --features 500 --folder /with/3/GB --check
 
 A table of float32 numbers is written in chunks: the target depends on three of the features, and the others are noise.
 Workers of one thread each and this memory limit fit it with the same kernel, landmarks and batches, first without and
-then with `FeatureLearning(n_rows="all")`. Peak memory is the highest resident size of a worker's process, sampled ten
-times a second; the plan is that of `daskkern plan` for one rank. The seconds of the stages say what learning took.
+then with `FeatureLearning`, from all rows or those of `--metric-rows`. Peak memory is the highest resident size of a
+worker's process, sampled ten times a second; the plan is that of `daskkern plan` for one rank. The seconds of the
+stages say what learning took.
 """
 
 import argparse
@@ -94,6 +95,14 @@ def measured(source: StoreSource, settings: FitSettings, options: argparse.Names
     }
 
 
+def _learning(options: argparse.Namespace) -> FeatureLearning:
+    """Return how the metric is learned."""
+    if options.metric_rows == "auto":
+        return FeatureLearning(options.metric)
+    n_rows = int(options.metric_rows) if options.metric_rows else "all"
+    return FeatureLearning(options.metric, n_rows=n_rows, n_landmarks=100 if options.tiny else 1000)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,6 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--landmarks", type=int, default=2000)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--metric", default="full", help="diagonal or full")
+    parser.add_argument("--metric-rows", help="rows that the metric is learned from: a number, or auto (default: all)")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory-limit", default="1GB", help="of each worker")
     parser.add_argument("--out", type=Path, help="JSON file")
@@ -115,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         Laplacian("median"), Squared(), Landmarks(options.landmarks), EigenPro(), max_epochs=options.epochs,
         device="cpu", keep_blocks="never",
     )  # fmt: skip
-    learning = FeatureLearning(options.metric, n_rows="all", n_landmarks=100 if options.tiny else 1000)
+    learning = _learning(options)
     with tempfile.TemporaryDirectory(prefix="daskkern-rows-") as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +134,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     ratio = round(fits[1]["fit_seconds"] / fits[0]["fit_seconds"], 2)
     described = {
         "n_rows": options.rows, "n_features": options.features, "n_landmarks": options.landmarks,
-        "n_workers": options.workers, "metric": options.metric, "tiny": options.tiny,
+        "n_workers": options.workers, "metric": options.metric, "metric_rows": options.metric_rows or "all",
+        "tiny": options.tiny,
     }  # fmt: skip
     found = {"fits": fits, "summary": [{"time_ratio": ratio}]}
     add(Run("learned_features", today(), describe_machine(), versions(), described, found), options.out)
