@@ -1,4 +1,4 @@
-"""Leave-one-out errors of kernel ridge regression for many penalties, from one eigendecomposition.
+"""Kernel ridge regression and its leave-one-out errors: for one penalty, or many by one eigendecomposition.
 
 With K the kernel of s rows, W their weights and ``B = W^(1/2) K W^(1/2) = U diag(l) U^T``, the residuals of rows that
 are left out are ``w_i^(1/2) (y_i - f_without_i(x_i)) = z_i / D_ii``, ``D = (B + shift)^-1``, ``z = D W^(1/2) y``
@@ -8,6 +8,7 @@ are left out are ``w_i^(1/2) (y_i - f_without_i(x_i)) = z_i / D_ii``, ``D = (B +
 from contextlib import nullcontext
 
 import numpy as np
+import scipy.linalg
 
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.concurrency import decomposition_threads, library_threads
@@ -50,3 +51,38 @@ def lowest(at: FloatArray, errors: FloatArray) -> float:
     bend = left - 2 * middle + right
     step = float(at[1] - at[0])
     return float(at[k]) + (step * float(left - right) / (2 * float(bend)) if bend > 0 else 0.0)
+
+
+def ridge_coefficients(gram: FloatArray, weight: FloatArray, y: FloatArray, alpha: float) -> FloatArray:
+    """Return the coefficients (n, c) of weighted kernel ridge regression on targets (n, c); 0 if it has no solution."""
+    root = np.sqrt(weight)[:, None]
+    factor = _factor(gram, root, alpha)
+    if factor is None:
+        return np.zeros_like(y)
+    a: FloatArray = root * scipy.linalg.cho_solve((factor, True), root * y, check_finite=False)
+    return a
+
+
+def left_out_scores(gram: FloatArray, weight: FloatArray, y: FloatArray, alpha: float) -> FloatArray:
+    """Return the scores (n, c) that weighted kernel ridge regression on all other rows gives each row."""
+    root = np.sqrt(weight)[:, None]
+    factor = _factor(gram, root, alpha)
+    if factor is None:
+        return np.zeros_like(y)
+    z = scipy.linalg.cho_solve((factor, True), root * y, check_finite=False)
+    scores: FloatArray = gram @ (root * z)
+    inverse, _ = scipy.linalg.lapack.dpotri(factor, lower=True, overwrite_c=True)
+    counts = root > 0  # the others are left out as they are
+    gaps = z / np.diag(inverse)[:, None] / np.where(counts, root, 1.0)
+    return np.where(counts, y - gaps, scores)
+
+
+def _factor(gram: FloatArray, root: FloatArray, alpha: float) -> FloatArray | None:
+    """Return the lower Cholesky factor of ``W^(1/2) K W^(1/2) + alpha``; None where it has none."""
+    matrix = gram * root * root.T
+    matrix[np.diag_indices_from(matrix)] += alpha
+    try:
+        factor: FloatArray = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)[0]
+    except scipy.linalg.LinAlgError:
+        return None
+    return factor

@@ -25,7 +25,7 @@ from daskkern.training.setup.scaling import with_scaling
 
 _REGIONS = 4
 _PER_LEAF, _MOST_SAMPLED = 16, 50_000  # sampled rows that decide the cuts
-_HELD = 4  # each fourth row of a leaf is held out
+_HELD = 2  # each second row of a leaf is held out of the models of the whole space
 _CHUNKS = 16
 _TREE, _LEAVES, _RANDOM = 84, 85, 86
 
@@ -62,7 +62,7 @@ def dense_sample(
     leaf_rows: int,
     n_random: int,
 ) -> DenseSample:
-    """Return all rows of a few leaves, and `n_random` random ones of all that are not held out there.
+    """Return all rows of a few leaves, and `n_random` random ones of all that are not held out there, or fewer.
 
     The leaves are those of a tree in the coordinates of a kernel, which need not be the tree of the fit. One pass over
     all rows finds their rows.
@@ -112,11 +112,14 @@ def dense_sample(
 def _with_spread(inside: IntArray, held: IntArray, n: int, n_random: int, seed: int) -> tuple[IntArray, IntArray]:
     """Return the rows `inside` leaves and random ones after them, and the places of the random ones among all.
 
-    Rows of the leaves that are fitted are among the random ones as often as others are: without any, a model of the
-    whole space would know nothing of the places where it is compared.
+    None of them is held out. Where a row that is held out is drawn, another row of the leaves takes its place: a model
+    of the whole space then knows as much of the leaves, where it is compared, as of other places.
     """
-    known = np.setdiff1d(np.arange(n), inside[held])
-    drawn = np.sort(generator(seed, _RANDOM).permutation(known)[:n_random])
+    rng, left_out = generator(seed, _RANDOM), inside[held]
+    drawn = rng.choice(n, min(n, n_random), replace=False)
+    kept = np.setdiff1d(drawn, left_out)
+    free = np.setdiff1d(inside, np.concatenate([left_out, kept]))
+    drawn = np.sort(np.concatenate([kept, rng.permutation(free)[: len(drawn) - len(kept)]]))
     is_inside = np.isin(inside, drawn)
     others = np.setdiff1d(drawn, inside)
     places = np.concatenate([np.flatnonzero(is_inside), len(inside) + np.arange(len(others))])

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daskkern.arrays import FloatArray
-from daskkern.model_selection.candidates import FitCandidate
+from daskkern.backend.concurrency import product_threads
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
 from daskkern.model_selection.ridge_trials import kernel_learned_from
 from daskkern.model_selection.samples import Fold, SearchSample
@@ -86,3 +87,19 @@ def _scores(model: KernelModel, sample: SearchSample, fold: Fold) -> FloatArray:
         predicted = model.labels(found).reshape(len(found), -1)
         return np.asarray((predicted - shift) / scale)
     return found[:, 1:] - found[:, :1] if found.shape[1] == 2 else found
+
+
+def seconds_of_entry(sample: SearchSample) -> float:
+    """Return the measured seconds of a kernel value of sampled rows, on all cores of this process."""
+    scale = next(iter(sample.scalings))
+    X = sample.scaled(scale).astype(np.float32)
+    categories = sample.info.categories
+    kernel = KernelCandidate("laplacian_l1" if categories else "laplacian", 1.0, scale, categories=categories).resolved(
+        X
+    )
+    points, weights = kernel.points(X, kernel.placement_for(X)), np.ones((X.shape[0], sample.y.shape[1]), np.float32)
+    kernel.matvec(X[:2], points, weights)  # compiles
+    begun = time.perf_counter()
+    with product_threads(None, float(X.shape[0]) ** 2 * X.shape[1]):
+        kernel.matvec(X, points, weights)
+    return (time.perf_counter() - begun) / X.shape[0] ** 2

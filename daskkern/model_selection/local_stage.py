@@ -1,15 +1,16 @@
 """The comparison of local models with the best global model, for data with many rows."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from daskkern.basis import LocalRows
 from daskkern.feature_learning import FeatureLearning
-from daskkern.kernels import L1Laplacian, RadialKernel, ScaledDistanceKernel
+from daskkern.kernels import AutoKernel, ScaledDistanceKernel
 from daskkern.losses import parse_loss
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
 from daskkern.model_selection.dense_samples import DenseSample
 from daskkern.model_selection.fit_trials import FitOutcome, try_fit
 from daskkern.model_selection.held_out import HeldOut
@@ -19,6 +20,7 @@ from daskkern.model_selection.samples import Fold, SearchSample
 from daskkern.model_selection.trial_log import TrialLog
 from daskkern.solvers import parse_solver
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepare import begin
 
 LEAF_ROWS = 2000
 LEAST_ROWS = 6 * LEAF_ROWS
@@ -31,18 +33,25 @@ _LEAST_RATIO = 0.5  # of the loss of all rows to that of the sampled ones
 
 @dataclass(frozen=True, eq=False)
 class LocalCandidate:
-    """Exact ridge regression in leaves with a kernel; `plain` is the kernel without its learned metric."""
+    """A fit of exact ridge regression in leaves.
+
+    Attributes
+    ----------
+    name : str
+    settings : FitSettings
+        Its kernel has numbers for parameters, or is chosen and learned from random rows, as it is in the fit.
+    scale : str or None
+    """
 
     name: str
-    candidate: KernelCandidate
-    kernel: ScaledDistanceKernel
-    plain: ScaledDistanceKernel
+    settings: FitSettings
+    scale: str | None
 
 
 def compare_local(
     log: TrialLog,
     best: FitCandidate,
-    kernels: list[tuple[KernelCandidate, ScaledDistanceKernel, ScaledDistanceKernel]],
+    kernels: Sequence[tuple[KernelCandidate, ScaledDistanceKernel]],
     base: FitSettings,
     n_rows: int,
     draw: Callable[[], tuple[DenseSample, DrawnSample]],
@@ -52,8 +61,7 @@ def compare_local(
 ) -> tuple[FitCandidate, str] | None:
     """Return the model in leaves that is better than the best one of the whole space, and why; None where none is.
 
-    Leaves of one tree are compared; the fit to all rows averages three, and learns its metric from more rows than a
-    search has: models in leaves have rows enough for small gains of it.
+    Leaves of one tree are compared; the fit to all rows averages three.
 
     The loss of the model of the whole space is that of sampled rows; what it would be with all rows is extrapolated,
     see :func:`ratio_with_all_rows`.
@@ -63,8 +71,9 @@ def compare_local(
     log : TrialLog
     best : FitCandidate
         Of the whole space.
-    kernels : list of (KernelCandidate, ScaledDistanceKernel, ScaledDistanceKernel)
-        As fits use them, and without a learned metric.
+    kernels : sequence of (KernelCandidate, ScaledDistanceKernel)
+        The best ones of the search, the best first. The kernel that a fit chooses and learns by default, with the
+        scaling of the first, is compared too: its metric may come from more rows than a search has.
     base : FitSettings
     n_rows : int
         All training rows.
@@ -84,28 +93,47 @@ def compare_local(
     if len(found) < 2:
         return None
     ratio = ratio_with_all_rows(found[0].held, found[1].held, len(dense.spread.fitted), n_rows)
-    where = f"in leaves of {leaf_rows:,} rows"
-    locals_ = [LocalCandidate(f"{one.name}, {where}", one, kernel, plain) for one, kernel, plain in kernels]
-    done = log.run("leaves", _try_local, locals_, drawn, dense.leaves, len(dense.leaves), together=True)
+    locals_ = _candidates(kernels, base, leaf_rows)
+    folds = (dense.spread, *dense.leaves)
+    done = log.run("leaves", _try_local, locals_, drawn, folds, len(dense.leaves), together=True)
     expected = replace(found[1].held, losses=ratio * found[1].held.losses, errors=ratio * found[1].held.errors)
     better = [(one, outcome) for one, outcome in done if outcome.held.is_better(expected)]
     if not better:
         return None
     chosen, outcome = min(better, key=lambda pair: pair[1].held.mean)
-    return _fit(
-        chosen, base, leaf_rows
-    ), f"loss on held-out rows of leaves {expected.mean:.4g} -> {outcome.held.mean:.4g}"
+    reason = f"loss on held-out rows of leaves {expected.mean:.4g} -> {outcome.held.mean:.4g}"
+    return FitCandidate(chosen.name, chosen.settings, chosen.settings), reason
+
+
+def _candidates(
+    kernels: Sequence[tuple[KernelCandidate, ScaledDistanceKernel]], base: FitSettings, leaf_rows: int
+) -> list[LocalCandidate]:
+    where = f"in leaves of {leaf_rows:,} rows"
+    shared = replace(
+        base,
+        loss=parse_loss("squared"),
+        basis=LocalRows(leaf_rows, n_trees=_TREES),
+        solver=parse_solver("auto", "local rows"),
+        learn_features=None,
+    )
+    found = [
+        LocalCandidate(f"{one.name}, {where}", replace(shared, kernel=kernel, scale=one.scale), one.scale)
+        for one, kernel in kernels
+    ]
+    scale = kernels[0][0].scale
+    learned = replace(shared, kernel=AutoKernel(), scale=scale, learn_features=FeatureLearning())
+    return [*found, LocalCandidate(f"kernel and metric of the fit, {scale or 'as ingested'}, {where}", learned, scale)]
 
 
 def unwarped(
     one: KernelCandidate, kernel: ScaledDistanceKernel, sample: SearchSample
-) -> tuple[KernelCandidate, ScaledDistanceKernel, ScaledDistanceKernel]:
-    """Return a candidate with its kernel, and that without a learned metric, for sampled rows.
+) -> tuple[KernelCandidate, ScaledDistanceKernel]:
+    """Return a candidate with its kernel: one with warped features without the warp.
 
-    A candidate with warped features is returned without the warp: leaves are those of the rows as they are scaled.
+    Leaves are those of the rows as they are scaled.
     """
-    plain = one.resolved(sample.scaled(one.scale))
-    return (replace(one, metric="none"), plain, plain) if one.metric == "warped" else (one, kernel, plain)
+    warped = one.metric == "warped"
+    return (replace(one, metric="none"), one.resolved(sample.scaled(one.scale))) if warped else (one, kernel)
 
 
 def _for_rows(best: FitCandidate, n_fitted: int, n_rows: int) -> FitSettings:
@@ -114,8 +142,16 @@ def _for_rows(best: FitCandidate, n_fitted: int, n_rows: int) -> FitSettings:
     return best.sampled if isinstance(alpha, str) else replace(best.sampled, alpha=alpha * n_rows / n_fitted)
 
 
-def _try_local(one: LocalCandidate, sample: SearchSample, leaves: tuple[Fold, ...]) -> RidgeOutcome:
-    return try_in_leaves(one.candidate, one.kernel, sample, leaves)
+def _try_local(one: LocalCandidate, sample: SearchSample, folds: Sequence[Fold]) -> RidgeOutcome:
+    """Try a candidate in the leaves that follow the random rows in `folds`."""
+    spread, *leaves = folds
+    begun, kernel = time.perf_counter(), one.settings.kernel
+    if one.settings.learn_features is not None:
+        known = replace(one.settings, scale=sample.scalings[one.scale], class_weight=None, calibrate=False)
+        kernel = begin(sample.source(spread.fitted), known, False).settings.kernel
+    assert isinstance(kernel, ScaledDistanceKernel)
+    outcome = try_in_leaves(one.scale, kernel, sample, leaves)
+    return replace(outcome, seconds=time.perf_counter() - begun)
 
 
 def ratio_with_all_rows(quarter: HeldOut, whole: HeldOut, n_fitted: int, n_rows: int) -> float:
@@ -129,19 +165,3 @@ def ratio_with_all_rows(quarter: HeldOut, whole: HeldOut, n_fitted: int, n_rows:
         return 1.0
     steps = np.log(max(1.0, min(n_rows, _MOST_ROWS) / n_fitted)) / np.log(4)
     return float(np.clip((whole.mean / quarter.mean) ** (_GOES_ON * steps), _LEAST_RATIO, 1.0))
-
-
-def _fit(one: LocalCandidate, base: FitSettings, leaf_rows: int) -> FitCandidate:
-    learning = None
-    if isinstance(one.plain, RadialKernel | L1Laplacian):
-        learning = FeatureLearning("full" if one.candidate.metric == "full" else "diagonal")
-    return named_fit(
-        one.kernel if learning is None else one.plain,
-        one.name,
-        base,
-        loss=parse_loss("squared"),
-        basis=LocalRows(leaf_rows, n_trees=_TREES),
-        solver=parse_solver("auto", "local rows"),
-        scale=one.candidate.scale,
-        learn_features=learning,
-    )

@@ -14,16 +14,15 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from daskkern.arrays import Array, FloatArray, IntArray
-from daskkern.backend.concurrency import product_threads
 from daskkern.backend.random import generator
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.errors import DataError
 from daskkern.feature_learning.gradients import gradient_outer_product
 from daskkern.feature_learning.metric import MOST_RANK, factor_of, weights_of, with_factor
 from daskkern.kernels import ScaledDistanceKernel
+from daskkern.linalg.leave_one_out import left_out_scores, ridge_coefficients
 from daskkern.model_selection.candidates import KernelCandidate, ScaledKernel
 from daskkern.model_selection.held_out import HeldOut, held_out_losses
 from daskkern.model_selection.relevance import relevance, spread
@@ -98,23 +97,35 @@ def try_kernel(candidate: KernelCandidate, sample: SearchSample, folds: Sequence
 
 
 def try_in_leaves(
-    candidate: KernelCandidate, kernel: ScaledDistanceKernel, sample: SearchSample, leaves: Sequence[Fold]
+    scale: str | None, kernel: ScaledDistanceKernel, sample: SearchSample, leaves: Sequence[Fold]
 ) -> RidgeOutcome:
     """Return how well ridge regression of its own in each leaf predicts the rows that are held out there.
 
+    Each of them is predicted from all other rows of its leaf, by the formula for rows that are left out: models of a
+    part of the rows would be worse than those of the fit.
+
     Parameters
     ----------
-    candidate : KernelCandidate
-        Its scaling is used.
+    scale : str or None
+        Of the features.
     kernel : ScaledDistanceKernel
         As fits use it.
     sample : SearchSample
     leaves : sequence of Fold
     """
-    begun = time.perf_counter()
-    trial = _Trial(candidate, kernel, sample.scaled(candidate.scale), sample, list(leaves), 1)
-    held, at = trial.best([ScaledKernel(kernel, candidate.scale)] * len(leaves), _START)
-    return RidgeOutcome(held, ALPHAS[at], len(leaves[0].fitted), (), time.perf_counter() - begun)
+    begun, X = time.perf_counter(), sample.scaled(scale)
+    whole = [Fold(np.concatenate([leaf.held, leaf.fitted]), leaf.held[:0]) for leaf in leaves]
+    grams = [_gram(kernel, X, fold) for fold in whole]
+
+    def losses(alpha: float) -> HeldOut:
+        scores = []
+        for gram, fold, leaf in zip(grams, whole, leaves, strict=True):
+            weight, mean, y = _centred(sample, fold)
+            scores.append(left_out_scores(gram, weight, y, alpha)[: len(leaf.held)] + mean)
+        return held_out_losses(sample, leaves, scores)
+
+    held, at = best_penalty(losses, _START)
+    return RidgeOutcome(held, ALPHAS[at], len(whole[0].fitted), (), time.perf_counter() - begun)
 
 
 def learned_kernel(candidate: KernelCandidate, sample: SearchSample, outcome: RidgeOutcome) -> ScaledKernel:
@@ -151,20 +162,34 @@ def local_minimum(loss: Callable[[int], float], n: int, start: int) -> int:
     return here
 
 
-def seconds_of_entry(sample: SearchSample) -> float:
-    """Return the measured seconds of a kernel value of sampled rows, on all cores of this process."""
-    scale = next(iter(sample.scalings))
-    X = sample.scaled(scale).astype(np.float32)
-    categories = sample.info.categories
-    kernel = KernelCandidate("laplacian_l1" if categories else "laplacian", 1.0, scale, categories=categories).resolved(
-        X
-    )
-    points, weights = kernel.points(X, kernel.placement_for(X)), np.ones((X.shape[0], sample.y.shape[1]), np.float32)
-    kernel.matvec(X[:2], points, weights)  # compiles
-    begun = time.perf_counter()
-    with product_threads(None, float(X.shape[0]) ** 2 * X.shape[1]):
-        kernel.matvec(X, points, weights)
-    return (time.perf_counter() - begun) / X.shape[0] ** 2
+def best_penalty(losses: Callable[[float], HeldOut], start: int) -> tuple[HeldOut, int]:
+    """Return the losses with the best of the penalties, and its number; from `start` it goes local_minimum."""
+    known: dict[int, HeldOut] = {}
+
+    def at(number: int) -> HeldOut:
+        if number not in known:
+            known[number] = losses(ALPHAS[number])
+        return known[number]
+
+    here = local_minimum(lambda number: at(number).mean, len(ALPHAS), start)
+    return at(here), here
+
+
+def _gram(kernel: ScaledDistanceKernel, rows: Array, fold: Fold) -> FloatArray:
+    """Return the kernel of the fitted rows, then those held out, and the fitted ones (n + k, n)."""
+    Z, X = rows[fold.fitted], rows[np.concatenate([fold.fitted, fold.held])]
+    gram: FloatArray = kernel.block(X, kernel.points(Z, kernel.placement_for(Z))).astype(np.float64)
+    if not np.isfinite(gram).all():
+        raise DataError("kernel values of sampled rows are not finite; scale the features")
+    return gram
+
+
+def _centred(sample: SearchSample, fold: Fold) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the weights (n,) of the fitted rows, the mean of their targets, and these less the mean (n, c)."""
+    shares = sample.shares[fold.fitted]
+    weight, y = shares / shares.sum(), sample.y[fold.fitted]
+    mean: FloatArray = weight @ y
+    return weight, mean, y - mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,15 +211,7 @@ class _Trial:
     def best(self, kernels: Sequence[ScaledKernel], start: int) -> tuple[HeldOut, int]:
         """Return the losses with the best penalty, and its number; from `start` it goes local_minimum."""
         grams = [self.gram(kernel, fold) for kernel, fold in zip(kernels, self.folds, strict=True)]
-        known: dict[int, HeldOut] = {}
-
-        def at(number: int) -> HeldOut:
-            if number not in known:
-                known[number] = self._losses(grams, ALPHAS[number])
-            return known[number]
-
-        here = local_minimum(lambda number: at(number).mean, len(ALPHAS), start)
-        return at(here), here
+        return best_penalty(lambda alpha: self._losses(grams, alpha), start)
 
     def rows(self, one: ScaledKernel) -> Array:
         """Return the rows as a kernel is for them."""
@@ -202,12 +219,7 @@ class _Trial:
 
     def gram(self, one: ScaledKernel, fold: Fold) -> FloatArray:
         """Return the kernel of the fitted rows, then those held out, and the fitted ones (n + k, n)."""
-        rows, kernel = self.rows(one), one.kernel
-        Z, X = rows[fold.fitted], rows[np.concatenate([fold.fitted, fold.held])]
-        gram: FloatArray = kernel.block(X, kernel.points(Z, kernel.placement_for(Z))).astype(np.float64)
-        if not np.isfinite(gram).all():
-            raise DataError("kernel values of sampled rows are not finite; scale the features")
-        return gram
+        return _gram(one.kernel, self.rows(one), fold)
 
     def _losses(self, grams: Sequence[FloatArray], alpha: float) -> HeldOut:
         sample = self.sample
@@ -220,19 +232,8 @@ class _Trial:
 
     def _solved(self, gram: FloatArray, fold: Fold, alpha: float) -> tuple[FloatArray, FloatArray]:
         """Return the mean of the fitted targets, and the coefficients (n, c)."""
-        shares = self.sample.shares[fold.fitted]
-        shares = shares / shares.sum()
-        y = self.sample.y[fold.fitted]
-        mean: FloatArray = shares @ y
-        root = np.sqrt(shares)[:, None]
-        matrix = gram * root * root.T
-        matrix[np.diag_indices_from(matrix)] += alpha
-        try:
-            factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
-        except scipy.linalg.LinAlgError:
-            return mean, np.zeros_like(y)
-        z = scipy.linalg.cho_solve(factor, root * (y - mean), check_finite=False)
-        return mean, root * z
+        weight, mean, y = _centred(self.sample, fold)
+        return mean, ridge_coefficients(gram, weight, y, alpha)
 
     def start(self, rows: Array) -> ScaledKernel:
         """Return the kernel that the first function is fitted with: maybe with weights by relevance for some rows."""

@@ -15,13 +15,13 @@ from daskkern.events import Listener, StageFinished, silent
 from daskkern.model_selection.budget import Budget
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, ScaledKernel
 from daskkern.model_selection.dense_samples import DenseSample, dense_sample
-from daskkern.model_selection.fit_trials import FitOutcome, try_fit
+from daskkern.model_selection.fit_trials import FitOutcome, seconds_of_entry, try_fit
 from daskkern.model_selection.fits import DEFAULT, fits_with
 from daskkern.model_selection.held_out import check_scoring
 from daskkern.model_selection.lighter_penalties import lighter_fits
 from daskkern.model_selection.local_stage import LEAF_ROWS, compare_local, unwarped
 from daskkern.model_selection.local_stage import LEAST_ROWS as LOCAL_FROM
-from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel, seconds_of_entry
+from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
 from daskkern.model_selection.running import DrawnSample, LocalRunner, TrialRunner
 from daskkern.model_selection.samples import SearchSample
 from daskkern.model_selection.screening import (
@@ -227,7 +227,7 @@ class _Search:
         known = [unwarped(one, found.kernel, sample) for one, _, found in kernels if not one.categories]
         if not known:
             return None
-        one, kernel, _ = known[0]
+        one, kernel = known[0]
         arguments = (self.settings, sample, one.scale, kernel, LEAF_ROWS, m)
 
         def draw() -> tuple[DenseSample, DrawnSample]:

@@ -8,7 +8,7 @@ from daskkern.basis import LocalRows
 from daskkern.estimators.array_inputs import array_source
 from daskkern.events import silent
 from daskkern.feature_learning import FeatureLearning
-from daskkern.kernels import ScaledDistanceKernel
+from daskkern.kernels import AutoKernel, ScaledDistanceKernel
 from daskkern.model_selection import Budget, LocalRunner
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
 from daskkern.model_selection.dense_samples import DenseSample, dense_sample
@@ -18,14 +18,15 @@ from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.samples import SearchSample, draw_sample
 from daskkern.model_selection.trial_log import TrialLog
 from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.run.fit import fit
 from tests.support.searches import usual
 
 N, LEAF, RANDOM = 3000, 300, 200
 PLAIN = KernelCandidate("laplacian", 1.0, "affine")
 
 
-def _source(kind: str) -> ArraySource:
-    rng = np.random.default_rng(0)
+def _source(kind: str, seed: int = 0) -> ArraySource:
+    rng = np.random.default_rng(seed)
     X = rng.uniform(0, 8, (N, 2))
     detailed = (np.floor(X).sum(axis=1) % 2).astype(np.int64)
     smooth = (X[:, 0] + 4 * rng.standard_normal(N) > 4).astype(np.int64)
@@ -73,18 +74,22 @@ def test_leaves_are_chosen_where_rows_nearby_say_more(kind: str) -> None:
     found = compare_local(
         log,
         FitCandidate("defaults", base, base),
-        [(PLAIN, kernel, kernel)],
+        [(PLAIN, kernel)],
         base,
         N,
         lambda: (dense, DrawnSample(dense.sample, dense.sample)),
         LEAF,
     )
-    assert [row.method for row in log.rows] == ["fit", "fit", "leaves"]
+    assert [row.method for row in log.rows] == ["fit", "fit", "leaves", "leaves"]
     assert (found is not None) == (kind == "detailed")
     if found is not None:
         assert found[0].settings.basis == LocalRows(LEAF, n_trees=3)
-        assert found[0].settings.kernel == kernel
-        assert found[0].settings.learn_features == FeatureLearning("diagonal")
+        settings = found[0].settings
+        assert (settings.kernel, settings.learn_features) in [(kernel, None), (AutoKernel(), FeatureLearning())]
+        assert settings.scale == "affine"
+        fresh = _source(kind, seed=1)
+        in_leaves, whole = (fit(source, one).model.scores(np.asarray(fresh.X))[:, 0] > 0 for one in (settings, base))
+        assert (in_leaves != fresh.y).mean() < 0.5 * (whole != fresh.y).mean()
 
 
 def test_a_learning_curve_goes_on_at_half_its_rate() -> None:
