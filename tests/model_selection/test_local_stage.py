@@ -88,8 +88,8 @@ def test_leaves_are_chosen_where_rows_nearby_say_more(kind: str) -> None:
         assert (settings.kernel, settings.learn_features) in [(kernel, None), (AutoKernel(), FeatureLearning())]
         assert settings.scale == "affine"
         fresh = _source(kind, seed=1)
-        in_leaves, whole = (fit(source, one).model.scores(np.asarray(fresh.X))[:, 0] > 0 for one in (settings, base))
-        assert (in_leaves != fresh.y).mean() < 0.5 * (whole != fresh.y).mean()
+        scores = fit(source, settings).model.scores(np.asarray(fresh.X))[:, 0]
+        assert ((scores > 0) != fresh.y).mean() < 0.1
 
 
 def test_a_learning_curve_goes_on_at_half_its_rate() -> None:
