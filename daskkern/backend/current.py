@@ -1,5 +1,6 @@
-"""A context in which a given Dask client is the current one."""
+"""The current Dask client of a thread, and whether the thread occupies a worker."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,3 +21,13 @@ def current(client: Client) -> Iterator[None]:
         yield
     finally:
         _current_client.reset(token)
+
+
+def occupies_worker() -> bool:
+    """Return whether this thread runs a task, and has not seceded from its worker.
+
+    Other tasks that it waits for may then need the place that it has: it computes by itself, whatever the cluster.
+    """
+    utils, pool = (sys.modules.get(f"distributed.{name}") for name in ("utils", "threadpoolexecutor"))
+    runs_task = hasattr(getattr(utils, "thread_state", None), "key")
+    return runs_task and bool(getattr(getattr(pool, "thread_state", None), "proceed", False))

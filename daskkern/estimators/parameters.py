@@ -12,7 +12,7 @@ from distributed import default_client
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from daskkern.backend.current import current
+from daskkern.backend.current import current, occupies_worker
 from daskkern.backend.nested_parameters import NestedParameters, split_names
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.cluster.connect.clients import client_of
@@ -188,9 +188,14 @@ def _has_collection(given: Any) -> bool:
 
 
 def active_client(client: Any) -> Any:
-    """Return `client`, or if it is None the active client of this process, if there is one."""
+    """Return `client`, or if it is None the active client of this process, if there is one.
+
+    A task has none unless it has seceded, as with ``worker_client()``: searches fit in tasks that occupy all workers.
+    """
     if client is not None:
         return client
+    if occupies_worker():
+        return None
     try:
         return default_client()
     except ValueError:

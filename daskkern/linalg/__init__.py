@@ -3,7 +3,7 @@
 from daskkern.linalg.block_cyclic import BlockCyclicLayout, block_width, column_blocks, even_slices, group_count
 from daskkern.linalg.dense import DenseSolution, factor_lower, solve_lower, solve_positive_definite
 from daskkern.linalg.eigen import EIGEN_METHODS, Eigenpairs, top_eigenpairs
-from daskkern.linalg.lazy_matrices import lazy_gram_sum, lazy_kernel_matrix
+from daskkern.linalg.lazy_matrices import computed, lazy_gram_sum, lazy_kernel_matrix
 from daskkern.linalg.panels import NotPositiveDefiniteError
 from daskkern.linalg.projection import BlockCyclicFactor, distributed_factor
 from daskkern.linalg.symmetric import symmetric_eigen
@@ -20,6 +20,7 @@ __all__ = [
     "block_width",
     "cholesky",
     "column_blocks",
+    "computed",
     "distributed_factor",
     "even_slices",
     "factor_lower",

@@ -13,6 +13,7 @@ from daskkern.backend.namespace import exclusive_gpu, failures_raised, namespace
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
 from daskkern.errors import SpecError
+from daskkern.linalg.lazy_matrices import computed
 from daskkern.linalg.symmetric import symmetric_eigen
 
 DENSE_LIMIT = 5000
@@ -138,7 +139,7 @@ def _product(matrix: da.Array | Array, block: Array, device: str) -> Array:
         _times, "ijk", matrix, "ij", lazy, "jk", dtype=matrix.dtype, adjust_chunks={"j": 1},
         name=task_name("kernel_times_directions"), device=device,
     )  # fmt: skip
-    return xp.asarray(np.asarray(parts.sum(axis=1).compute(), np.float64))
+    return xp.asarray(np.asarray(computed(parts.sum(axis=1))[0], np.float64))
 
 
 def _times(block: HostArray, directions: HostArray, device: str) -> HostArray:

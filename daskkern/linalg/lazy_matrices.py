@@ -1,7 +1,7 @@
 """Kernel matrices and Gram sums as lazy, chunked dask.array expressions.
 
-With a distributed client active (or inside a task's ``worker_client``) the blocks are computed by the cluster,
-else by Dask's threads in this process. Nothing is computed until the caller computes the result.
+With a distributed client active (or inside a task's ``worker_client``) the blocks are computed by the cluster, in
+another task by its thread, else by Dask's threads in this process. Nothing is computed before :func:`computed`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ import numpy as np
 from dask.delayed import delayed
 
 from daskkern.arrays import HostArray
+from daskkern.backend.current import occupies_worker
 from daskkern.backend.namespace import exclusive_gpu, namespace_with, to_device, to_host
 from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices
@@ -18,6 +19,12 @@ from daskkern.kernels import Kernel, Placement
 
 GRAM_CHUNK = 2048
 _TIMES = 3
+
+
+def computed(*arrays: da.Array) -> tuple[HostArray, ...]:
+    """Return the values of lazy arrays, computed together. In a task by its own thread, unless it has seceded."""
+    found: tuple[HostArray, ...] = da.compute(*arrays, scheduler="synchronous" if occupies_worker() else None)
+    return found
 
 
 def lazy_kernel_matrix(

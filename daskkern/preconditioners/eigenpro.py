@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-import dask.array as da
 import numpy as np
 import scipy.sparse.linalg
 
@@ -32,7 +31,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
 from daskkern.kernels.engines.block_products import add_multiple, multiply, multiply_transposed_blocks
 from daskkern.kernels.norms import squared_norms
-from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
+from daskkern.linalg import computed, lazy_kernel_matrix, top_eigenpairs
 from daskkern.preconditioners.stable_steps import StableSteps
 
 MAX_DIRECTIONS = 1000
@@ -245,7 +244,7 @@ def _held_out(
     if X_H.shape[0] == 0:
         return inside, 0.0
     root_H = np.ones(X_H.shape[0]) if w_H is None else np.sqrt(w_H)
-    K_HH, K_HS = da.compute(*(lazy_kernel_matrix(kernel, X_H, X, device=device) for X in (X_H, X_S)))
+    K_HH, K_HS = computed(*(lazy_kernel_matrix(kernel, X_H, X, device=device) for X in (X_H, X_S)))
     projected = K_HS.astype(np.float64) @ vectors
     G = K_HH.astype(np.float64) - (projected * damping) @ projected.T
     G *= root_H[:, None] * root_H[None, :]

@@ -28,7 +28,7 @@ from daskkern.backend.namespace import namespace_with, to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
-from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix, symmetric_eigen
+from daskkern.linalg import computed, lazy_gram_sum, lazy_kernel_matrix, symmetric_eigen
 from daskkern.preconditioners.eigenpro import check_range
 from daskkern.preconditioners.stable_steps import StableSteps
 
@@ -124,14 +124,14 @@ def nystrom_state(
     check_range(kernel, Z[:_CHECKED_ROWS])
     xp = namespace_with(device, _BYTES * Z.shape[0] ** 2)
     with library_threads(decomposition_threads(Z.shape[0])):
-        K_ZZ = xp.asarray(np.asarray(lazy_kernel_matrix(kernel, Z, Z, device=device).compute(), np.float64))
+        K_ZZ = xp.asarray(np.asarray(computed(lazy_kernel_matrix(kernel, Z, Z, device=device))[0], np.float64))
         sigma, V = symmetric_eigen(0.5 * (K_ZZ + K_ZZ.T))
     values = to_host(sigma)
     dropped = int((values <= _TOLERANCE * values[-1]).sum())
     T64 = V[:, dropped:] / xp.sqrt(sigma[dropped:])
     del K_ZZ, V  # twice p^2 numbers
     T = np.ascontiguousarray(to_host(T64), Z.dtype)
-    C = xp.asarray(np.asarray(lazy_gram_sum(gram_parts, T).compute())) / n_samples
+    C = xp.asarray(np.asarray(computed(lazy_gram_sum(gram_parts, T))[0])) / n_samples
     with library_threads(decomposition_threads(Z.shape[0])):
         ascending, U = symmetric_eigen(0.5 * (C + C.T))
     lam = np.maximum(to_host(ascending)[::-1], np.finfo(np.float64).tiny)
