@@ -18,16 +18,14 @@ from distributed import Client
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.remote.stores import absolute, is_url
-from daskkern.data.schema.provenance import recorded
-from daskkern.data.schema.schema import FORMAT, STATISTICS, StoreInfo
+from daskkern.data.schema.schema import FORMAT, StoreInfo
 from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets, RowFormat, load_bucket
 from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
-from daskkern.data.shuffle.shuffle import check_budget
+from daskkern.data.shuffle.reordered import write_attributes
+from daskkern.data.shuffle.shuffle import check_budget, shuffled_provenance
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
-from daskkern.data.storage.recorded_checksums import write_records
 from daskkern.data.storage.store import Store, open_store
-from daskkern.data.storage.whole_arrays import write_whole
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
 from daskkern.errors import SpecError, StoreError
@@ -117,7 +115,9 @@ def shuffle_store_on(
         parts = [_Part(job, number, limits) for number, limits in enumerate(ranges)]
         scattered = tuple(run_tasks(client, _scatter, parts, work))
         parts = [replace(part, scattered=scattered) for part in parts]
-        _complete(store, group, run_tasks(client, _gather, parts, work), seed)
+        sums = _sums(store, run_tasks(client, _gather, parts, work))
+        write_attributes(group, store, sums, shuffled_provenance(store, seed))
+        group.update_attributes({"complete": True})
         put_in_place(job.target, out, overwrite=overwrite)
     return open_store(out)
 
@@ -207,19 +207,14 @@ def _make_arrays(store: Store, path: Path) -> zarr.Group:
     for name in store.array_names():
         like = store.array(name)
         group.create_array(name, shape=like.shape, chunks=like.chunks, dtype=like.dtype, compressors=None, fill_value=0)
-    if STATISTICS in store.group:
-        write_whole(group, STATISTICS, store.info.statistics.table())
     return group
 
 
-def _complete(store: Store, group: zarr.Group, written: list[dict[str, list[HostArray]]], seed: int) -> None:
-    """Record everything that does not depend on the order, and the checksums of the chunks."""
+def _sums(store: Store, written: list[dict[str, list[HostArray]]]) -> dict[str, Checksum]:
+    """Return the checksums of all chunks, from those of the parts in order."""
     sums = {name: Checksum() for name in store.array_names()}
     for part in written:
         for name, chunks in part.items():
             for crc, size in chunks:
                 sums[name].add_sum(int(crc), int(size))
-    info = replace(store.info, checksums={name: total.whole for name, total in sums.items()})
-    provenance = {**recorded(store.group), "shuffled with seed": seed}
-    attributes = {**info.to_attributes(), "provenance": provenance}
-    group.update_attributes({**attributes, "records": write_records(group, sums, attributes), "complete": True})
+    return sums

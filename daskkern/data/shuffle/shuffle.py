@@ -9,10 +9,10 @@ from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.provenance import Provenance, recorded
 from daskkern.data.schema.schema import FORMAT
 from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets
+from daskkern.data.shuffle.reordered import ReorderedWriter
 from daskkern.data.storage.raw_rows import StoredRows
 from daskkern.data.storage.store import Store, StoreLocation, open_store
-from daskkern.data.storage.writer import StoreWriter
-from daskkern.data.transactions.atomic import check_destination
+from daskkern.data.transactions.atomic import atomic_group, check_destination
 from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
 from daskkern.errors import MemoryBudgetError
 
@@ -68,12 +68,13 @@ def shuffle_store(
             buckets.append(block)
             _report(progress, start + block.n_rows, total)
         place = out if is_url(out) else work / "store"
-        with _writer_like(rows, place, recorded(store.group), seed, overwrite) as writer:
-            done = n
+        with atomic_group(place, kind=FORMAT, overwrite=overwrite) as group:
+            writer, done = ReorderedWriter(group, store), n
             for block in buckets.blocks():
-                writer.append(block.X, block.y, block.weight)
+                writer.append(block)
                 done += block.n_rows
                 _report(progress, done, total)
+            writer.complete(shuffled_provenance(store, seed))
         if place is not out:
             put_in_place(work / "store", out, overwrite=overwrite)
     return open_store(out)
@@ -96,28 +97,9 @@ def check_budget(rows: StoredRows, memory: int) -> None:
         )
 
 
-def _writer_like(rows: StoredRows, path: str | Path, provenance: Provenance, seed: int, overwrite: bool) -> StoreWriter:
-    """Return the writer of a store that differs from that of `rows` in the order of the rows only."""
-    info = rows.info
-    writer = StoreWriter(
-        path,
-        n_features=info.n_features,
-        dtype=rows.dtype,
-        task=info.task,
-        n_targets=max(1, info.n_targets),
-        classes=info.classes,
-        has_weight=info.has_weight,
-        feature_names=info.feature_names,
-        target_names=info.target_names,
-        chunk_rows=info.chunk_rows,
-        sparse=info.is_sparse,
-        encoding=info.encoding,
-        index_base=info.index_base,
-        overwrite=overwrite,
-    )
-    writer.set_scaling(info.scaling)
-    writer.set_provenance({**provenance, "shuffled with seed": seed})
-    return writer
+def shuffled_provenance(store: Store, seed: int) -> Provenance:
+    """Return the provenance of a store that has the rows of `store` in the order of `seed`."""
+    return {**recorded(store.group), "shuffled with seed": seed}
 
 
 def _report(progress: Progress | None, done: int, total: int) -> None:

@@ -46,7 +46,7 @@ def write_records(group: zarr.Group, sums: Mapping[str, Checksum], attributes: M
     records.update_attributes(
         {
             "attributes": {key: attribute_sum(value) for key, value in attributes.items()},
-            "metadata": {name: metadata_sum(group, name) for name in _with_parents(sums)},
+            "metadata": {name: metadata_sum(group, name) for name in sorted(_with_parents(sums))},
         }
     )
     return records_sum(group, tuple(sums))
