@@ -1,5 +1,7 @@
 """``daskkern shuffle``: rewrite a store with its rows in random order."""
 
+from functools import partial
+
 import click
 
 from daskkern.cli.console import progress_bar, say
@@ -38,9 +40,7 @@ def command(
         def show(done: int, total: int) -> None:
             bar.update(line, completed=done, total=total)
 
-        if client is None:
-            shuffled = shuffle_store(store, out, seed=seed, memory=budget, overwrite=overwrite, progress=show)
-        else:
-            shuffled = shuffle_store_on(client, store, out, seed=seed, memory=budget, overwrite=overwrite)
+        shuffle = shuffle_store if client is None else partial(shuffle_store_on, client)
+        shuffled = shuffle(store, out, seed=seed, memory=budget, overwrite=overwrite, progress=show)
     say(f"{shuffled.path}: {shuffled.info.n_rows:,} rows in a random order (seed {seed})")
     return {"path": str(shuffled.path), "n_rows": shuffled.info.n_rows, "seed": seed}

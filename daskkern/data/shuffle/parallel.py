@@ -1,8 +1,9 @@
-"""Shuffling a store with the workers of a Dask cluster, all of which can access the folders of both stores.
+"""Shuffling a store with the workers of a Dask cluster, all of which can access the places of both stores.
 
-Pass one: each task appends a range of rows to buckets of its own. Pass two: each task writes a range of output
-chunks; it sorts the buckets that these rows come from, one at a time. Keys depend on the row numbers alone, so the
-store is the one that :func:`daskkern.data.shuffle.shuffle.shuffle_store` writes, whatever the number of workers.
+To a URL: see :mod:`daskkern.data.shuffle.to_url`. To a folder, in pass one each task appends a range of rows to buckets
+of its own, and in pass two each task writes a range of output chunks; it sorts the buckets that these rows come from,
+one at a time. Keys depend on the row numbers alone, so the store is the one that
+:func:`daskkern.data.shuffle.shuffle.shuffle_store` writes, whatever the number of workers.
 """
 
 import os
@@ -22,7 +23,8 @@ from daskkern.data.schema.schema import FORMAT, StoreInfo
 from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets, RowFormat, load_bucket
 from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
 from daskkern.data.shuffle.reordered import write_attributes
-from daskkern.data.shuffle.shuffle import check_budget, shuffled_provenance
+from daskkern.data.shuffle.shuffle import Progress, check_budget, shuffled_provenance
+from daskkern.data.shuffle.to_url import shuffle_to_url
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
 from daskkern.data.storage.store import Store, open_store
@@ -78,34 +80,48 @@ def shuffle_store_on(
     seed: int = 0,
     memory: int = DEFAULT_MEMORY,
     overwrite: bool = False,
+    progress: Progress | None = None,
 ) -> Store:
-    """Write the dense rows of a store in a random order to a new one, with all workers of a cluster.
+    """Write the rows of a store in a random order to a new one, with all workers of a cluster.
 
     Parameters
     ----------
     client : Client
-        A client whose workers can access both paths.
-    source, out, seed, overwrite
+        A client whose workers can access both places.
+    source, out, seed, overwrite, progress
         As for :func:`daskkern.data.shuffle.shuffle.shuffle_store`.
     memory : int
-        Bytes that one task may hold.
+        Bytes that a worker may hold for a URL, divided among its threads; for a folder, those of one task.
 
     Raises
     ------
     SpecError
-        For sparse rows, whose chunks do not hold whole rows, and for an `out` that is a URL, to which workers cannot
-        write parts: shuffle in one process.
+        For sparse rows and an `out` that is a folder: their chunks do not hold whole rows. Shuffle them in one process,
+        or to a URL.
     StoreError, MemoryBudgetError
-        As for one process, and when a worker cannot reach the folder of `out`. The disk needs space for the rows twice.
+        As for one process, and when a worker cannot reach the place of `out`. For a folder, its disk needs space for
+        the rows twice.
+
+    Notes
+    -----
+    For a URL no disk is used: see :mod:`daskkern.data.shuffle.to_url`.
     """
     location = absolute(source)
     store = open_store(location)
     rows, n = StoredRows(store), store.info.n_rows
-    if store.info.is_sparse:
-        raise SpecError(f"got sparse rows at {location}, which workers cannot shuffle; leave out the cluster")
-    if is_url(out):
-        raise SpecError(f"got {out} to shuffle to with a cluster; give a folder that its workers share")
     check_destination(os.fspath(out), kind=FORMAT, overwrite=overwrite)
+    report = progress or _silent
+    if is_url(out):
+        share = memory // max(client.nthreads().values(), default=1)
+        check_budget(rows, share)
+        shuffle_to_url(
+            client, store, location, os.fspath(out), seed=seed, memory=share, overwrite=overwrite, progress=report
+        )
+        return open_store(out)
+    if store.info.is_sparse:
+        raise SpecError(
+            f"got sparse rows at {location} to shuffle to a folder with a cluster; leave out the cluster, or give a URL"
+        )
     check_budget(rows, memory)
     with work_folder(out) as work:
         check_room(work, 2 * n * (rows.row_bytes + 8), "the shuffle")
@@ -113,13 +129,32 @@ def shuffle_store_on(
         group = _make_arrays(store, job.target)
         ranges = _chunk_ranges(store.info, _TASKS_PER_WORKER * max(1, len(client.nthreads())))
         parts = [_Part(job, number, limits) for number, limits in enumerate(ranges)]
-        scattered = tuple(run_tasks(client, _scatter, parts, work))
+        moved = _Moved(report, [stop - start for start, stop in ranges], 2 * n)
+        scattered = tuple(run_tasks(client, _scatter, parts, work, moved))
         parts = [replace(part, scattered=scattered) for part in parts]
-        sums = _sums(store, run_tasks(client, _gather, parts, work))
+        sums = _sums(store, run_tasks(client, _gather, parts, work, moved))
         write_attributes(group, store, sums, shuffled_provenance(store, seed))
         group.update_attributes({"complete": True})
         put_in_place(job.target, out, overwrite=overwrite)
     return open_store(out)
+
+
+@dataclass
+class _Moved:
+    """Reports the rows that tasks have moved, by the number of each task that ends."""
+
+    progress: Progress
+    rows: list[int]
+    total: int
+    done: int = 0
+
+    def __call__(self, number: int) -> None:
+        self.done += self.rows[number]
+        self.progress(self.done, self.total)
+
+
+def _silent(done: int, total: int) -> None:
+    del done, total
 
 
 def _chunk_ranges(info: StoreInfo, n_tasks: int) -> list[tuple[int, int]]:

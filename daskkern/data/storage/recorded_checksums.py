@@ -39,7 +39,7 @@ def write_records(group: zarr.Group, sums: Mapping[str, Checksum], attributes: M
 
     Returns the CRC-32 of the records, to be stored in the attribute ``records`` of the group.
     """
-    records = group.create_group(RECORDS)
+    records = group.create_group(RECORDS, overwrite=True)  # of a process that was killed before the end
     for name, of_array in sums.items():
         values = np.asarray(of_array.chunks, np.uint32)
         write_whole(records, name, values, values.shape)

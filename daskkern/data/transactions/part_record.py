@@ -76,10 +76,18 @@ class PartRecord:
                     self._results[int(number)] = (state, tuple(labels))
         return dict(self._results)
 
+    def begin(self) -> None:
+        """Record that the work has begun, so that it is taken up before any part is finished."""
+        self._save()
+
     def keep(self, number: int, result: PartResult) -> None:
         """Record a finished part."""
         self._results[number] = result
-        if self._place is None or time.monotonic() - self._last < SECONDS:
+        if time.monotonic() - self._last >= SECONDS:
+            self._save()
+
+    def _save(self) -> None:
+        if self._place is None:
             return
         labels = {number: list(found[1]) for number, found in self._results.items()}
         head = json.dumps({"bounds": self._bounds, "labels": labels})
