@@ -112,11 +112,10 @@ def shuffle_store_on(
     check_destination(os.fspath(out), kind=FORMAT, overwrite=overwrite)
     report = progress or _silent
     if is_url(out):
-        share = memory // max(client.nthreads().values(), default=1)
-        check_budget(rows, share)
-        shuffle_to_url(
-            client, store, location, os.fspath(out), seed=seed, memory=share, overwrite=overwrite, progress=report
-        )
+        threads = max(client.nthreads().values(), default=1)
+        check_budget(rows, memory, threads)
+        share, place = memory // threads, os.fspath(out)
+        shuffle_to_url(client, store, location, place, seed=seed, memory=share, overwrite=overwrite, progress=report)
         return open_store(out)
     if store.info.is_sparse:
         raise SpecError(

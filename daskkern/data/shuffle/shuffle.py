@@ -87,13 +87,14 @@ def buckets_for(rows: StoredRows, folder: Path, seed: int, memory: int) -> Bucke
     return Buckets(folder, rows.info.n_rows * rows.row_bytes, seed, memory)
 
 
-def check_budget(rows: StoredRows, memory: int) -> None:
-    """Raise MemoryBudgetError unless `memory` holds the chunks that a shuffle of these rows works on."""
+def check_budget(rows: StoredRows, memory: int, n_threads: int = 1) -> None:
+    """Raise MemoryBudgetError unless `memory` holds the chunks that a shuffle of these rows works on in each thread."""
     chunk = rows.info.chunk_rows * rows.row_bytes
-    if memory < _LEAST_CHUNKS * chunk:
+    if memory < _LEAST_CHUNKS * chunk * n_threads:
+        each = "" if n_threads == 1 else f" by each of the {n_threads} threads of a worker"
         raise MemoryBudgetError(
             f"got {memory / 1e6:.3g} MB of memory for a shuffle, but a chunk of rows has {chunk / 1e6:.3g} MB and "
-            f"{_LEAST_CHUNKS} of them are needed; give more memory, or ingest with fewer --chunk-rows"
+            f"{_LEAST_CHUNKS} of them are needed{each}; give more memory, or ingest with fewer --chunk-rows"
         )
 
 

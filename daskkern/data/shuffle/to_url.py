@@ -74,7 +74,7 @@ class _Work:
         if partial.found:
             want_again(partial.url)
         else:
-            _make_arrays(partial.group, self.store)
+            _make_arrays(partial.group, self.store, self.plan)
             record.begin()
         todo = [number for number in range(len(self.plan.jobs)) if number not in results]
         if todo:
@@ -140,10 +140,11 @@ class _Work:
         return {prefix[kind] + name: total for kind, arrays in joined.items() for name, total in arrays.sums.items()}
 
 
-def _make_arrays(group: zarr.Group, store: Store) -> None:
+def _make_arrays(group: zarr.Group, store: Store, plan: UrlPlan) -> None:
     """Create the arrays that the tasks write to."""
     info, layout = store.info, layout_of(store)
     if info.is_sparse:
         data = store.array("X/data")
         make_csr(group, info.n_features, layout.dtype, data.chunks[0], (info.n_rows, data.shape[0]))
-    arrays_of("rows", store, group).make(info.n_rows)
+    if "rows" in plan.kinds:
+        arrays_of("rows", store, group).make(info.n_rows)
