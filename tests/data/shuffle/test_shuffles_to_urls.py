@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +15,8 @@ import pytest
 import scipy.sparse
 from distributed import Client
 
+import daskkern
+from daskkern.cli.main import main
 from daskkern.data.shuffle import url_plan
 from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.shuffle.pieces import Pieces
@@ -25,6 +30,7 @@ from daskkern.data.transactions.output_files import output_folder
 from daskkern.errors import DaskkernError, MemoryBudgetError, StoreError
 from tests.support.cluster import local_cluster
 from tests.support.object_server import ObjectServer
+from tests.support.processes import started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -232,6 +238,84 @@ def test_an_interrupted_shuffle_continues(
     assert objects.faults.counts["PUT"] <= at_once + 20  # of claims, records, and tasks that ran when it ended
     assert at < ROWS or next(done for done in again.seen if done > ROWS) > at
     assert_same_bytes(url, tmp_path / "alone")
+
+
+# Keeps its progress at once, and says how far it is.
+_CHILD = """
+import sys
+from distributed import Client
+from daskkern.data.shuffle import url_plan
+from daskkern.data.shuffle.parallel import shuffle_store_on
+from daskkern.data.transactions import part_record
+url_plan.LEAST_BYTES, part_record.SECONDS = 5000, 0.0
+with Client(sys.argv[1]) as client:
+    shuffle_store_on(client, sys.argv[2], sys.argv[3], progress=lambda done, total: print(done, flush=True))
+"""
+
+
+@pytest.mark.repeated
+def test_a_killed_command_continues(
+    workers2: Client, cluster2: str, objects: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, url = make(tmp_path / "s").path, objects.url("command/s")
+    shuffle_store(source, tmp_path / "alone")
+    environment = {**os.environ, "PYTHONPATH": str(Path(daskkern.__file__).parents[1])}
+    command = [sys.executable, "-W", "ignore", "-c", _CHILD, cluster2, source, url]
+    with started(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        for line in child.stdout or ():
+            if int(line) > 3 * ROWS // 2:
+                child.send_signal(signal.SIGKILL)
+                break
+        assert child.wait(60) == -signal.SIGKILL
+    with pytest.raises(StoreError, match="half-written"):
+        open_store(url)
+    again = Stop(3 * ROWS, KeyboardInterrupt())
+    shuffle_store_on(workers2, source, url, progress=again)
+    assert next(done for done in again.seen if done > ROWS) > 3 * ROWS // 2
+    assert_same_bytes(url, tmp_path / "alone")
+
+
+def test_the_command_needs_no_disk(
+    workers2: Client, cluster2: str, objects: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(objects.url("command/from"), "sparse")
+    shuffle_store(objects.url("command/from"), tmp_path / "alone", seed=3)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    out = objects.url("command/to")
+    with pytest.raises(SystemExit) as ended:
+        main(["shuffle", objects.url("command/from"), "--out", out, "--seed", "3", "--scheduler", cluster2])
+    assert ended.value.code == 0
+    assert_same_bytes(out, tmp_path / "alone")
+
+
+def peak_bytes(restart: bool) -> int:
+    """Return the largest resident memory of this process, since the last restart of the measurement."""
+    if restart:
+        Path("/proc/self/clear_refs").write_text("5")
+    found = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(found.split()[1]) << 10
+
+
+@pytest.mark.long
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("is_sparse", [True, False])
+def test_the_memory_of_a_worker_stays_within_the_budget(
+    is_sparse: bool, objects: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(url_plan, "LEAST_BYTES", 1 << 30)  # pieces and loads are as large as the memory allows
+    budget, rows = 16 << 20, 5000  # 40 MB of rows
+    with StoreWriter(tmp_path / "large", n_features=100, sparse=is_sparse, chunk_rows=1000) as writer:
+        for seed in range(20):
+            block = np.random.default_rng(seed).normal(size=(rows, 100)).astype(np.float32)
+            block[: rows if is_sparse and seed % 5 else 0, 40:] = 0  # entries are dense in places
+            writer.append(scipy.sparse.csr_array(block) if is_sparse else block)
+    make(tmp_path / "s", "sparse" if is_sparse else "no targets")
+    with local_cluster(1, env=objects.environment()) as client:
+        shuffle_store_on(client, tmp_path / "s", objects.url(f"memory/first/{is_sparse}"))  # imports and connections
+        (before,) = client.run(peak_bytes, restart=True).values()
+        shuffle_store_on(client, tmp_path / "large", objects.url(f"memory/{is_sparse}"), memory=budget)
+        (after,) = client.run(peak_bytes, restart=False).values()
+    assert budget // 4 < after - before <= budget
 
 
 def test_another_shuffle_replaces_an_interrupted_one(workers2: Client, objects: ObjectServer, tmp_path: Path) -> None:
