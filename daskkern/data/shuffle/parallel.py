@@ -1,8 +1,8 @@
 """Shuffling a store with the workers of a Dask cluster, all of which can access the places of both stores.
 
-To a URL: see :mod:`daskkern.data.shuffle.to_url`. To a folder, in pass one each task appends a range of rows to buckets
-of its own, and in pass two each task writes a range of output chunks; it sorts the buckets that these rows come from,
-one at a time. Keys depend on the row numbers alone, so the store is the one that
+For a URL, and for sparse rows, see :mod:`daskkern.data.shuffle.by_pieces`. Dense rows for a folder: in pass one each
+task appends a range of rows to buckets of its own, and in pass two each task writes a range of output chunks; it sorts
+the buckets that these rows come from, one at a time. Keys depend on the row numbers alone, so the store is the one that
 :func:`daskkern.data.shuffle.shuffle.shuffle_store` writes, whatever the number of workers.
 """
 
@@ -21,16 +21,16 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.remote.stores import absolute, is_url
 from daskkern.data.schema.schema import FORMAT, StoreInfo
 from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets, RowFormat, load_bucket
+from daskkern.data.shuffle.by_pieces import ShuffleSettings, shuffle_by_pieces
 from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
 from daskkern.data.shuffle.reordered import write_attributes
 from daskkern.data.shuffle.shuffle import Progress, check_budget, shuffled_provenance
-from daskkern.data.shuffle.to_url import shuffle_to_url
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
-from daskkern.errors import SpecError, StoreError
+from daskkern.errors import StoreError
 
 _TASKS_PER_WORKER = 2
 
@@ -91,36 +91,30 @@ def shuffle_store_on(
     source, out, seed, overwrite, progress
         As for :func:`daskkern.data.shuffle.shuffle.shuffle_store`.
     memory : int
-        Bytes that a worker may hold for a URL, divided among its threads; for a folder, those of one task.
+        Bytes that a worker may hold for a URL and for sparse rows, divided among its threads; for dense rows in a
+        folder, those of one task.
 
     Raises
     ------
-    SpecError
-        For sparse rows and an `out` that is a folder: their chunks do not hold whole rows. Shuffle them in one process,
-        or to a URL.
     StoreError, MemoryBudgetError
         As for one process, and when a worker cannot reach the place of `out`. For a folder, its disk needs space for
         the rows twice.
 
     Notes
     -----
-    For a URL no disk is used: see :mod:`daskkern.data.shuffle.to_url`.
+    A URL needs no local disk: see :mod:`daskkern.data.shuffle.by_pieces`.
     """
     location = absolute(source)
     store = open_store(location)
     rows, n = StoredRows(store), store.info.n_rows
     check_destination(os.fspath(out), kind=FORMAT, overwrite=overwrite)
     report = progress or _silent
-    if is_url(out):
+    if is_url(out) or store.info.is_sparse:
         threads = max(client.nthreads().values(), default=1)
         check_budget(rows, memory, threads)
-        share, place = memory // threads, os.fspath(out)
-        shuffle_to_url(client, store, location, place, seed=seed, memory=share, overwrite=overwrite, progress=report)
+        settings = ShuffleSettings(location, os.fspath(out), seed, memory // threads, overwrite)
+        shuffle_by_pieces(client, store, settings, report)
         return open_store(out)
-    if store.info.is_sparse:
-        raise SpecError(
-            f"got sparse rows at {location} to shuffle to a folder with a cluster; leave out the cluster, or give a URL"
-        )
     check_budget(rows, memory)
     with work_folder(out) as work:
         check_room(work, 2 * n * (rows.row_bytes + 8), "the shuffle")

@@ -5,6 +5,7 @@ rows follow, each with its key, features, target and weight side by side; a spar
 place of the features, and the entries of all rows follow in the same order.
 """
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,16 +14,18 @@ import numpy as np
 from zarr.abc.store import RangeByteRequest
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
+from zarr.storage import LocalStore
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.data.remote.stores import RemoteStore, for_each
+from daskkern.data.remote.group import remove_remote
+from daskkern.data.remote.stores import RemoteStore, for_each, is_url
 from daskkern.data.rows.csr import CsrRows, is_sparse
 from daskkern.data.shuffle.buckets import Keys, interval_of
 from daskkern.data.storage.chunk_buffers import Incoming
 from daskkern.data.storage.raw_rows import StoredBlock
 from daskkern.errors import StoreError
 
-FOLDER = "pieces"
+_FOLDER = "pieces"
 _AT_ONCE = 16  # requests in transit
 _STEP_BYTES = 4 << 20  # of rows copied at once
 
@@ -112,11 +115,22 @@ def _put_entries(entries: HostArray, X: CsrRows, order: IntArray) -> None:
 
 
 class Pieces:
-    """The pieces of a shuffle below a URL."""
+    """The pieces of a shuffle in the folder, or below the URL, of the new store."""
 
     def __init__(self, place: str, form: PieceFormat) -> None:
         self._form = form
-        self._store = RemoteStore.at(f"{place}/{FOLDER}", read_only=False)
+        self._place = f"{place}/{_FOLDER}"
+        if is_url(place):
+            self._store = RemoteStore.at(self._place, read_only=False)
+        else:
+            self._store = RemoteStore(LocalStore(self._place), self._place)
+
+    def remove(self) -> None:
+        """Remove all pieces."""
+        if is_url(self._place):
+            remove_remote(self._place)
+        else:
+            shutil.rmtree(self._place)
 
     def write(self, name: str, piece: HostArray) -> None:
         """Write a piece. Raises StoreError."""
@@ -176,7 +190,7 @@ class Pieces:
         found = await self._store.get(name, default_buffer_prototype(), wanted)
         if found is None or len(found) != len(to):
             raise StoreError(
-                f"the temporary object {self._store.url}/{name} of the shuffle is "
+                f"the temporary object {self._place}/{name} of the shuffle is "
                 f"{'gone' if found is None else 'too short'}; does another process write or remove there? Start over"
             )
         to[:] = found.as_numpy_array().view(np.uint8)

@@ -1,4 +1,4 @@
-"""Workers shuffle straight to a URL: the bytes of one process, in bounded memory, whatever fails meanwhile."""
+"""Workers shuffle by way of pieces: the bytes of one process, in bounded memory, whatever fails meanwhile."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from distributed import Client
 
 import daskkern
 from daskkern.cli.main import main
-from daskkern.data.shuffle import url_plan
+from daskkern.data.shuffle import piece_plan
 from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.shuffle.pieces import Pieces
 from daskkern.data.shuffle.shuffle import shuffle_store
@@ -126,7 +126,7 @@ def workers2(client2: Client, objects: ObjectServer) -> Iterator[Client]:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(url_plan, "LEAST_BYTES", 5000)
+    monkeypatch.setattr(piece_plan, "LEAST_BYTES", 5000)
 
 
 @pytest.mark.one_in(4)
@@ -147,6 +147,25 @@ def test_workers_write_the_bytes_of_one_process(
     assert_same_bytes(url, tmp_path / "alone")
     assert seen == sorted(seen)
     assert seen[-1] == (2 * ROWS, 2 * ROWS)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", ["sparse", "sparse, uneven", "sparse, no targets"])
+def test_sparse_rows_are_shuffled_to_a_folder(name: str, client2: Client, tmp_path: Path) -> None:
+    make(tmp_path / "s", name)
+    shuffle_store(tmp_path / "s", tmp_path / "alone")
+    shuffle_store_on(client2, tmp_path / "s", tmp_path / "together", memory=60_000)
+    assert files(tmp_path / "together") == files(tmp_path / "alone")
+    shuffle_store_on(client2, tmp_path / "s", tmp_path / "s", overwrite=True)
+    assert files(tmp_path / "s") == files(tmp_path / "alone")
+    assert sorted(os.listdir(tmp_path)) == ["alone", "s", "together"]
+
+
+def test_a_failed_shuffle_to_a_folder_leaves_nothing(client2: Client, tmp_path: Path) -> None:
+    make(tmp_path / "s", "sparse")
+    with pytest.raises(KeyboardInterrupt):
+        shuffle_store_on(client2, tmp_path / "s", tmp_path / "t", progress=Stop(ROWS, KeyboardInterrupt()))
+    assert os.listdir(tmp_path) == ["s"]
 
 
 @pytest.mark.repeated
@@ -244,10 +263,10 @@ def test_an_interrupted_shuffle_continues(
 _CHILD = """
 import sys
 from distributed import Client
-from daskkern.data.shuffle import url_plan
+from daskkern.data.shuffle import piece_plan
 from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.transactions import part_record
-url_plan.LEAST_BYTES, part_record.SECONDS = 5000, 0.0
+piece_plan.LEAST_BYTES, part_record.SECONDS = 5000, 0.0
 with Client(sys.argv[1]) as client:
     shuffle_store_on(client, sys.argv[2], sys.argv[3], progress=lambda done, total: print(done, flush=True))
 """
@@ -302,7 +321,7 @@ def peak_bytes(restart: bool) -> int:
 def test_the_memory_of_a_worker_stays_within_the_budget(
     is_sparse: bool, objects: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(url_plan, "LEAST_BYTES", 1 << 30)  # pieces and loads are as large as the memory allows
+    monkeypatch.setattr(piece_plan, "LEAST_BYTES", 1 << 30)  # pieces and loads are as large as the memory allows
     budget, rows = 16 << 20, 5000  # 40 MB of rows
     with StoreWriter(tmp_path / "large", n_features=100, sparse=is_sparse, chunk_rows=1000) as writer:
         for seed in range(20):

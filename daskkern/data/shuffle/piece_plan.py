@@ -1,4 +1,4 @@
-"""The division of a shuffle to a URL into tasks and requests. It depends on the rows, the memory and the seed alone."""
+"""The division of a shuffle by pieces into tasks and requests. It depends on the rows and the memory alone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,11 +30,13 @@ _MOST_INTERVALS = 1 << 13  # the counts of all pieces are held by the process th
 
 
 @dataclass(frozen=True)
-class UrlPlan:
+class PiecePlan:
     """Sizes of a shuffle.
 
     Attributes
     ----------
+    n_bytes : int
+        Of all pieces.
     load_bytes : int
         Bytes of rows that a task sorts at once.
     parts : tuple of (int, int)
@@ -47,6 +49,7 @@ class UrlPlan:
         What each task of pass two writes: whole chunks.
     """
 
+    n_bytes: int
     load_bytes: int
     parts: tuple[tuple[int, int], ...]
     n_intervals: int
@@ -54,7 +57,7 @@ class UrlPlan:
     jobs: tuple[tuple[Kind, int, int], ...]
 
     @classmethod
-    def of(cls, store: Store, bytes_of: dict[Kind, int], memory: int) -> "UrlPlan":
+    def of(cls, store: Store, bytes_of: dict[Kind, int], memory: int) -> "PiecePlan":
         """Return the plan for the rows of a store; `bytes_of` a row and an entry in a piece."""
         n, info = store.info.n_rows, store.info
         totals = _totals(store)
@@ -71,7 +74,7 @@ class UrlPlan:
             if stop > start
         ]
         intervals = min(n, max(n_loads, min(4 * n_loads, _MOST_INTERVALS)))
-        return cls(load, tuple(_ranges(n, part_rows, part_rows)), intervals, tuple(totals), tuple(jobs))
+        return cls(n_bytes, load, tuple(_ranges(n, part_rows, part_rows)), intervals, tuple(totals), tuple(jobs))
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,20 @@
-"""The tasks of a shuffle to a URL: pass one writes pieces, pass two chunks of the new store."""
+"""The tasks of a shuffle by pieces: pass one writes pieces, pass two chunks of the new store."""
 
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import zarr
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.data.remote.stores import open_zarr
+from daskkern.data.remote.stores import is_url, open_zarr
 from daskkern.data.shuffle.buckets import row_keys
 from daskkern.data.shuffle.cancellable_tasks import check_wanted
+from daskkern.data.shuffle.piece_plan import Kind, Loads, chunk_of
 from daskkern.data.shuffle.pieces import PieceFormat, Pieces, encoded, entry_positions, head_offsets, row_steps
 from daskkern.data.shuffle.reordered import layout_of
-from daskkern.data.shuffle.url_plan import Kind, Loads, chunk_of
 from daskkern.data.storage.chunked import ChunkedArrays
 from daskkern.data.storage.csr_store import State, index_dtype
 from daskkern.data.storage.raw_rows import StoredRows
@@ -26,14 +27,19 @@ _STEPS = 4  # in which a load is put in order: the sorted copy is never complete
 
 
 @dataclass(frozen=True)
-class UrlShuffle:
-    """Settings of all tasks: the source, the URL of the group, the seed, the bytes of a load, the format of pieces."""
+class PieceShuffle:
+    """Settings of all tasks: the source, where the new group is, the seed, bytes of a load, and the format of pieces."""
 
     source: str
     place: str
     seed: int
     load_bytes: int
     form: PieceFormat
+
+    @property
+    def where(self) -> Path | str:
+        """The place as a path, or as a URL."""
+        return self.place if is_url(self.place) else Path(self.place)
 
     def group(self) -> zarr.Group:
         """Open the group to write to. StoreError in a process that does not find it."""
@@ -50,7 +56,7 @@ class UrlShuffle:
 class ScatterJob:
     """A task of pass one: the rows of the source from `start` to `stop`."""
 
-    shuffle: UrlShuffle
+    shuffle: PieceShuffle
     number: int
     start: int
     stop: int
@@ -71,7 +77,7 @@ class GatherJob:
     `bounds` (pieces, 1 or 2, loads + 1) has the offsets of the loads in each piece, `totals` (pieces,) their rows.
     """
 
-    shuffle: UrlShuffle
+    shuffle: PieceShuffle
     kind: Kind
     start: int
     stop: int
@@ -84,8 +90,8 @@ class GatherJob:
 def scatter(job: ScatterJob) -> Written:
     """Write the rows of a part as pieces, unless they are there."""
     shuffle = job.shuffle
-    check_wanted(shuffle.place)
     shuffle.group()
+    check_wanted(shuffle.where)
     store = open_store(shuffle.source, chunks_present=False)
     rows, pieces = StoredRows(store), Pieces(shuffle.place, shuffle.form)
     names, found = [], []
@@ -161,7 +167,7 @@ def _in_order(job: GatherJob) -> Iterator[dict[str, HostArray]]:
     entries_before = job.loads.first_entry
     for load in range(job.bounds.shape[2] - 1):
         if time.monotonic() - checked > _CHECK_SECONDS:
-            check_wanted(job.shuffle.place)
+            check_wanted(job.shuffle.where)
             checked = time.monotonic()
         bounds = job.bounds[:, :, load : load + 2].astype(np.int64)
         found = pieces.read(job.names, bounds, job.totals, entries=job.kind == "entries")

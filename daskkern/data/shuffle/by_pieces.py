@@ -1,8 +1,9 @@
-"""Shuffling a store to a URL with the workers of a cluster, without any local disk.
+"""Shuffling a store with the workers of a cluster by way of pieces: to a URL, or sparse rows to a folder.
 
 Pass one: each task sorts a range of rows by their keys and writes them as a piece, a temporary object below the new
 store. Pass two: each task writes whole chunks of the new store; it reads the intervals of keys that hold their rows
-from all pieces, and sorts them. What is complete stays after a kill, and the same command continues.
+from all pieces, and sorts them. A shuffle to a URL uses no local disk; what is complete stays there after a kill, and
+the same command continues.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,47 +14,78 @@ import zarr
 from distributed import Client
 
 from daskkern.arrays import HostArray
-from daskkern.data.remote.group import PROGRESS, RemotePartial, remove_remote, resumable_remote_group
-from daskkern.data.schema.provenance import Provenance
+from daskkern.data.remote.group import PROGRESS, resumable_remote_group
+from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.schema import FORMAT
 from daskkern.data.shuffle.cancellable_tasks import run_tasks, want_again
-from daskkern.data.shuffle.pieces import FOLDER, PieceFormat
+from daskkern.data.shuffle.piece_plan import Kind, Loads, PiecePlan
+from daskkern.data.shuffle.piece_tasks import GatherJob, PieceShuffle, ScatterJob, Written, arrays_of, gather, scatter
+from daskkern.data.shuffle.pieces import PieceFormat, Pieces
 from daskkern.data.shuffle.reordered import layout_of, write_attributes
 from daskkern.data.shuffle.shuffle import shuffled_provenance
-from daskkern.data.shuffle.url_plan import Kind, Loads, UrlPlan
-from daskkern.data.shuffle.url_tasks import GatherJob, ScatterJob, UrlShuffle, Written, arrays_of, gather, scatter
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.csr_store import make_csr
 from daskkern.data.storage.store import Store
 from daskkern.data.transactions.part_record import PartRecord, PartResult, RecordPlace
 from daskkern.data.transactions.resumable import work_key
+from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
 
 _VERSION = 1  # of the pieces and the plan: the work of another version is not taken up
 
 
-def shuffle_to_url(
-    client: Client,
-    store: Store,
-    source: str,
-    out: str,
-    *,
-    seed: int,
-    memory: int,
-    overwrite: bool,
-    progress: Callable[[int, int], None],
-) -> None:
-    """Write the rows of `store`, which workers open as `source`, to a URL in the order of `seed`.
+@dataclass(frozen=True)
+class ShuffleSettings:
+    """Settings of a shuffle by pieces.
 
-    `memory` is that of one task. `progress` is called with the rows moved and to move; each counts twice.
+    Attributes
+    ----------
+    source, out : str
+        The store, as workers open it, and the folder or URL to write to.
+    seed, overwrite : int, bool
+    memory : int
+        Bytes that one task may hold.
+    """
+
+    source: str
+    out: str
+    seed: int
+    memory: int
+    overwrite: bool
+
+
+def shuffle_by_pieces(
+    client: Client, store: Store, settings: ShuffleSettings, progress: Callable[[int, int], None]
+) -> None:
+    """Write the rows of `store`, which workers open as ``settings.source``, in the order of the seed.
+
+    `progress` is called with the rows moved and to move; each counts twice. Raises StoreError.
     """
     form = PieceFormat.of(layout_of(store))
     bytes_of: dict[Kind, int] = dict.fromkeys(("rows", "pointers"), form.row.itemsize)
     bytes_of["entries"] = 0 if form.entry is None else form.entry.itemsize
-    plan = UrlPlan.of(store, bytes_of, memory)
-    key = work_key(["shuffle", _VERSION, store.fingerprint(), seed, repr(plan)])
-    with resumable_remote_group(out, kind=FORMAT, key=key, overwrite=overwrite) as partial:
-        settings = UrlShuffle(source, partial.url, seed, plan.load_bytes, replace(form, n_intervals=plan.n_intervals))
-        _Work(client, store, settings, plan, bytes_of, progress).run(partial, shuffled_provenance(store, seed))
+    plan = PiecePlan.of(store, bytes_of, settings.memory)
+    form = replace(form, n_intervals=plan.n_intervals)
+    out, overwrite, seed = settings.out, settings.overwrite, settings.seed
+
+    def run(group: zarr.Group, place: str, record: RecordPlace | None, *, found: bool) -> None:
+        shuffle = PieceShuffle(settings.source, place, seed, plan.load_bytes, form)
+        sums = _Work(client, store, shuffle, plan, bytes_of, progress).run(group, record, found=found)
+        write_attributes(group, store, sums, shuffled_provenance(store, seed))
+        Pieces(place, form).remove()
+
+    if is_url(out):
+        key = work_key(["shuffle", _VERSION, store.fingerprint(), seed, repr(plan)])
+        with resumable_remote_group(out, kind=FORMAT, key=key, overwrite=overwrite) as partial:
+            run(partial.group, partial.url, RecordPlace(partial.url, PROGRESS), found=partial.found)
+        return
+    with work_folder(out) as work:
+        check_room(work, 2 * plan.n_bytes, "the shuffle")
+        place = work / "store"
+        group = zarr.open_group(store=place, mode="w-", zarr_format=3)
+        group.update_attributes({"format": FORMAT, "complete": False})
+        run(group, str(place), None, found=False)
+        group.update_attributes({"complete": True})
+        put_in_place(place, out, overwrite=overwrite)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,25 +94,24 @@ class _Work:
 
     client: Client
     store: Store
-    shuffle: UrlShuffle
-    plan: UrlPlan
+    shuffle: PieceShuffle
+    plan: PiecePlan
     bytes_of: dict[Kind, int]
     progress: Callable[[int, int], None]
 
-    def run(self, partial: RemotePartial, provenance: Provenance) -> None:
-        """Do what is left to do, and write the attributes."""
-        record = PartRecord(RecordPlace(partial.url, PROGRESS), [(start, stop) for _, start, stop in self.plan.jobs])
-        results = dict(record.take_up()) if partial.found else {}
-        if partial.found:
-            want_again(partial.url)
+    def run(self, group: zarr.Group, place: RecordPlace | None, *, found: bool) -> dict[str, Checksum]:
+        """Do what is left to do; return the checksums of all chunks by array. `found` says that work was taken up."""
+        record = PartRecord(place, [(start, stop) for _, start, stop in self.plan.jobs])
+        results = dict(record.take_up()) if found else {}
+        if found:
+            want_again(self.shuffle.where)
         else:
-            _make_arrays(partial.group, self.store, self.plan)
+            _make_arrays(group, self.store, self.plan)
             record.begin()
         todo = [number for number in range(len(self.plan.jobs)) if number not in results]
         if todo:
             self._gather(todo, self._scatter(), record, results)
-        write_attributes(partial.group, self.store, self._sums(partial.group, results), provenance)
-        remove_remote(f"{partial.url}/{FOLDER}")
+        return self._sums(group, results)
 
     def _scatter(self) -> list[Written]:
         """Pass one: write the pieces."""
@@ -93,7 +124,7 @@ class _Work:
             self.progress(done, 2 * n)
 
         jobs = [ScatterJob(self.shuffle, number, *part) for number, part in enumerate(self.plan.parts)]
-        return run_tasks(self.client, scatter, jobs, self.shuffle.place, finished)
+        return run_tasks(self.client, scatter, jobs, self.shuffle.where, finished)
 
     def _gather(
         self, todo: Sequence[int], written: list[Written], record: PartRecord, results: dict[int, PartResult]
@@ -113,7 +144,7 @@ class _Work:
         names = tuple(name for part in written for name in part.names)
         offsets = np.concatenate([part.offsets for part in written])
         del written
-        run_tasks(self.client, gather, self._gather_jobs(todo, names, offsets), self.shuffle.place, received=receive)
+        run_tasks(self.client, gather, self._gather_jobs(todo, names, offsets), self.shuffle.where, received=receive)
 
     def _gather_jobs(self, todo: Sequence[int], names: tuple[str, ...], offsets: HostArray) -> list[GatherJob]:
         form, ends = self.shuffle.form, offsets.sum(axis=0, dtype=np.int64)
@@ -140,7 +171,7 @@ class _Work:
         return {prefix[kind] + name: total for kind, arrays in joined.items() for name, total in arrays.sums.items()}
 
 
-def _make_arrays(group: zarr.Group, store: Store, plan: UrlPlan) -> None:
+def _make_arrays(group: zarr.Group, store: Store, plan: PiecePlan) -> None:
     """Create the arrays that the tasks write to."""
     info, layout = store.info, layout_of(store)
     if info.is_sparse:
