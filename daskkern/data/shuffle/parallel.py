@@ -24,7 +24,7 @@ from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets, RowFormat, lo
 from daskkern.data.shuffle.by_pieces import ShuffleSettings, shuffle_by_pieces
 from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
 from daskkern.data.shuffle.reordered import write_attributes
-from daskkern.data.shuffle.shuffle import Progress, check_budget, shuffled_provenance
+from daskkern.data.shuffle.shuffle import Progress, check_budget, least_bytes, shuffled_provenance
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
 from daskkern.data.storage.store import Store, open_store
@@ -110,7 +110,7 @@ def shuffle_store_on(
     check_destination(os.fspath(out), kind=FORMAT, overwrite=overwrite)
     report = progress or _silent
     if is_url(out) or store.info.is_sparse:
-        threads = max(client.nthreads().values(), default=1)
+        threads = _threads(client)
         check_budget(rows, memory, threads)
         settings = ShuffleSettings(location, os.fspath(out), seed, memory // threads, overwrite)
         shuffle_by_pieces(client, store, settings, report)
@@ -130,6 +130,15 @@ def shuffle_store_on(
         group.update_attributes({"complete": True})
         put_in_place(job.target, out, overwrite=overwrite)
     return open_store(out)
+
+
+def least_memory(client: Client, store: Store) -> int:
+    """Return the least memory of a worker with which these workers shuffle a store by pieces."""
+    return least_bytes(StoredRows(store)) * _threads(client)
+
+
+def _threads(client: Client) -> int:
+    return max(client.nthreads().values(), default=1)
 
 
 @dataclass

@@ -28,7 +28,7 @@ _STEPS = 4  # in which a load is put in order: the sorted copy is never complete
 
 @dataclass(frozen=True)
 class PieceShuffle:
-    """Settings of all tasks: the source, where the new group is, the seed, bytes of a load, and the format of pieces."""
+    """Settings of all tasks: the source, where the new group is, the seed, bytes of a load, the format of pieces."""
 
     source: str
     place: str

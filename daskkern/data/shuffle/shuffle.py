@@ -89,13 +89,18 @@ def buckets_for(rows: StoredRows, folder: Path, seed: int, memory: int) -> Bucke
 
 def check_budget(rows: StoredRows, memory: int, n_threads: int = 1) -> None:
     """Raise MemoryBudgetError unless `memory` holds the chunks that a shuffle of these rows works on in each thread."""
-    chunk = rows.info.chunk_rows * rows.row_bytes
-    if memory < _LEAST_CHUNKS * chunk * n_threads:
+    if memory < least_bytes(rows) * n_threads:
         each = "" if n_threads == 1 else f" by each of the {n_threads} threads of a worker"
         raise MemoryBudgetError(
-            f"got {memory / 1e6:.3g} MB of memory for a shuffle, but a chunk of rows has {chunk / 1e6:.3g} MB and "
-            f"{_LEAST_CHUNKS} of them are needed{each}; give more memory, or ingest with fewer --chunk-rows"
+            f"got {memory / 1e6:.3g} MB of memory for a shuffle, but a chunk of rows has "
+            f"{least_bytes(rows) / _LEAST_CHUNKS / 1e6:.3g} MB and {_LEAST_CHUNKS} of them are needed{each}; give more "
+            "memory, or ingest with fewer --chunk-rows"
         )
+
+
+def least_bytes(rows: StoredRows) -> int:
+    """Return the least memory that a shuffle of these rows needs in a thread."""
+    return _LEAST_CHUNKS * rows.info.chunk_rows * rows.row_bytes
 
 
 def shuffled_provenance(store: Store, seed: int) -> Provenance:
