@@ -21,7 +21,7 @@ from daskkern.data.shuffle.shuffle import shuffle_store
     default="256MB",
     show_default=True,
     metavar="SIZE",
-    help="Memory that the shuffle may use, such as 4GB.",
+    help="Memory that the shuffle, or each worker, may use, such as 4GB.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
 @json_option
@@ -31,7 +31,9 @@ def command(
 ) -> dict[str, object]:
     """Write the rows of STORE in random order, in bounded memory. Temporary files take as much disk as the rows.
 
-    With --workers or a running cluster, workers share the work, and each may use the memory. The order is the same.
+    With --workers or a running cluster, workers share the work, and each may use the memory. The order is the same. To
+    a URL they need no disk: temporary objects below it take as much space as the rows. After a kill, the same command
+    continues there.
     """
     budget = parse_bytes(memory)
     with running.requested() as client, progress_bar() as bar:
