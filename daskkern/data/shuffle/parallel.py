@@ -122,7 +122,7 @@ def shuffle_store_on(
         group = _make_arrays(store, job.target)
         ranges = _chunk_ranges(store.info, _TASKS_PER_WORKER * max(1, len(client.nthreads())))
         parts = [_Part(job, number, limits) for number, limits in enumerate(ranges)]
-        moved = _Moved(report, [stop - start for start, stop in ranges], 2 * n)
+        moved = _MovedRows(report, [stop - start for start, stop in ranges], 2 * n)
         scattered = tuple(run_tasks(client, _scatter, parts, work, moved))
         parts = [replace(part, scattered=scattered) for part in parts]
         sums = _sums(store, run_tasks(client, _gather, parts, work, moved))
@@ -142,7 +142,7 @@ def _threads(client: Client) -> int:
 
 
 @dataclass
-class _Moved:
+class _MovedRows:
     """Reports the rows that tasks have moved, by the number of each task that ends."""
 
     progress: Progress

@@ -27,7 +27,7 @@ from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.data.transactions import part_record
 from daskkern.data.transactions.output_files import output_folder
-from daskkern.errors import DaskkernError, MemoryBudgetError, StoreError
+from daskkern.errors import CONTINUES, DaskkernError, MemoryBudgetError, StoreError
 from tests.support.cluster import local_cluster
 from tests.support.object_server import ObjectServer
 from tests.support.processes import started
@@ -248,8 +248,9 @@ def test_an_interrupted_shuffle_continues(
     shuffle_store_on(workers2, source, objects.url(f"whole/{at}"))
     at_once = objects.faults.counts["PUT"]
     objects.faults.clear()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as ended:
         shuffle_store_on(workers2, source, url, progress=Stop(at, KeyboardInterrupt()))
+    assert ended.value.__notes__ == [CONTINUES]
     with pytest.raises(StoreError, match="half-written"):
         open_store(url)
     again = Stop(3 * ROWS, KeyboardInterrupt())
