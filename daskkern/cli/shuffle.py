@@ -4,10 +4,11 @@ from functools import partial
 
 import click
 
-from daskkern.cli.console import progress_bar, say
+from daskkern.cli.console import say
 from daskkern.cli.options.cluster_options import ClusterRequest, worker_options
 from daskkern.cli.options.json_option import json_option
 from daskkern.cli.options.values import parse_bytes
+from daskkern.cli.output.rows_progress import rows_progress
 from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.shuffle.shuffle import shuffle_store
 
@@ -36,13 +37,12 @@ def command(
     continues there.
     """
     budget = parse_bytes(memory)
-    with running.requested() as client, progress_bar() as bar:
-        line = bar.add_task("shuffling", total=None)
+    with running.requested() as client, rows_progress("shuffling", "opening the store") as tell:
 
-        def show(done: int, total: int) -> None:
-            bar.update(line, completed=done, total=total)
+        def moved(done: int, total: int) -> None:
+            tell(done // 2, total // 2)  # each row is moved twice
 
         shuffle = shuffle_store if client is None else partial(shuffle_store_on, client)
-        shuffled = shuffle(store, out, seed=seed, memory=budget, overwrite=overwrite, progress=show)
+        shuffled = shuffle(store, out, seed=seed, memory=budget, overwrite=overwrite, progress=moved)
     say(f"{shuffled.path}: {shuffled.info.n_rows:,} rows in a random order (seed {seed})")
     return {"path": str(shuffled.path), "n_rows": shuffled.info.n_rows, "seed": seed}

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Client
 
+from daskkern.cli.console import quieted
 from daskkern.cli.main import main
 from daskkern.cli.output.rows_progress import rows_progress, rows_state
 from daskkern.data.ingest import ingest
@@ -308,3 +309,6 @@ def test_progress_tells_the_rate_and_the_time_left(
         tell(0, 100)
         tell(50, 100)
     assert "ingesting: 50/100 rows" in capsys.readouterr().err
+    with quieted(everything=False), rows_progress("ingesting") as tell:
+        tell(50, 100)
+    assert capsys.readouterr().err == ""
