@@ -260,6 +260,26 @@ def test_an_interrupted_shuffle_continues(
     assert_same_bytes(url, tmp_path / "alone")
 
 
+@pytest.mark.repeated
+def test_a_shuffle_that_was_interrupted_at_its_very_end_is_completed(
+    workers2: Client, objects: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_record, "SECONDS", 0.0)
+    url, seen = objects.url("completed/s"), Stop(3 * ROWS, KeyboardInterrupt())
+    make(tmp_path / "s")
+    shuffle_store(tmp_path / "s", tmp_path / "alone")
+
+    def interrupt(self: Pieces) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Pieces, "remove", interrupt)
+        shuffle_store_on(workers2, tmp_path / "s", url)
+    shuffle_store_on(workers2, tmp_path / "s", url, progress=seen)
+    assert seen.seen == []  # no row was moved again
+    assert_same_bytes(url, tmp_path / "alone")
+
+
 # Keeps its progress at once, and says how far it is.
 _CHILD = """
 import sys
