@@ -107,7 +107,7 @@ class _Work:
             want_again(self.shuffle.where)
         else:
             _make_arrays(group, self.store, self.plan)
-            record.begin()
+            record.save()
         todo = [number for number in range(len(self.plan.jobs)) if number not in results]
         if todo:
             self._gather(todo, self._scatter(), record, results)
