@@ -14,6 +14,9 @@ _ENDING = re.compile(r"\.[A-Za-z]\w*$")
 _PATTERN = re.compile(r"$|[/.?]|.*[*\[]|.*\.[A-Za-z]\w{0,7}$")
 """What follows a wildcard: another one, the rest of a name with the ending of a file, or nothing."""
 
+CONTINUES = "what is done is kept, and the same command continues"
+"""A note on an interrupt (KeyboardInterrupt, SystemExit) after which work can be taken up."""
+
 
 def without_secrets(text: str) -> str:
     """Return a text whose URLs have no user, password, query or fragment: these may be secrets."""

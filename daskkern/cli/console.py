@@ -137,7 +137,8 @@ def run(command: Callable[[], object], debug: bool) -> int:
     except (KeyboardInterrupt, click.Abort) as end:
         if isinstance(end.__cause__, EOFError):  # of a damaged file: click takes it for the end of what a user types
             return _fail(_unexpected(end.__cause__), FAILED, debug)
-        return _fail("interrupted; nothing was written", INTERRUPTED, debug)
+        left: list[str] = getattr(end.__cause__ or end, "__notes__", [])
+        return _fail(f"interrupted; {left[0] if left else 'nothing was written'}", INTERRUPTED, debug)
     except InterruptedJobError as end:
         return _fail(str(end), INTERRUPTED, debug)
     except SpecError as error:

@@ -1,11 +1,14 @@
 """``daskkern shuffle``: rewrite a store with its rows in random order."""
 
+from functools import partial
+
 import click
 
-from daskkern.cli.console import progress_bar, say
+from daskkern.cli.console import say
 from daskkern.cli.options.cluster_options import ClusterRequest, worker_options
 from daskkern.cli.options.json_option import json_option
 from daskkern.cli.options.values import parse_bytes
+from daskkern.cli.output.rows_progress import rows_progress
 from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.shuffle.shuffle import shuffle_store
 
@@ -19,7 +22,7 @@ from daskkern.data.shuffle.shuffle import shuffle_store
     default="256MB",
     show_default=True,
     metavar="SIZE",
-    help="Memory that the shuffle may use, such as 4GB.",
+    help="Memory that the shuffle, or each worker, may use, such as 4GB.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
 @json_option
@@ -29,18 +32,17 @@ def command(
 ) -> dict[str, object]:
     """Write the rows of STORE in random order, in bounded memory. Temporary files take as much disk as the rows.
 
-    With --workers or a running cluster, workers share the work, and each may use the memory. The order is the same.
+    With --workers or a running cluster, workers share the work, and each may use the memory. The order is the same. To
+    a URL they need no disk: temporary objects below it take as much space as the rows. After a kill, the same command
+    continues there.
     """
     budget = parse_bytes(memory)
-    with running.requested() as client, progress_bar() as bar:
-        line = bar.add_task("shuffling", total=None)
+    with running.requested() as client, rows_progress("shuffling", "opening the store") as tell:
 
-        def show(done: int, total: int) -> None:
-            bar.update(line, completed=done, total=total)
+        def moved(done: int, total: int) -> None:
+            tell(done // 2, total // 2)  # each row is moved twice
 
-        if client is None:
-            shuffled = shuffle_store(store, out, seed=seed, memory=budget, overwrite=overwrite, progress=show)
-        else:
-            shuffled = shuffle_store_on(client, store, out, seed=seed, memory=budget, overwrite=overwrite)
+        shuffle = shuffle_store if client is None else partial(shuffle_store_on, client)
+        shuffled = shuffle(store, out, seed=seed, memory=budget, overwrite=overwrite, progress=moved)
     say(f"{shuffled.path}: {shuffled.info.n_rows:,} rows in a random order (seed {seed})")
     return {"path": str(shuffled.path), "n_rows": shuffled.info.n_rows, "seed": seed}

@@ -1,6 +1,6 @@
 """The progress of commands that pass over rows, on stderr: rows done, rows per second, time left.
 
-On a terminal a live line; elsewhere, as in the log of a batch job, a whole line every half minute.
+On a terminal a live line; elsewhere, as in the log of a batch job, a line every half minute. Neither with --quiet.
 """
 
 import sys
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from daskkern.cli.console import REMARKS
 from daskkern.monitor.formatting import whole_seconds
 
 RowsDone: TypeAlias = Callable[[int, int | None], None]
@@ -20,23 +20,25 @@ LINE_SECONDS = 30.0
 
 
 @contextmanager
-def rows_progress(what: str) -> Iterator[RowsDone]:
+def rows_progress(what: str, first: str = "reading the columns") -> Iterator[RowsDone]:
     """Yield a function that is called with the rows done, and the rows in all or None, and shows both.
 
     Parameters
     ----------
     what : str
         A verb, such as "ingesting".
+    first : str
+        What a terminal shows before the first rows are done.
     """
-    console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield _RowsLine(bar, bar.add_task(what, total=None, state="reading the columns"), what)
+    is_live = REMARKS.is_terminal and not REMARKS.quiet
+    with Progress(*columns, console=REMARKS, transient=True, disable=not is_live) as bar:
+        yield _RowsLine(bar, bar.add_task(what, total=None, state=first), what)
 
 
 class _RowsLine:
@@ -54,7 +56,7 @@ class _RowsLine:
         self._last = done
         state = rows_state(done, total, now - self._begun[0], done - self._begun[1])
         self._bar.update(self._task, completed=done, total=total, state=state)
-        if self._bar.disable and now - self._printed >= LINE_SECONDS:
+        if self._bar.disable and not REMARKS.quiet and now - self._printed >= LINE_SECONDS:
             self._printed = now
             print(f"{self._what}: {state}", file=sys.stderr, flush=True)
 

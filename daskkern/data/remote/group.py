@@ -30,7 +30,7 @@ from zarr.core.sync import sync
 from daskkern.backend.processes import is_running
 from daskkern.data.remote.objects import get_object, remove_object
 from daskkern.data.remote.stores import RemoteStore, for_each, open_zarr
-from daskkern.errors import StoreError
+from daskkern.errors import CONTINUES, StoreError
 
 ROOT, WRITER = "zarr.json", "writer.json"
 PROGRESS = "progress.npz"
@@ -201,12 +201,13 @@ def _claimed(url: str, kind: str, overwrite: bool, key: str | None = None) -> It
             if found.is_left_behind or (found.is_whole and key is not None):
                 sync(_remove(claim.store, but=(ROOT, WRITER)))
         yield claim
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit) as end:
         with suppress(Exception):
             if key is None or get_object(aside.url, PROGRESS) is None:
                 sync(_remove(claim.store))
             else:
                 claim.sign(ended=True)
+                end.add_note(CONTINUES)
         raise
     except BaseException:
         with suppress(Exception):

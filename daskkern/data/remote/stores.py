@@ -90,12 +90,15 @@ async def for_each(do: Callable[[Item], Awaitable[None]], items: Sequence[Item],
         for item in waiting:
             await do(item)
 
+    failed: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(min(at_once, len(items))):
                 tasks.create_task(work())
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        failed = errors.exceptions[0]
+    if failed is not None:  # raised here, it has no group as its context, which would contain the error itself
+        raise failed
 
 
 class RemoteStore(WrapperStore[AbstractStore]):

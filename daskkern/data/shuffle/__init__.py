@@ -1,1 +1,1 @@
-"""Shuffling of stores on disk."""
+"""Shuffling of stores, on disk and behind URLs."""

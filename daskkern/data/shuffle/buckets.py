@@ -22,6 +22,7 @@ import scipy.sparse
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.data.rows.csr import CsrRows, FeatureRows, is_sparse
+from daskkern.data.storage.csr_store import index_dtype
 from daskkern.data.storage.raw_rows import StoredBlock
 from daskkern.errors import SpecError, StoreError
 
@@ -97,7 +98,7 @@ class Buckets:
         self._format = RowFormat.of(block)
         keys = row_keys(self._seed, self._rows, self._rows + block.n_rows)
         self._rows += block.n_rows
-        buckets = _bucket_of(keys, self.n_buckets)
+        buckets = interval_of(keys, self.n_buckets)
         order = np.argsort(buckets, kind="stable")
         cuts = np.flatnonzero(np.diff(buckets[order])) + 1
         try:
@@ -149,7 +150,7 @@ def load_bucket(folder: Path, number: int, form: RowFormat) -> tuple[Keys, Store
         lengths = values("lengths", np.dtype(np.int64))
         parts = (
             values("data", form.dtype),
-            values("indices", _index(form.n_features)),
+            values("indices", index_dtype(form.n_features)),
             np.concatenate([[0], np.cumsum(lengths)]),
         )
         X = scipy.sparse.csr_array(parts, shape=(len(lengths), form.n_features))
@@ -159,16 +160,12 @@ def load_bucket(folder: Path, number: int, form: RowFormat) -> tuple[Keys, Store
 def _sparse_parts(X: CsrRows) -> dict[str, HostArray]:
     return {
         "data": X.data,
-        "indices": X.indices.astype(_index(X.shape[1]), copy=False),
+        "indices": X.indices.astype(index_dtype(X.shape[1]), copy=False),
         "lengths": np.diff(X.indptr).astype(np.int64),
     }
 
 
-def _index(n_features: int) -> np.dtype[np.generic]:
-    return np.dtype(np.int32 if n_features < 2**31 else np.int64)
-
-
-def _bucket_of(keys: Keys, n_buckets: int) -> npt.NDArray[np.unsignedinteger]:
+def interval_of(keys: Keys, n_buckets: int) -> npt.NDArray[np.unsignedinteger]:
     """Return the interval (m,) of each key: the upper 32 bits, as a fraction, times the number of intervals."""
     number = (keys >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)
     return number.astype(np.uint16) if n_buckets <= 1 << 16 else number.astype(np.uint32)  # 16 bits sort by radix

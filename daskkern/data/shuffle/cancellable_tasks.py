@@ -15,6 +15,7 @@ from distributed import Client, as_completed, wait
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.data.remote.objects import get_object, put_object, remove_object
+from daskkern.errors import DaskkernError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -53,7 +54,7 @@ def run_tasks(
         The first error of a task. By then no task runs.
     """
     role = f"rows_{function.__name__.strip('_')}"
-    futures = [client.submit(function, job, key=task_name(role), pure=False) for job in jobs]
+    futures = [client.submit(_call, function, job, key=task_name(role), pure=False) for job in jobs]
     numbers = {future.key: number for number, future in enumerate(futures)}
     results: dict[int, Result] = {}
     try:
@@ -71,6 +72,14 @@ def run_tasks(
     finally:
         client.cancel(futures)
     return [results[number] for number in range(len(jobs))]
+
+
+def _call(function: Callable[[Job], Result], job: Job) -> Result:
+    try:
+        return function(job)
+    except DaskkernError as error:
+        error.__cause__ = error.__context__ = None  # if these cannot be pickled, the error arrives as another one
+        raise
 
 
 def _cancel(folder: Path | str | None) -> None:

@@ -1,8 +1,9 @@
-"""Shuffling a store with the workers of a Dask cluster, all of which can access the folders of both stores.
+"""Shuffling a store with the workers of a Dask cluster, all of which can access the places of both stores.
 
-Pass one: each task appends a range of rows to buckets of its own. Pass two: each task writes a range of output
-chunks; it sorts the buckets that these rows come from, one at a time. Keys depend on the row numbers alone, so the
-store is the one that :func:`daskkern.data.shuffle.shuffle.shuffle_store` writes, whatever the number of workers.
+For a URL, and for sparse rows, see :mod:`daskkern.data.shuffle.by_pieces`. Dense rows for a folder: in pass one each
+task appends a range of rows to buckets of its own, and in pass two each task writes a range of output chunks; it sorts
+the buckets that these rows come from, one at a time. Keys depend on the row numbers alone, so the store is the one that
+:func:`daskkern.data.shuffle.shuffle.shuffle_store` writes, whatever the number of workers.
 """
 
 import os
@@ -18,19 +19,18 @@ from distributed import Client
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.remote.stores import absolute, is_url
-from daskkern.data.schema.provenance import recorded
-from daskkern.data.schema.schema import FORMAT, STATISTICS, StoreInfo
+from daskkern.data.schema.schema import FORMAT, StoreInfo
 from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets, RowFormat, load_bucket
+from daskkern.data.shuffle.by_pieces import ShuffleSettings, shuffle_by_pieces
 from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
-from daskkern.data.shuffle.shuffle import check_budget
+from daskkern.data.shuffle.reordered import write_attributes
+from daskkern.data.shuffle.shuffle import Progress, check_budget, least_bytes, shuffled_provenance
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
-from daskkern.data.storage.recorded_checksums import write_records
 from daskkern.data.storage.store import Store, open_store
-from daskkern.data.storage.whole_arrays import write_whole
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
-from daskkern.errors import SpecError, StoreError
+from daskkern.errors import StoreError
 
 _TASKS_PER_WORKER = 2
 
@@ -80,34 +80,41 @@ def shuffle_store_on(
     seed: int = 0,
     memory: int = DEFAULT_MEMORY,
     overwrite: bool = False,
+    progress: Progress | None = None,
 ) -> Store:
-    """Write the dense rows of a store in a random order to a new one, with all workers of a cluster.
+    """Write the rows of a store in a random order to a new one, with all workers of a cluster.
 
     Parameters
     ----------
     client : Client
-        A client whose workers can access both paths.
-    source, out, seed, overwrite
+        A client whose workers can access both places.
+    source, out, seed, overwrite, progress
         As for :func:`daskkern.data.shuffle.shuffle.shuffle_store`.
     memory : int
-        Bytes that one task may hold.
+        Bytes that a worker may hold for a URL and for sparse rows, divided among its threads; for dense rows in a
+        folder, those of one task.
 
     Raises
     ------
-    SpecError
-        For sparse rows, whose chunks do not hold whole rows, and for an `out` that is a URL, to which workers cannot
-        write parts: shuffle in one process.
     StoreError, MemoryBudgetError
-        As for one process, and when a worker cannot reach the folder of `out`. The disk needs space for the rows twice.
+        As for one process, and when a worker cannot reach the place of `out`. For a folder, its disk needs space for
+        the rows twice.
+
+    Notes
+    -----
+    A URL needs no local disk: see :mod:`daskkern.data.shuffle.by_pieces`.
     """
     location = absolute(source)
     store = open_store(location)
     rows, n = StoredRows(store), store.info.n_rows
-    if store.info.is_sparse:
-        raise SpecError(f"got sparse rows at {location}, which workers cannot shuffle; leave out the cluster")
-    if is_url(out):
-        raise SpecError(f"got {out} to shuffle to with a cluster; give a folder that its workers share")
     check_destination(os.fspath(out), kind=FORMAT, overwrite=overwrite)
+    report = progress or _silent
+    if is_url(out) or store.info.is_sparse:
+        threads = _threads(client)
+        check_budget(rows, memory, threads)
+        settings = ShuffleSettings(location, os.fspath(out), seed, memory // threads, overwrite)
+        shuffle_by_pieces(client, store, settings, report)
+        return open_store(out)
     check_budget(rows, memory)
     with work_folder(out) as work:
         check_room(work, 2 * n * (rows.row_bytes + 8), "the shuffle")
@@ -115,11 +122,41 @@ def shuffle_store_on(
         group = _make_arrays(store, job.target)
         ranges = _chunk_ranges(store.info, _TASKS_PER_WORKER * max(1, len(client.nthreads())))
         parts = [_Part(job, number, limits) for number, limits in enumerate(ranges)]
-        scattered = tuple(run_tasks(client, _scatter, parts, work))
+        moved = _MovedRows(report, [stop - start for start, stop in ranges], 2 * n)
+        scattered = tuple(run_tasks(client, _scatter, parts, work, moved))
         parts = [replace(part, scattered=scattered) for part in parts]
-        _complete(store, group, run_tasks(client, _gather, parts, work), seed)
+        sums = _sums(store, run_tasks(client, _gather, parts, work, moved))
+        write_attributes(group, store, sums, shuffled_provenance(store, seed))
+        group.update_attributes({"complete": True})
         put_in_place(job.target, out, overwrite=overwrite)
     return open_store(out)
+
+
+def least_memory(client: Client, store: Store) -> int:
+    """Return the least memory of a worker with which these workers shuffle a store by pieces."""
+    return least_bytes(StoredRows(store)) * _threads(client)
+
+
+def _threads(client: Client) -> int:
+    return max(client.nthreads().values(), default=1)
+
+
+@dataclass
+class _MovedRows:
+    """Reports the rows that tasks have moved, by the number of each task that ends."""
+
+    progress: Progress
+    rows: list[int]
+    total: int
+    done: int = 0
+
+    def __call__(self, number: int) -> None:
+        self.done += self.rows[number]
+        self.progress(self.done, self.total)
+
+
+def _silent(done: int, total: int) -> None:
+    del done, total
 
 
 def _chunk_ranges(info: StoreInfo, n_tasks: int) -> list[tuple[int, int]]:
@@ -207,19 +244,14 @@ def _make_arrays(store: Store, path: Path) -> zarr.Group:
     for name in store.array_names():
         like = store.array(name)
         group.create_array(name, shape=like.shape, chunks=like.chunks, dtype=like.dtype, compressors=None, fill_value=0)
-    if STATISTICS in store.group:
-        write_whole(group, STATISTICS, store.info.statistics.table())
     return group
 
 
-def _complete(store: Store, group: zarr.Group, written: list[dict[str, list[HostArray]]], seed: int) -> None:
-    """Record everything that does not depend on the order, and the checksums of the chunks."""
+def _sums(store: Store, written: list[dict[str, list[HostArray]]]) -> dict[str, Checksum]:
+    """Return the checksums of all chunks, from those of the parts in order."""
     sums = {name: Checksum() for name in store.array_names()}
     for part in written:
         for name, chunks in part.items():
             for crc, size in chunks:
                 sums[name].add_sum(int(crc), int(size))
-    info = replace(store.info, checksums={name: total.whole for name, total in sums.items()})
-    provenance = {**recorded(store.group), "shuffled with seed": seed}
-    attributes = {**info.to_attributes(), "provenance": provenance}
-    group.update_attributes({**attributes, "records": write_records(group, sums, attributes), "complete": True})
+    return sums

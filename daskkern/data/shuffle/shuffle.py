@@ -9,10 +9,10 @@ from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.provenance import Provenance, recorded
 from daskkern.data.schema.schema import FORMAT
 from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets
+from daskkern.data.shuffle.reordered import ReorderedWriter
 from daskkern.data.storage.raw_rows import StoredRows
 from daskkern.data.storage.store import Store, StoreLocation, open_store
-from daskkern.data.storage.writer import StoreWriter
-from daskkern.data.transactions.atomic import check_destination
+from daskkern.data.transactions.atomic import atomic_group, check_destination
 from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
 from daskkern.errors import MemoryBudgetError
 
@@ -68,12 +68,13 @@ def shuffle_store(
             buckets.append(block)
             _report(progress, start + block.n_rows, total)
         place = out if is_url(out) else work / "store"
-        with _writer_like(rows, place, recorded(store.group), seed, overwrite) as writer:
-            done = n
+        with atomic_group(place, kind=FORMAT, overwrite=overwrite) as group:
+            writer, done = ReorderedWriter(group, store), n
             for block in buckets.blocks():
-                writer.append(block.X, block.y, block.weight)
+                writer.append(block)
                 done += block.n_rows
                 _report(progress, done, total)
+            writer.complete(shuffled_provenance(store, seed))
         if place is not out:
             put_in_place(work / "store", out, overwrite=overwrite)
     return open_store(out)
@@ -86,38 +87,25 @@ def buckets_for(rows: StoredRows, folder: Path, seed: int, memory: int) -> Bucke
     return Buckets(folder, rows.info.n_rows * rows.row_bytes, seed, memory)
 
 
-def check_budget(rows: StoredRows, memory: int) -> None:
-    """Raise MemoryBudgetError unless `memory` holds the chunks that a shuffle of these rows works on."""
-    chunk = rows.info.chunk_rows * rows.row_bytes
-    if memory < _LEAST_CHUNKS * chunk:
+def check_budget(rows: StoredRows, memory: int, n_threads: int = 1) -> None:
+    """Raise MemoryBudgetError unless `memory` holds the chunks that a shuffle of these rows works on in each thread."""
+    if memory < least_bytes(rows) * n_threads:
+        each = "" if n_threads == 1 else f" by each of the {n_threads} threads of a worker"
         raise MemoryBudgetError(
-            f"got {memory / 1e6:.3g} MB of memory for a shuffle, but a chunk of rows has {chunk / 1e6:.3g} MB and "
-            f"{_LEAST_CHUNKS} of them are needed; give more memory, or ingest with fewer --chunk-rows"
+            f"got {memory / 1e6:.3g} MB of memory for a shuffle, but a chunk of rows has "
+            f"{least_bytes(rows) / _LEAST_CHUNKS / 1e6:.3g} MB and {_LEAST_CHUNKS} of them are needed{each}; give more "
+            "memory, or ingest with fewer --chunk-rows"
         )
 
 
-def _writer_like(rows: StoredRows, path: str | Path, provenance: Provenance, seed: int, overwrite: bool) -> StoreWriter:
-    """Return the writer of a store that differs from that of `rows` in the order of the rows only."""
-    info = rows.info
-    writer = StoreWriter(
-        path,
-        n_features=info.n_features,
-        dtype=rows.dtype,
-        task=info.task,
-        n_targets=max(1, info.n_targets),
-        classes=info.classes,
-        has_weight=info.has_weight,
-        feature_names=info.feature_names,
-        target_names=info.target_names,
-        chunk_rows=info.chunk_rows,
-        sparse=info.is_sparse,
-        encoding=info.encoding,
-        index_base=info.index_base,
-        overwrite=overwrite,
-    )
-    writer.set_scaling(info.scaling)
-    writer.set_provenance({**provenance, "shuffled with seed": seed})
-    return writer
+def least_bytes(rows: StoredRows) -> int:
+    """Return the least memory that a shuffle of these rows needs in a thread."""
+    return _LEAST_CHUNKS * rows.info.chunk_rows * rows.row_bytes
+
+
+def shuffled_provenance(store: Store, seed: int) -> Provenance:
+    """Return the provenance of a store that has the rows of `store` in the order of `seed`."""
+    return {**recorded(store.group), "shuffled with seed": seed}
 
 
 def _report(progress: Progress | None, done: int, total: int) -> None:

@@ -22,7 +22,9 @@ from daskkern.errors import DataError, StoreError
 ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 PARTS = ("data", "indices", "indptr")
 
-_POINTER_CHUNK = 1 << 16
+POINTER_CHUNK = 1 << 16
+"""Row pointers of a chunk."""
+
 _LEAST_ENTRIES, _MOST_ENTRIES = 1 << 14, 1 << 22  # of a chunk; fewer make many files, more read too much at once
 
 
@@ -141,14 +143,13 @@ class CsrWriter:
     """
 
     def __init__(self, parent: zarr.Group, n_features: int, dtype: npt.DTypeLike, entries_chunk: int) -> None:
-        chunk = min(max(entries_chunk, _LEAST_ENTRIES), _MOST_ENTRIES)
+        chunk = entries_of_chunk(entries_chunk)
         self._chunk = chunk
         self._group = parent.require_group("X")
         self._n_features, self._dtype = n_features, np.dtype(dtype)
-        index = np.int32 if n_features < 2**31 else np.int64
         self._data = GrowingVector(self._group, "data", dtype, chunk)
-        self._indices = GrowingVector(self._group, "indices", index, chunk)
-        self._indptr = GrowingVector(self._group, "indptr", np.int64, _POINTER_CHUNK)
+        self._indices = GrowingVector(self._group, "indices", index_dtype(n_features), chunk)
+        self._indptr = GrowingVector(self._group, "indptr", np.int64, POINTER_CHUNK)
         self._indptr.append(np.zeros(1, np.int64))
         self.n_rows = 0
         self.n_stored = 0
@@ -185,13 +186,44 @@ class CsrWriter:
         try:
             for vector in self._vectors().values():
                 vector.settle()
-            self._group.update_attributes({**ENCODING, "shape": [self.n_rows, self._n_features]})
+            self._group.update_attributes(csr_attributes(self.n_rows, self._n_features))
         except OSError as error:
             raise unwritten(self._group, error) from error
 
     def sums(self) -> Mapping[str, Checksum]:
         """Return the checksums of each part, after :meth:`settle`."""
         return {f"X/{name}": vector.sums for name, vector in self._vectors().items()}
+
+
+def make_csr(
+    parent: zarr.Group, n_features: int, dtype: npt.DTypeLike, entries_chunk: int, shape: tuple[int, int]
+) -> None:
+    """Create the group ``X`` of `parent` that a :class:`CsrWriter` would leave, for others to write to.
+
+    `shape` has the numbers of rows and of entries.
+    """
+    group, (n_rows, n_entries), chunk = parent.require_group("X"), shape, entries_of_chunk(entries_chunk)
+    sizes = {"data": (n_entries, chunk, dtype), "indices": (n_entries, chunk, index_dtype(n_features))}
+    for name, (size, of_chunk, kind) in {**sizes, "indptr": (n_rows + 1, POINTER_CHUNK, np.dtype(np.int64))}.items():
+        group.create_array(
+            name, shape=(size,), chunks=(of_chunk,), dtype=kind, compressors=None, fill_value=0, overwrite=True
+        )
+    group.update_attributes(csr_attributes(n_rows, n_features))
+
+
+def csr_attributes(n_rows: int, n_features: int) -> dict[str, Any]:
+    """Return the attributes of a group of CSR parts."""
+    return {**ENCODING, "shape": [n_rows, n_features]}
+
+
+def index_dtype(n_features: int) -> np.dtype[np.generic]:
+    """Return the dtype of stored column numbers."""
+    return np.dtype(np.int32 if n_features < 2**31 else np.int64)
+
+
+def entries_of_chunk(wanted: int) -> int:
+    """Return the entries of a chunk, about as many as wanted."""
+    return min(max(wanted, _LEAST_ENTRIES), _MOST_ENTRIES)
 
 
 class CsrReader:

@@ -39,14 +39,14 @@ def write_records(group: zarr.Group, sums: Mapping[str, Checksum], attributes: M
 
     Returns the CRC-32 of the records, to be stored in the attribute ``records`` of the group.
     """
-    records = group.create_group(RECORDS)
+    records = group.create_group(RECORDS, overwrite=True)  # of a process that was killed before the end
     for name, of_array in sums.items():
         values = np.asarray(of_array.chunks, np.uint32)
         write_whole(records, name, values, values.shape)
     records.update_attributes(
         {
             "attributes": {key: attribute_sum(value) for key, value in attributes.items()},
-            "metadata": {name: metadata_sum(group, name) for name in _with_parents(sums)},
+            "metadata": {name: metadata_sum(group, name) for name in sorted(_with_parents(sums))},
         }
     )
     return records_sum(group, tuple(sums))

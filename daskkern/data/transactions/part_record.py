@@ -4,7 +4,7 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -58,7 +58,7 @@ class PartRecord:
     """
 
     def __init__(self, place: RecordPlace | None, bounds: Sequence[tuple[int, int]]) -> None:
-        self._place, self._bounds = place, [list(bound) for bound in bounds]
+        self._place, self.bounds = place, tuple(bounds)
         self._results: dict[int, PartResult] = {}
         self._last = 0.0
 
@@ -69,7 +69,7 @@ class PartRecord:
             with np.load(io.BytesIO(found), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             head = json.loads(str(arrays.pop("head")))
-            if head["bounds"] == self._bounds:
+            if [tuple(bound) for bound in head["bounds"]] == list(self.bounds):
                 for number, labels in head["labels"].items():
                     prefix = f"{number}/"
                     state = {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
@@ -79,10 +79,21 @@ class PartRecord:
     def keep(self, number: int, result: PartResult) -> None:
         """Record a finished part."""
         self._results[number] = result
-        if self._place is None or time.monotonic() - self._last < SECONDS:
+        if time.monotonic() - self._last >= SECONDS:
+            self.save()
+
+    def withdraw(self, numbers: Iterable[int]) -> None:
+        """Record that some parts are about to be changed: after a kill they are written again."""
+        for number in numbers:
+            self._results.pop(number, None)
+        self.save()
+
+    def save(self) -> None:
+        """Write the record now. An empty one says that the work has begun, and is taken up."""
+        if self._place is None:
             return
         labels = {number: list(found[1]) for number, found in self._results.items()}
-        head = json.dumps({"bounds": self._bounds, "labels": labels})
+        head = json.dumps({"bounds": self.bounds, "labels": labels})
         target = io.BytesIO()
         with zipfile.ZipFile(target, "w") as archive:
             named = {f"{n}/{key}": array for n, (state, _) in self._results.items() for key, array in state.items()}

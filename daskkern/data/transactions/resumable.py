@@ -28,6 +28,7 @@ from daskkern.data.transactions.atomic import (
     partial_prefix,
     sweep,
 )
+from daskkern.errors import CONTINUES
 
 PROGRESS = "progress.npz"
 _STALE_SECONDS = 3600.0  # after which a folder of another machine, whose processes cannot be checked, is abandoned
@@ -106,8 +107,10 @@ def resumable_group(path: str | Path, *, kind: str, key: str, overwrite: bool = 
         (partial.folder / PROGRESS).unlink(missing_ok=True)
         move_into_place(partial.folder, target)
         (target / OWNER).unlink(missing_ok=True)  # not earlier: it identifies what a killed process leaves here
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit) as end:
         keep = partial.progress.exists()
+        if keep:
+            end.add_note(CONTINUES)
         raise
     finally:
         if keep:

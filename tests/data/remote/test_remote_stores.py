@@ -88,8 +88,9 @@ def test_ingested_split_and_shuffled_like_on_disk(
             table, f"{root}/a", split=0.2, out_test=f"{root}/b", scale="standard", chunk_rows=40, shuffle=True
         )
         assert kept.path == f"{root}/a"
-        ingest(table, f"{root}/plain", chunk_rows=40, shuffle=False)
-        shuffle_store(f"{root}/plain", f"{root}/plain", seed=4, overwrite=True)
+    ingest(table, f"{base}/plain", chunk_rows=40, shuffle=False)
+    shuffle_store(f"{base}/plain", tmp_path / "local/plain", seed=4)
+    shuffle_store(f"{base}/plain", f"{base}/plain", seed=4, overwrite=True)
     objects.faults.slow_every, objects.faults.break_every, objects.faults.pause_s = 7, 17, 0.05
     for name in ("a", "b", "plain"):
         assert_same(open_store(f"{base}/{name}"), open_store(tmp_path / "local" / name))

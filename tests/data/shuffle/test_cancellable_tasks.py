@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from distributed import Client
+from zarr.errors import GroupNotFoundError
+from zarr.storage import MemoryStore
 
 from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
+from daskkern.errors import StoreError
 
 pytestmark = pytest.mark.cluster
 
@@ -47,6 +50,26 @@ def test_after_an_error_nothing_is_written_any_more(client2: Client, tmp_path: P
     assert len(before) < 600
     time.sleep(0.5)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def _fail_with_a_cause(name: str) -> None:
+    try:
+        if name == "group":
+            raise GroupNotFoundError(MemoryStore(), "")
+        raise ExceptionGroup("several", [ValueError("one"), _UnpicklableError()])
+    except Exception as error:
+        raise StoreError(f"{name} failed") from error
+
+
+class _UnpicklableError(Exception):
+    def __reduce__(self) -> str:
+        raise TypeError("never")
+
+
+@pytest.mark.parametrize("name", ["group", "several"])
+def test_an_error_arrives_whatever_it_comes_from(client2: Client, name: str) -> None:
+    with pytest.raises(StoreError, match=f"^{name} failed$"):
+        run_tasks(client2, _fail_with_a_cause, [name])
 
 
 def test_a_task_of_a_removed_folder_ends(tmp_path: Path) -> None:

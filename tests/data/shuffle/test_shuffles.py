@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.shuffle.buckets import Buckets, row_keys
 from daskkern.data.shuffle.shuffle import shuffle_store
+from daskkern.data.storage.check import check_store
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.store_rows import StoreRows
@@ -91,6 +93,30 @@ def test_sparse_rows_are_shuffled_alike(tmp_path: Path) -> None:
         np.testing.assert_array_equal(block.y[:, 0], order)
         np.testing.assert_array_equal(block.X.toarray(), X.toarray()[order])
         found.verify()
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Return the contents of all files of a store by name."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_the_bytes_depend_on_the_seed_alone(tmp_path: Path, is_sparse: bool) -> None:
+    X = scipy.sparse.random_array((3000, 40), density=0.3, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+    X.data[1000:] *= 1e3  # sums in another order are rounded in another way
+    settings: dict[str, Any] = {"task": "regression", "sparse": is_sparse, "chunk_rows": 90, "scale": "maxabs"}
+    with StoreWriter(tmp_path / "s", n_features=40, **settings) as writer:
+        for start in range(0, 3000, 100):
+            rows = X[start : start + 100]
+            writer.append(rows if is_sparse else rows.toarray(), np.arange(start, start + 100) * 0.1)
+    found = []
+    for memory in (100_000, 1 << 28):
+        shuffle_store(tmp_path / "s", tmp_path / "out", memory=memory, overwrite=True)
+        found.append(_files(tmp_path / "out"))
+        assert check_store(tmp_path / "out").findings == ()
+    assert found[0].keys() == found[1].keys()
+    assert [name for name, content in found[0].items() if content != found[1][name]] == []
+    assert open_store(tmp_path / "out").info.statistics == open_store(tmp_path / "s").info.statistics
 
 
 def test_a_store_is_shuffled_onto_itself(make_store: Make, X: HostArray, left: Left) -> None:

@@ -36,6 +36,8 @@ _PARTS, LEAST_BYTES, _MOST_BYTES = 32, 16 << 20, 128 << 20
 """Parts of a store, as long as one has this size at least and at most: their number depends on the rows alone, so that
 statistics are merged in the same order by any number of workers, and a kill costs a worker seconds."""
 
+_RECODED_TOGETHER = 16  # parts whose class codes are replaced between two records
+
 _MEMORY = ReusedMemory(kept=32 << 20, largest=16 << 20)
 """For the arrays of a batch, which would otherwise be returned to the system and mapped again: glibc's own thresholds,
 where Dask leaves them alone, grow to as much."""
@@ -121,7 +123,7 @@ def ingest_parts(
     else:
         for at, part in enumerate(parts):
             receive(at, _write(part))
-    _join(writer, table, decision, classes, bounds, [results[number] for number in range(len(bounds))])
+    _join(writer, table, decision, classes, record, [results[number] for number in range(len(bounds))])
 
 
 def _n_parts(n_bytes: int) -> int:
@@ -196,20 +198,41 @@ def _join(
     table: Table,
     decision: Decision,
     classes: tuple[ClassLabel, ...] | None,
-    bounds: list[tuple[int, int]],
+    record: PartRecord,
     results: Sequence[PartResult],
 ) -> None:
     """Merge the parts: statistics, checksums, and one code for each label."""
-    known, places = classes, None
     if decision.task == "classification" and classes is None:
-        coder = LabelCoder(AUTO_LIMIT if decision.guessed else None)
-        codes = [coder.encode(np.asarray(labels)) for _, labels in results]
-        known, order = coder.finish()
-        check_classes(known, decision, bounds[-1][1], table)
-        places = [order[code] for code in codes]
-    for number, ((start, stop), (state, _)) in enumerate(zip(bounds, results, strict=True)):
-        writer.join_part(state, stop - start, None if places is None else places[number])
-    if decision.task == "classification" and known is not None:
-        writer.set_classes(known)
-    if places is not None:
-        writer.sum_classes()
+        _join_classes(writer, table, decision, record, results)
+        return
+    for (start, stop), (state, _) in zip(record.bounds, results, strict=True):
+        writer.join_part(state, stop - start, None)
+    if decision.task == "classification" and classes is not None:
+        writer.set_classes(classes)
+
+
+def _join_classes(
+    writer: SharedWriter, table: Table, decision: Decision, record: PartRecord, results: Sequence[PartResult]
+) -> None:
+    """Merge parts with labels of their own.
+
+    Codes of a part that are replaced twice are wrong. So the record leaves out the parts whose codes are being
+    replaced, which are written again after a kill, and then has them with the labels of all rows.
+    """
+    coder = LabelCoder(AUTO_LIMIT if decision.guessed else None)
+    codes = [coder.encode(np.asarray(labels)) for _, labels in results]
+    known, order = coder.finish()
+    check_classes(known, decision, record.bounds[-1][1], table)
+    labels = tuple(coder.labels[code] for code in np.argsort(order))
+    places = [order[code] for code in codes]
+    changed = [number for number, place in enumerate(places) if not np.array_equal(place, np.arange(len(place)))]
+    for number, ((start, stop), (state, _)) in enumerate(zip(record.bounds, results, strict=True)):
+        if number in changed[::_RECODED_TOGETHER]:
+            first = changed.index(number)
+            record.withdraw(changed[first : first + _RECODED_TOGETHER])
+        writer.join_part(state, stop - start, places[number] if number in changed else None)
+        if number in changed:
+            record.keep(number, (state, labels))
+    record.save()
+    writer.set_classes(known)
+    writer.sum_classes()

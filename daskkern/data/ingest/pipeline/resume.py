@@ -75,12 +75,12 @@ class IngestCheckpoint:
             self._path.unlink(missing_ok=True)
 
 
-def is_written(path: Path, key: str | None) -> bool:
-    """Return whether there is a complete store at `path` that was made from these sources with these settings."""
-    if key is None or not path.is_dir():
+def is_written(place: Path | str, key: str | None) -> bool:
+    """Return whether there is a complete store in a folder or at a URL, from these sources with these settings."""
+    if key is None or (isinstance(place, Path) and not place.is_dir()):
         return False
     try:
-        return open_store(path).group.attrs.get(SOURCE_KEY) == key
+        return open_store(place).group.attrs.get(SOURCE_KEY) == key
     except StoreError:
         return False
 

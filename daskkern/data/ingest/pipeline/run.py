@@ -125,8 +125,8 @@ def ingest(
         A store, or the schema of a model, whose columns, categories, filled values, scaling and classes these rows get.
     client : distributed.Client, optional
         Workers that read and write the training rows in parallel; they must share the files with this process, or
-        reach the URLs. The store is the same, its statistics up to rounding. A split or a shuffle still happens in
-        this process.
+        reach the URLs. The store is the same, its statistics up to rounding. At a URL they shuffle, too; a split, and
+        a shuffle to a folder, happen in this process.
     columns : sequence of str, optional
         Columns of a table to use as features; all others but targets and weight are not read.
     where : str, optional

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -17,10 +17,13 @@ from daskkern.data.ingest.pipeline.split import TEST, TRAIN, SplitSettings
 from daskkern.data.ingest.pipeline.split_and_shuffle import SplitAndShuffle, staging, wants_shuffle
 from daskkern.data.ingest.pipeline.stream import IngestStream, Progress
 from daskkern.data.ingest.readers.tables import Table
+from daskkern.data.remote.group import remove_remote
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.provenance import Provenance
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.data.schema.table_schema import TableSchema
+from daskkern.data.shuffle.buckets import DEFAULT_MEMORY
+from daskkern.data.shuffle.parallel import least_memory, shuffle_store_on
 from daskkern.data.shuffle.shuffle import shuffle_store
 from daskkern.data.storage.shared_writer import SharedWriter
 from daskkern.data.storage.store import Store, open_store
@@ -81,9 +84,9 @@ class Staging:
 
     @property
     def in_place(self) -> bool:
-        """Whether rows are written straight to their URL: in their own order, and when their number is known."""
-        plain = self.shuffle is not True and not self.split.is_wanted and self.test is None
-        return plain and is_url(self.outputs[TRAIN]) and self.train.n_rows is not None and not self.train.is_sparse
+        """Whether rows are written straight to their URL, where their number is known; those to shuffle by workers."""
+        alone = not self.split.is_wanted and self.test is None and (self.shuffle is not True or self.client is not None)
+        return alone and is_url(self.outputs[TRAIN]) and self.train.n_rows is not None and not self.train.is_sparse
 
     def run(self) -> bool:
         """Write the stores, all or none, and return whether the training rows were shuffled."""
@@ -107,13 +110,48 @@ class Staging:
         return shuffled
 
     def _write_in_place(self, out: str) -> bool:
-        """Write the rows to a URL without a local copy; shuffle them there when a target turns out to be sorted."""
-        with self._writer(SharedWriter, out, self.train, self.scale, self.overwrite, self._parts_key) as shared:
-            ingest_parts(self.client, shared, self.train, self.decision, self._classes, self.progress)
+        """Write the rows to a URL without a local copy; shuffle them there on request, or when a target is sorted."""
+        if self.shuffle is True:
+            self._write_shuffled(out)
+            return True
+        self._write_parts(out, self.overwrite)
         shuffled = wants_shuffle(self.shuffle, open_store(out))
         if shuffled:
-            shuffle_store(out, out, seed=self.seed, overwrite=True)
+            self._shuffle(out, out, overwrite=True)
         return shuffled
+
+    def _write_shuffled(self, out: str) -> None:
+        """Write the rows beside their URL, from where workers shuffle them; what a kill leaves there is used again."""
+        assert self._parts_key is not None
+        staged = f"{out.rstrip('/')}.staged-{self._parts_key[:8]}"
+        try:
+            if not is_written(staged, self._parts_key):
+                self._write_parts(staged, overwrite=True)
+            self._shuffle(staged, out, self.overwrite)
+        except Exception:
+            with suppress(Exception):
+                remove_remote(staged)
+            raise
+        remove_remote(staged)
+
+    def _write_parts(self, place: PathLike, overwrite: bool) -> None:
+        with self._writer(SharedWriter, place, self.train, self.scale, overwrite, self._parts_key) as shared:
+            ingest_parts(self.client, shared, self.train, self.decision, self._classes, self.progress)
+
+    def _shuffle(self, staged: str, out: str, overwrite: bool) -> None:
+        if self.client is None:
+            shuffle_store(staged, out, seed=self.seed, overwrite=overwrite, progress=self.progress)
+            return
+        memory = least_memory(self.client, open_store(staged))
+        shuffle_store_on(
+            self.client,
+            staged,
+            out,
+            seed=self.seed,
+            memory=max(DEFAULT_MEMORY, memory),
+            overwrite=overwrite,
+            progress=self.progress,
+        )
 
     @property
     def _classes(self) -> tuple[ClassLabel, ...] | None:
@@ -127,9 +165,7 @@ class Staging:
     def _stage(self, staged: Path, test: StoreWriter | None) -> None:
         """Write all rows in the order in which they come; those of `self.test` to their own writer."""
         if self.client is not None:
-            key = self._parts_key
-            with self._writer(SharedWriter, staged, self.train, self.scale, overwrite=True, key=key) as shared:
-                ingest_parts(self.client, shared, self.train, self.decision, self._classes, self.progress)
+            self._write_parts(staged, overwrite=True)
             return
         with self._writer(StoreWriter, staged, self.train, self.scale, overwrite=True, key=self.source.key) as writer:
             IngestStream(self.train, self.test, self.decision, self.progress, self._classes).run(writer, test)

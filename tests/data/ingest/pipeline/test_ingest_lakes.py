@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Client
 
+from daskkern.cli.console import quieted
 from daskkern.cli.main import main
 from daskkern.cli.output.rows_progress import rows_progress, rows_state
 from daskkern.data.ingest import ingest
@@ -19,6 +20,7 @@ from daskkern.data.ingest.readers import lake_survey
 from daskkern.data.storage.check import check_store
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.transactions.output_files import output_folder
 from daskkern.errors import DataError, SpecError, StoreError
 from tests.support.object_server import ObjectServer
 
@@ -202,6 +204,57 @@ def test_workers_write_to_a_folder_or_a_url(
     assert len(reported) > 3
 
 
+@pytest.mark.repeated
+@pytest.mark.cluster
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("requested", [True, None])
+def test_workers_shuffle_at_a_url_without_a_local_copy(
+    requested: bool | None,
+    workers: Client,
+    sea: str,
+    objects: ObjectServer,
+    lake_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = "day" if requested is None else "y"  # the days are in order
+    settings = {**SETTINGS, "target": target, "shuffle": requested, "task": "classification", "seed": 4}
+    assert ingest(lake_folder, tmp_path / "one", **settings).shuffled
+    for name in ("staging", "shuffle_store"):
+        monkeypatch.setattr(f"daskkern.data.ingest.pipeline.staging.{name}", None)
+    objects.faults.fail_every = 37
+    out = objects.url(f"mixed-{requested}/s")
+    assert ingest(sea, out, client=workers, **settings).shuffled
+    assert_same(open_store(out), open_store(tmp_path / "one"))
+    assert all(name.startswith("s/") for name in output_folder(objects.url(f"mixed-{requested}")).names())
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.usefixtures("small_parts")
+def test_an_interrupted_shuffle_does_not_ingest_again(
+    workers: Client, sea: str, objects: ObjectServer, lake_folder: Path, tmp_path: Path
+) -> None:
+    settings = {**SETTINGS, "shuffle": True, "client": workers}
+    for error in (KeyboardInterrupt(), OSError("no more")):
+        out, seen = objects.url(f"stopped-{type(error).__name__}/s"), []
+
+        def stop(done: int, total: int | None, error: BaseException = error) -> None:
+            if total == 2 * DAYS * ROWS:
+                raise error
+
+        with pytest.raises(type(error)):
+            ingest(sea, out, progress=stop, **settings)
+        with pytest.raises(StoreError):
+            open_store(out)
+        left = {name.partition("/")[0] for name in output_folder(out.removesuffix("/s")).names()}
+        assert len(left) == (2 if isinstance(error, KeyboardInterrupt) else 0)
+        ingest(sea, out, progress=lambda done, total, seen=seen: seen.append(total), **settings)
+        assert (DAYS * ROWS in seen) == isinstance(error, OSError)
+    ingest(lake_folder, tmp_path / "one", **{**settings, "client": None})
+    assert_same(open_store(out), open_store(tmp_path / "one"))
+
+
 @pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.usefixtures("small_parts")
@@ -256,3 +309,6 @@ def test_progress_tells_the_rate_and_the_time_left(
         tell(0, 100)
         tell(50, 100)
     assert "ingesting: 50/100 rows" in capsys.readouterr().err
+    with quieted(everything=False), rows_progress("ingesting") as tell:
+        tell(50, 100)
+    assert capsys.readouterr().err == ""
