@@ -1,4 +1,4 @@
-"""A local disk cache for blocks of remote files, kept between passes over them."""
+"""A local disk cache for what one pass over files has read, and the next one reads again."""
 
 import os
 import shutil
@@ -14,11 +14,11 @@ MOST_BYTES = 4 << 30
 """Most that the files of one source may keep, and half of the free space at most."""
 
 
-class UrlBlocks:
-    """Blocks that were read once from the files of one source, up to 4 GiB and half of the free space.
+class FileBlocks:
+    """Blocks that were made once from the files of one source, up to 4 GiB and half of the free space.
 
     They lie in one temporary file without a name, which is gone when nobody uses it any more, and after a kill. What
-    finds no room is requested again in the next pass. A copy for another process begins empty.
+    finds no room is made again in the next pass. A copy for another process begins empty.
 
     Parameters
     ----------
@@ -32,27 +32,31 @@ class UrlBlocks:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return UrlBlocks, (self._most,)
+        return FileBlocks, (self._most,)
 
     def get(self, url: str, number: int) -> bytes | None:
-        """Return a block of 4 MiB of a file, its last block what is left; None where it was not kept."""
+        """Return a block of a file; None where it was not kept."""
         with self._lock:
             place = self._places.get((url, number))
-            return None if place is None else os.pread(self._file, place[1], place[0])
+        return None if place is None else os.pread(self._file, place[1], place[0])
 
-    def put(self, url: str, number: int, block: bytes) -> None:
-        """Keep a block, if there is room."""
+    def put(self, url: str, number: int, block: bytes | memoryview) -> bool:
+        """Keep a block, if there is room; return whether it is kept."""
+        bytes_of = memoryview(block)
         with self._lock:
-            if (url, number) in self._places or not self._has_room(len(block)):
-                return
+            if (url, number) in self._places:
+                return True
+            if not self._has_room(bytes_of.nbytes):
+                return False
             try:
-                written = os.pwrite(self._file, block, self._size)
+                written = os.pwrite(self._file, bytes_of, self._size)
             except OSError:  # a full disk ends the keeping, not the reading
                 self._most = 0
-                return
-            if written == len(block):
+                return False
+            if written == bytes_of.nbytes:
                 self._places[url, number] = (self._size, written)
                 self._size += written
+            return written == bytes_of.nbytes
 
     def _has_room(self, n_bytes: int) -> bool:
         if self._file < 0 and self._most > 0:
@@ -70,7 +74,7 @@ class UrlBlocks:
 class KeptFile(RemoteFile):
     """A file behind a URL, of which every block of 4 MiB is requested once, as far as the cache has room."""
 
-    def __init__(self, found: FoundFile, cache: UrlBlocks) -> None:
+    def __init__(self, found: FoundFile, cache: FileBlocks) -> None:
         super().__init__(found.place, found.size)
         self._length, self._cache = found.size, cache
 
