@@ -76,7 +76,7 @@ def test_stores_are_those_of_a_table_without_a_first_pass(lake: Path, tmp_path: 
 
 def test_row_groups_without_room_are_decoded_again(lake: Path) -> None:
     wanted = opened(lake, "gaps")
-    kept = DecodedColumns(most_bytes=2_500_000)  # of rows of 8 bytes, the first piece and a part of the second
+    kept = DecodedColumns(most_bytes=2_000_000)  # of rows of 8 bytes, the first piece and a part of the second
     for piece in wanted.pieces:
         for _ in kept.keep(piece, wanted.batches(piece, ["gaps"], ROWS // 4)):
             pass
