@@ -7,7 +7,10 @@ import threading
 import weakref
 from typing import Any
 
+import numpy as np
+
 from daskkern.data.remote.files import FoundFile, RemoteFile
+from daskkern.data.storage.local_chunks import write_at
 
 BLOCK_BYTES = 4 << 20
 MOST_BYTES = 4 << 30
@@ -42,21 +45,20 @@ class FileBlocks:
 
     def put(self, url: str, number: int, block: bytes | memoryview) -> bool:
         """Keep a block, if there is room; return whether it is kept."""
-        bytes_of = memoryview(block)
+        values = np.frombuffer(block, np.uint8)
         with self._lock:
             if (url, number) in self._places:
                 return True
-            if not self._has_room(bytes_of.nbytes):
+            if not self._has_room(values.nbytes):
                 return False
             try:
-                written = os.pwrite(self._file, bytes_of, self._size)
+                write_at(self._file, values, self._size)
             except OSError:  # a full disk ends the keeping, not the reading
                 self._most = 0
                 return False
-            if written == bytes_of.nbytes:
-                self._places[url, number] = (self._size, written)
-                self._size += written
-            return written == bytes_of.nbytes
+            self._places[url, number] = (self._size, values.nbytes)
+            self._size += values.nbytes
+            return True
 
     def _has_room(self, n_bytes: int) -> bool:
         if self._file < 0 and self._most > 0:

@@ -6,7 +6,7 @@ dictionary.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +69,7 @@ class Encoder:
         """Names of the features, in order."""
         return feature_names_of(self.encoding)
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Number of features."""
         return sum(column.width for column in self.encoding)
