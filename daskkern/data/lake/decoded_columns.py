@@ -1,5 +1,6 @@
 """Columns that a first pass over a lake has decoded, kept on the disk for the next one."""
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -7,12 +8,14 @@ import pyarrow as pa
 
 from daskkern.data.lake.lake_piece import LakeBatch, LakePiece
 from daskkern.data.remote.disk_cache import MOST_BYTES, FileBlocks
+from daskkern.data.remote.file_systems import is_in_memory
 
 
 class DecodedColumns:
     """Some columns of row groups, in a temporary file without a name, of up to 4 GiB and half of the free space.
 
-    Row groups that find no room are decoded again, and so are all in another process: sent to it, this becomes None.
+    Row groups that find no room are decoded again. So are all where temporary files are in memory, and in another
+    process: sent to it, this becomes None.
     Threads may keep and read different row groups at once.
 
     Parameters
@@ -22,6 +25,8 @@ class DecodedColumns:
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        if is_in_memory(tempfile.gettempdir()):
+            most_bytes = 0
         self._blocks = FileBlocks(most_bytes)
         self._batches: dict[tuple[str, int], int] = {}
         self._names: frozenset[str] = frozenset()

@@ -1,6 +1,7 @@
 """Columns that the first pass over a lake has decoded are not read from its files again."""
 
 import pickle
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from daskkern.data.ingest.readers.tables import Request
 from daskkern.data.lake.decoded_columns import DecodedColumns
 from daskkern.data.lake.lake import Lake
 from daskkern.data.lake.opening import open_lake, run_here
+from daskkern.data.remote.file_systems import is_in_memory
 from daskkern.data.storage.store import open_store
 
 ROWS = 150_000
@@ -49,6 +51,12 @@ def opened(lake: Path, *columns: str) -> Lake:
     return open_lake([lake], columns=[*columns, "y"])
 
 
+on_a_disk = pytest.mark.skipif(
+    is_in_memory(tempfile.gettempdir()), reason="temporary files are in memory; set TMPDIR to a folder on a disk"
+)
+
+
+@on_a_disk
 def test_columns_that_were_surveyed_come_from_the_first_pass(lake: Path, tmp_path: Path) -> None:
     wanted = opened(lake, "kind", "gaps", "plain")
     expected = list(open_lake_table(wanted, request(tmp_path), run_here).train.pieces())
@@ -74,6 +82,17 @@ def test_stores_are_those_of_a_table_without_a_first_pass(lake: Path, tmp_path: 
     assert one.info.statistics == like.info.statistics
 
 
+def test_nothing_is_kept_where_temporary_files_are_in_memory(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_in_memory("/dev/shm"):
+        pytest.skip("/dev/shm is not in memory; needs Linux")
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
+    kept, wanted = DecodedColumns(), opened(lake, "gaps")
+    for _ in kept.keep(wanted.pieces[0], wanted.batches(wanted.pieces[0], ["gaps"], ROWS)):
+        pass
+    assert kept.rows_of(wanted.pieces[0], ["gaps"]) is None
+
+
+@on_a_disk
 def test_row_groups_without_room_are_decoded_again(lake: Path) -> None:
     wanted = opened(lake, "gaps")
     kept = DecodedColumns(most_bytes=2_000_000)  # of rows of 8 bytes, the first piece and a part of the second
