@@ -15,10 +15,10 @@ from threadpoolctl import threadpool_info
 
 from daskkern import __version__
 from daskkern.backend.devices import CupyDevices, Gpu, cupy_devices, gpus
+from daskkern.data.remote.file_systems import is_in_memory
 from daskkern.doctor.packages import Package, inspect_packages
 from daskkern.kernels import Gaussian
 from daskkern.kernels.engines.native import processor
-from daskkern.training.feeding.scratch import is_in_memory
 
 
 @dataclass(frozen=True)

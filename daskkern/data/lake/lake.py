@@ -5,7 +5,7 @@ the others.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +13,8 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from daskkern.data.lake.partitions import PartitionValues
+from daskkern.data.lake.decoded_columns import DecodedColumns
+from daskkern.data.lake.lake_piece import LakeBatch, LakePiece
 from daskkern.data.remote.spans import SpannedFile
 from daskkern.data.remote.stores import is_url
 from daskkern.errors import DataError
@@ -22,52 +23,6 @@ _GROUP_BYTES = 48 << 20
 """Compressed bytes of the columns of a row group that are read at once; larger ones are read through small buffers."""
 
 _BUFFER_BYTES = 16 << 20  # for all columns of a file together
-
-
-@dataclass(frozen=True)
-class LakePiece:
-    """One row group of a file.
-
-    Attributes
-    ----------
-    file : str
-        Path or URL.
-    size : int
-        Bytes of the file.
-    group : int
-        Number of the row group in its file.
-    first : int
-        Row of the file at which it begins.
-    n_rows : int
-        Rows, without a filter.
-    n_bytes : int
-        Compressed bytes of all its columns.
-    partition : tuple of (str, value)
-        Columns that come from the names of folders.
-    kept : int or None
-        Rows that pass the filter, once they have been counted.
-    renamed : tuple of (str, str)
-        Columns that the file has under a former name, and that name.
-    """
-
-    file: str
-    size: int
-    group: int
-    first: int
-    n_rows: int
-    n_bytes: int
-    partition: PartitionValues = ()
-    kept: int | None = None
-    renamed: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class LakeBatch:
-    """Rows of a file, from its row `first` on; of rows that passed a filter, the number of them counts."""
-
-    source: str
-    first: int
-    rows: pa.RecordBatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +51,8 @@ class Lake:
         Columns that their writer took for categories: dictionaries of texts.
     stamps : tuple of str
         What changes when a file is written again, for each file.
+    decoded : DecodedColumns or None
+        Columns that an earlier pass of this process has kept, which are not decoded again.
     """
 
     name: str
@@ -108,6 +65,7 @@ class Lake:
     index: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     stamps: tuple[str, ...] = ()
+    decoded: DecodedColumns | None = None
 
     @property
     def n_rows(self) -> int | None:
@@ -136,7 +94,7 @@ class Lake:
         wanted = list(dict.fromkeys([*columns, *self.filtered]))
         first = piece.first if self.where is None else 0
         source = piece.file if self.where is None else f"the rows that pass the filter in {piece.file}"
-        for batch in self._stored(piece, wanted, rows):
+        for batch in self._rows(piece, wanted, rows):
             kept = batch if self.where is None else _filtered(batch, self.where)
             if kept.num_rows:
                 yield LakeBatch(source, first, kept if len(wanted) == len(columns) else kept.select(list(columns)))
@@ -147,6 +105,18 @@ class Lake:
         if self.where is None:
             return piece.n_rows
         return sum(batch.rows.num_rows for batch in self.batches(piece, self.filtered[:1], 1 << 16))
+
+    def _rows(self, piece: LakePiece, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of a piece; columns that were kept are taken from there."""
+        kept = None if self.decoded is None else self.decoded.rows_of(piece, columns)
+        if kept is None:
+            yield from self._stored(piece, columns, rows)
+            return
+        others = [name for name in columns if name not in kept.names]
+        for batch in self._stored(piece, others, rows) if others else _empty(piece.n_rows, rows):
+            arrays = kept.take(batch.num_rows)
+            arrays.update(zip(others, batch.columns, strict=True))
+            yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
 
     def _stored(self, piece: LakePiece, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of a piece, in the types of the schema."""
@@ -166,18 +136,44 @@ class Lake:
             ):
                 if isinstance(stream, SpannedFile) and not large:
                     stream.expect(_ranges(file.metadata, piece.group, names))
-                found = file.iter_batches(rows, row_groups=[piece.group], columns=names, use_threads=False)
-                for batch in found if stored else _empty(piece.n_rows, rows):
-                    values = dict(zip(batch.schema.names, batch.columns, strict=True))
-                    arrays = [
-                        _constant(fixed[name], self._kinds[name], batch.num_rows)
-                        if name in fixed
-                        else _cast(values[stored[name]], self._kinds[name])
-                        for name in columns
-                    ]
-                    yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+                for batch in _decoded(file, piece, names, rows) if stored else _empty(piece.n_rows, rows):
+                    yield self._in_schema(batch, columns, stored, fixed)
         except (pa.ArrowException, OSError) as error:
             raise damaged(piece.file, error) from error
+
+    def _in_schema(
+        self, batch: pa.RecordBatch, columns: Sequence[str], stored: Mapping[str, str], fixed: Mapping[str, object]
+    ) -> pa.RecordBatch:
+        """Return rows of a file as `columns`, in the types of the schema.
+
+        `stored` maps columns to their names in the file, `fixed` those of the names of folders to their values.
+        """
+        arrays = batch.columns
+        if not batch.schema.equals(self._as_read(tuple(stored.items()))):  # hundreds of types are compared at once
+            found = dict(zip(batch.schema.names, arrays, strict=True))
+            arrays = [_cast(found[there], self._kinds[name]) for name, there in stored.items()]
+        known = dict(zip(stored, arrays, strict=True))
+        constants = {
+            name: _constant(fixed[name], self._kinds[name], batch.num_rows) for name in columns if name in fixed
+        }
+        known.update(constants)
+        return pa.RecordBatch.from_arrays([known[name] for name in columns], names=list(columns))
+
+    def _as_read(self, stored: tuple[tuple[str, str], ...]) -> pa.Schema:
+        """Return the schema in which columns are read from a file that has them in the types of this one."""
+        if stored not in self._schemas:
+            fields = [(there, self._kinds[name]) for name, there in stored]
+            self._schemas[stored] = pa.schema(
+                [
+                    (there, pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind)
+                    for there, kind in fields
+                ]
+            )
+        return self._schemas[stored]
+
+    @cached_property
+    def _schemas(self) -> dict[tuple[tuple[str, str], ...], pa.Schema]:
+        return {}
 
     @cached_property
     def _kinds(self) -> dict[str, pa.DataType]:
@@ -192,6 +188,13 @@ def damaged(place: str, error: Exception) -> DataError:
 def _opened(piece: LakePiece) -> "AbstractContextManager[io.IOBase | pa.NativeFile]":
     """Return the file of a piece; Arrow reads local ones itself, without the lock of the interpreter."""
     return SpannedFile(piece.file, piece.size) if is_url(piece.file) else pa.OSFile(piece.file)
+
+
+def _decoded(file: pq.ParquetFile, piece: LakePiece, names: Sequence[str], rows: int) -> Iterable[pa.RecordBatch]:
+    """Return columns of a row group, at most `rows` rows at a time; all at once is faster, where these are all."""
+    if piece.n_rows > rows:
+        return file.iter_batches(rows, row_groups=[piece.group], columns=names, use_threads=False)
+    return file.read_row_group(piece.group, columns=names, use_threads=False).to_batches()
 
 
 def _ranges(metadata: pq.FileMetaData, group: int, names: Sequence[str]) -> list[tuple[int, int]]:

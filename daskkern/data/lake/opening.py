@@ -9,7 +9,8 @@ from typing import Protocol, TypeAlias, TypeVar
 import pyarrow as pa
 
 from daskkern.data.lake.footers import Footer, FooterJob, alike, footer
-from daskkern.data.lake.lake import Lake, LakePiece
+from daskkern.data.lake.lake import Lake
+from daskkern.data.lake.lake_piece import LakePiece
 from daskkern.data.lake.listing import LakeFile, listed
 from daskkern.data.lake.partitions import PartitionValues, partition_values, partitions_that_may_pass
 from daskkern.data.lake.schemas import absent_columns, check_written, joined

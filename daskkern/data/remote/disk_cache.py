@@ -1,4 +1,4 @@
-"""A local disk cache for blocks of remote files, kept between passes over them."""
+"""A local disk cache for what one pass over files has read, and the next one reads again."""
 
 import os
 import shutil
@@ -7,18 +7,21 @@ import threading
 import weakref
 from typing import Any
 
+import numpy as np
+
 from daskkern.data.remote.files import FoundFile, RemoteFile
+from daskkern.data.storage.local_chunks import write_at
 
 BLOCK_BYTES = 4 << 20
 MOST_BYTES = 4 << 30
 """Most that the files of one source may keep, and half of the free space at most."""
 
 
-class UrlBlocks:
-    """Blocks that were read once from the files of one source, up to 4 GiB and half of the free space.
+class FileBlocks:
+    """Blocks that were made once from the files of one source, up to 4 GiB and half of the free space.
 
     They lie in one temporary file without a name, which is gone when nobody uses it any more, and after a kill. What
-    finds no room is requested again in the next pass. A copy for another process begins empty.
+    finds no room is made again in the next pass. A copy for another process begins empty.
 
     Parameters
     ----------
@@ -32,27 +35,30 @@ class UrlBlocks:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return UrlBlocks, (self._most,)
+        return FileBlocks, (self._most,)
 
     def get(self, url: str, number: int) -> bytes | None:
-        """Return a block of 4 MiB of a file, its last block what is left; None where it was not kept."""
+        """Return a block of a file; None where it was not kept."""
         with self._lock:
             place = self._places.get((url, number))
-            return None if place is None else os.pread(self._file, place[1], place[0])
+        return None if place is None else os.pread(self._file, place[1], place[0])
 
-    def put(self, url: str, number: int, block: bytes) -> None:
-        """Keep a block, if there is room."""
+    def put(self, url: str, number: int, block: bytes | memoryview) -> bool:
+        """Keep a block, if there is room; return whether it is kept."""
+        values = np.frombuffer(block, np.uint8)
         with self._lock:
-            if (url, number) in self._places or not self._has_room(len(block)):
-                return
+            if (url, number) in self._places:
+                return True
+            if not self._has_room(values.nbytes):
+                return False
             try:
-                written = os.pwrite(self._file, block, self._size)
+                write_at(self._file, values, self._size)
             except OSError:  # a full disk ends the keeping, not the reading
                 self._most = 0
-                return
-            if written == len(block):
-                self._places[url, number] = (self._size, written)
-                self._size += written
+                return False
+            self._places[url, number] = (self._size, values.nbytes)
+            self._size += values.nbytes
+            return True
 
     def _has_room(self, n_bytes: int) -> bool:
         if self._file < 0 and self._most > 0:
@@ -70,7 +76,7 @@ class UrlBlocks:
 class KeptFile(RemoteFile):
     """A file behind a URL, of which every block of 4 MiB is requested once, as far as the cache has room."""
 
-    def __init__(self, found: FoundFile, cache: UrlBlocks) -> None:
+    def __init__(self, found: FoundFile, cache: FileBlocks) -> None:
         super().__init__(found.place, found.size)
         self._length, self._cache = found.size, cache
 

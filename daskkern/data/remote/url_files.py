@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
-from daskkern.data.remote.disk_cache import BLOCK_BYTES, KeptFile, UrlBlocks
+from daskkern.data.remote.disk_cache import BLOCK_BYTES, FileBlocks, KeptFile
 from daskkern.data.remote.files import FoundFile
 from daskkern.data.remote.stores import name_of_place, public
 
@@ -16,7 +16,7 @@ class UrlFile:
     """A file behind a URL, as it was listed, and where its blocks are kept; as text it has no secrets."""
 
     found: FoundFile
-    cache: UrlBlocks = field(default_factory=UrlBlocks, compare=False, repr=False)
+    cache: FileBlocks = field(default_factory=FileBlocks, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -34,7 +34,7 @@ def open_source_file(file: SourceFile) -> BinaryIO:
     """Return a stream of the bytes of a file, decompressed where its name ends in ``.gz``.
 
     A file behind a URL is read in requests of 4 MiB, which are repeated when they break off. Its blocks are kept for
-    later passes, see :class:`daskkern.data.remote.disk_cache.UrlBlocks`.
+    later passes, see :class:`daskkern.data.remote.disk_cache.FileBlocks`.
 
     Raises
     ------

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from daskkern.data.remote.file_systems import is_in_memory
 from daskkern.errors import MemoryBudgetError, SpecError
 from daskkern.monitor.formatting import format_bytes
 from daskkern.solvers.costs.columns import entry_ns
-from daskkern.training.feeding.scratch import is_in_memory, scratch_folder
+from daskkern.training.feeding.scratch import scratch_folder
 from daskkern.training.planning.measured_rates import Rates
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.timing import disk_ns, disk_pays, memory_pays

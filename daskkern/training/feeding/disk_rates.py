@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from daskkern.backend.random import generator
-from daskkern.training.feeding.scratch import is_in_memory
+from daskkern.data.remote.file_systems import is_in_memory
 
 _DISK_STEP, _DISK_MOST, _DISK_SECONDS = 8 << 20, 48 << 20, 0.15
 _STREAM = 72

@@ -17,6 +17,7 @@ from distributed import Client
 
 from daskkern.arrays import IntArray
 from daskkern.basis import Landmarks
+from daskkern.data.remote.file_systems import is_in_memory
 from daskkern.data.rows.grouped_rows import GroupReader
 from daskkern.data.rows.rows import ALL, Fields, RowBlock, take
 from daskkern.kernels import Gaussian
@@ -26,7 +27,6 @@ from daskkern.training.direct.decoded_groups import DecodedGroups
 from daskkern.training.direct.group_source import GroupSource
 from daskkern.training.direct.registry import direct_rows
 from daskkern.training.direct.roles import RowRoles
-from daskkern.training.feeding.scratch import is_in_memory
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.data.remote.file_systems import is_in_memory
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import MemoryBudgetError, SpecError
 from daskkern.events import Event, StageFinished
@@ -25,7 +26,7 @@ from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates,
 from daskkern.training.feeding.block_files import HostFile
 from daskkern.training.feeding.disk_rates import DiskRates
 from daskkern.training.feeding.row_source import SourceInfo
-from daskkern.training.feeding.scratch import is_in_memory, scratch_folder
+from daskkern.training.feeding.scratch import scratch_folder
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.measured_rates import Rates
 from daskkern.training.planning.memory_plan import IN_TRANSIT, FitSizes, MemoryPlan, plan_memory

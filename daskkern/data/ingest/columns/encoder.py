@@ -6,7 +6,7 @@ dictionary.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,15 @@ import pyarrow.compute as pc
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.dates import days_of_column, refuse_other_numbers, texts_of_moments
 from daskkern.data.ingest.columns.kind_survey import numbers_of_booleans
-from daskkern.data.ingest.readers.arrow import is_text, is_time, refuse_missing, texts_of, to_numbers, to_numpy
+from daskkern.data.ingest.readers.arrow import (
+    indices_of,
+    is_text,
+    is_time,
+    refuse_missing,
+    texts_of,
+    to_numbers,
+    to_numpy,
+)
 from daskkern.data.schema.encoding import (
     ColumnEncoding,
     Encoding,
@@ -61,7 +69,7 @@ class Encoder:
         """Names of the features, in order."""
         return feature_names_of(self.encoding)
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Number of features."""
         return sum(column.width for column in self.encoding)
@@ -126,7 +134,7 @@ class Encoder:
         """Return the codes by way of the few texts of a dictionary; None where some row needs more than that."""
         known, absent = self._codes_of_texts(values.dictionary, column)
         gaps = values.indices.null_count
-        table, indices = np.append(known, known.dtype.type(absent)), _indices(values.indices, len(known))
+        table, indices = np.append(known, known.dtype.type(absent)), indices_of(values.indices, len(known))
         codes: HostArray = table.take(indices)
         may_fail = (known.size and known.min() < 0) or (gaps and absent < 0)
         return None if may_fail and codes.size and codes.min() < 0 else codes
@@ -144,23 +152,6 @@ class Encoder:
         kind = np.int8 if n_categories < 128 else np.int32
         codes = [absent if text is None or text in self.absent else known.get(text, unknown) for text in texts]
         return np.array(codes, kind), absent
-
-
-def _indices(indices: pa.Array, absent: int) -> HostArray:
-    """Return the indices of a dictionary, `absent` of missing values.
-
-    Arrow's own functions take several times as long for the few thousand rows of a batch.
-    """
-    if not indices.null_count:
-        return np.asarray(indices.to_numpy(zero_copy_only=False))
-    validity, data = indices.buffers()
-    start, m = indices.offset, len(indices)
-    values = np.frombuffer(data, indices.type.to_pandas_dtype(), m, start * indices.type.byte_width)
-    if absent > np.iinfo(values.dtype).max:
-        values = values.astype(np.int64)
-    bits = np.frombuffer(validity, np.uint8)[start // 8 :]
-    present = np.unpackbits(bits, count=start % 8 + m, bitorder="little")[start % 8 :]
-    return np.where(present.view(bool), values, values.dtype.type(absent))
 
 
 def _unknown_category(texts: pa.Array, codes: pa.Array, column: ColumnEncoding, source: str, first: int) -> DataError:

@@ -37,7 +37,8 @@ class NumberCounts:
     def update(self, column: pa.Array, missing: MissingChoice, name: str) -> None:
         """Count a column of numbers or dates. DataError where `missing` asks for the most frequent of too many."""
         if missing == "mean" and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-            total = pc.sum(column.cast(pa.float64(), safe=False), min_count=0).as_py()
+            numbers = column if pa.types.is_float64(column.type) else column.cast(pa.float64(), safe=False)
+            total = pc.sum(numbers, min_count=0).as_py()
             if not math.isnan(total):  # gaps are nulls alone
                 self.total += total
                 self.present += len(column) - column.null_count

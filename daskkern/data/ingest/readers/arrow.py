@@ -86,6 +86,23 @@ def to_numpy(array: pa.Array, name: str = "") -> HostArray:
     return np.asarray(labels, dtype=str)[coded.indices.to_numpy(zero_copy_only=False)]
 
 
+def indices_of(indices: pa.Array, absent: int) -> HostArray:
+    """Return the indices of a dictionary, `absent` of missing values.
+
+    Arrow's own functions take several times as long for the few thousand rows of a batch.
+    """
+    if not indices.null_count:
+        return np.asarray(indices.to_numpy(zero_copy_only=False))
+    validity, data = indices.buffers()
+    start, m = indices.offset, len(indices)
+    values = np.frombuffer(data, indices.type.to_pandas_dtype(), m, start * indices.type.byte_width)
+    if absent > np.iinfo(values.dtype).max:
+        values = values.astype(np.int64)
+    bits = np.frombuffer(validity, np.uint8)[start // 8 :]
+    present = np.unpackbits(bits, count=start % 8 + m, bitorder="little")[start % 8 :]
+    return np.where(present.view(bool), values, values.dtype.type(absent))
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Return whether values of this Arrow type are strings, dictionary-encoded or plain."""
     if pa.types.is_dictionary(kind):

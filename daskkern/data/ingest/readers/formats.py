@@ -16,7 +16,7 @@ from daskkern.data.ingest.readers.svm_tables import open_svm
 from daskkern.data.ingest.readers.tables import Parts, Request
 from daskkern.data.ingest.readers.zarr_files import open_zarr
 from daskkern.data.lake.listing import SUFFIXES, is_data, listed, natural_key
-from daskkern.data.remote.disk_cache import UrlBlocks
+from daskkern.data.remote.disk_cache import FileBlocks
 from daskkern.data.remote.files import files_below
 from daskkern.data.remote.stores import is_url, public
 from daskkern.data.remote.url_files import SourceFile, UrlFile
@@ -123,7 +123,7 @@ def find_in_folders(places: Sequence[str]) -> tuple[Format, list[SourceFile]] | 
         For files of several formats, and for columns in the names of folders.
     """
     suffixes = tuple(suffix for known in FORMATS if known.streams for suffix in known.suffixes)
-    cache, files = UrlBlocks(), list[SourceFile]()
+    cache, files = FileBlocks(), list[SourceFile]()
     for place in places:
         root = place.rstrip("/") if is_url(place) else os.path.abspath(place)
         inside = [file for file in files_below(root) if is_data(file.place, root, suffixes)]
@@ -172,7 +172,7 @@ def _behind_url(url: str) -> list[SourceFile]:
             f"got {public(url)}, but only {', '.join(others)} and {last} are read from URLs, not {known.name}; copy "
             "the file to this machine"
         )
-    cache = UrlBlocks()
+    cache = FileBlocks()
     return [UrlFile(file.found, cache) for file in listed(url, known.suffixes)]
 
 

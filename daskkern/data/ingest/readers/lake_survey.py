@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from daskkern.data.ingest.columns.categories import TextCounts
 from daskkern.data.ingest.columns.value_counts import NumberCounts
-from daskkern.data.lake.lake import Lake, LakePiece
+from daskkern.data.lake.lake import Lake
+from daskkern.data.lake.lake_piece import LakePiece
 from daskkern.data.lake.opening import TaskRunner
 from daskkern.data.schema.encoding import CategoricalChoice, MissingChoice
 
@@ -97,7 +98,8 @@ def _survey(job: SurveyJob) -> LakeSurvey:
     lake, columns = job.lake, [*job.numbers, *job.texts]
     found = _empty(job)
     for piece in lake.pieces:
-        for batch in lake.batches(piece, columns, BLOCK_ROWS):
+        batches = lake.batches(piece, columns, BLOCK_ROWS)
+        for batch in batches if lake.decoded is None else lake.decoded.keep(piece, batches):
             for name, counts in found.numbers.items():
                 counts.update(batch.rows.column(name), job.missing, f"column {name!r} of {batch.source}")
             found.texts.update(batch.rows)

@@ -27,7 +27,9 @@ from daskkern.data.ingest.readers.typed_tables import (
     target_kind,
     unusable_type,
 )
-from daskkern.data.lake.lake import Lake, LakeBatch
+from daskkern.data.lake.decoded_columns import DecodedColumns
+from daskkern.data.lake.lake import Lake
+from daskkern.data.lake.lake_piece import LakeBatch
 from daskkern.data.lake.opening import TaskRunner, count_rows, nothing_passes
 from daskkern.data.lake.read_ahead import one_ahead
 from daskkern.data.remote.stores import is_url
@@ -72,6 +74,8 @@ def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_floa
         raise nothing_passes(lake.name, request.where)
     if lake.n_rows == 0:
         raise DataError(f"{lake.name} has no rows; at least one is needed")
+    if lake.where is None:
+        lake = replace(lake, decoded=DecodedColumns())
     encoder, notes = _encoder(lake, columns, request, run, every_float)
     reader = _LakeReader(
         lake, columns, encoder, request.like is None and request.missing != "refuse" and not every_float

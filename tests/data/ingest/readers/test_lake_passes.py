@@ -12,7 +12,7 @@ import pytest
 from daskkern.data.direct.opening import TableChoice, open_table
 from daskkern.data.direct.table_reader import TableReader, table_reader
 from daskkern.data.lake import Lake
-from daskkern.data.lake.lake import LakePiece
+from daskkern.data.lake.lake_piece import LakePiece
 from daskkern.data.rows.rows import ALL, Fields
 
 ROWS, GROUP = 20_000, 5000

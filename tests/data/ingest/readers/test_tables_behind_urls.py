@@ -16,7 +16,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from daskkern.data.ingest import ingest
 from daskkern.data.remote import disk_cache
-from daskkern.data.remote.disk_cache import KeptFile, UrlBlocks
+from daskkern.data.remote.disk_cache import FileBlocks, KeptFile
 from daskkern.data.remote.files import RemoteFile, file_at
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DaskkernError, DataError
@@ -127,7 +127,7 @@ def test_blocks_without_room_are_requested_again(objects: ObjectServer, monkeypa
     found = file_at(objects.url("blocks.bin"))
     assert found is not None
     for most, asks_again in ((10_000, False), (2500, True), (0, True)):
-        cache = UrlBlocks(most)
+        cache = FileBlocks(most)
         assert KeptFile(found, cache).read() == content
         objects.faults.counts.clear()
         again = io.BufferedReader(KeptFile(found, cache), 700)
