@@ -15,11 +15,18 @@ from daskkern.cluster.connect.clients import client_of
 from daskkern.errors import SpecError
 from daskkern.estimators.frames import named
 from daskkern.estimators.model_estimator import ModelEstimator
-from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed, check_flags, unknown_choice
+from daskkern.estimators.parameters import (
+    active_client,
+    as_basis,
+    as_kernel,
+    as_seed,
+    check_flags,
+    loss_of,
+    unknown_choice,
+)
 from daskkern.estimators.restored import column_importances, restore
 from daskkern.events import Listener, silent
 from daskkern.feature_learning import parse_feature_learning
-from daskkern.losses import parse_loss
 from daskkern.models import KernelModel
 from daskkern.monitor.listeners import all_of
 from daskkern.monitor.progress import progress
@@ -87,7 +94,7 @@ class KernelEstimator(ModelEstimator):
             )
         settings = FitSettings(
             kernel=as_kernel(self.kernel),
-            loss=parse_loss(self.loss),
+            loss=loss_of(self),
             basis=basis,
             solver=solver,
             alpha=self.alpha,
@@ -286,14 +293,3 @@ class KernelEstimator(ModelEstimator):
         self.__dict__.pop("feature_importances_", None)
         if self.learn_features:
             self.feature_importances_ = column_importances(result.model, self.n_features_in_)
-
-
-def can_continue(estimator: KernelEstimator) -> bool:
-    """Return True if a fit can continue on other rows. Raises AttributeError with the reason if it cannot."""
-    try:
-        reason = estimator._why_no_other_rows()
-    except SpecError:
-        return True  # partial_fit itself reports the invalid parameter
-    if reason:
-        raise AttributeError(f"partial_fit is not available: {reason}")
-    return True

@@ -21,7 +21,10 @@ from daskkern.training.setup.defaults import MOST_CENTRES
 
 _KERNEL_DEFAULT = "[default: auto]"
 _BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"
-_LOSS_DEFAULT = "[default: squared_hinge; squared for regression, and for solvers of ridge regression]"
+_LOSS_DEFAULT = (
+    "[default: auto, which is squared_hinge, and squared for regression and solvers of ridge regression; svm: hinge, "
+    "for regression epsilon_insensitive]"
+)
 
 
 _OPTIONS = (

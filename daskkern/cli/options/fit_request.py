@@ -26,7 +26,7 @@ from daskkern.solvers.sampling import draws_rows
 from daskkern.systems import System, system
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis, with_usual_metric
+from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis, usual_loss, with_usual_metric
 
 OPTIONS = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "nearest"),
@@ -99,7 +99,7 @@ class FitRequest:
         drawn = draws_rows(str(get("sampling", "uniform"))) or get("virtual_shards") is not None
         settings = FitSettings(
             kernel=parse_kernel(str(get("kernel", "auto"))),
-            loss=parse_loss(str(get("loss", _usual_loss(task, solver)))),
+            loss=parse_loss(_loss_name(self.values, task, solver)),
             basis=basis_of(self.values) if named else usual_basis(None if drawn else n_rows, solver),
             solver=solver,
             alpha=as_penalty(get("alpha", "auto")),
@@ -190,9 +190,9 @@ def _feature_learning(values: Mapping[str, Any], usual: FeatureLearning | None =
     return replace(usual or FeatureLearning(), metric=named, **changes)
 
 
-def _usual_loss(task: str | None, solver: Solver[Any]) -> str:
-    hinge = solver.ability is None or isinstance(parse_loss("squared_hinge"), solver.ability[0])
-    return "squared_hinge" if hinge and task != "regression" else "squared"
+def _loss_name(values: Mapping[str, Any], task: str | None, solver: Solver[Any]) -> str:
+    named = str(values.get("loss", "auto"))
+    return usual_loss(solver, classes=task != "regression") if named == "auto" else named
 
 
 def _with_changes(solver: Solver[Any], values: Mapping[str, Any]) -> Solver[Any]:

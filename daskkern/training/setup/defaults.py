@@ -8,7 +8,7 @@ from daskkern.basis import AllRows, BasisSpec, Landmarks, LocalRows, uses_kernel
 from daskkern.errors import SpecError
 from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import AutoKernel
-from daskkern.losses import Squared
+from daskkern.losses import Squared, parse_loss
 from daskkern.solvers import Direct, Solver
 from daskkern.training.run.settings import FitSettings
 
@@ -23,6 +23,8 @@ With 3,000 rows of 100 features, or 300 of 10,000, that takes less than ten seco
 """
 _MOST_FEATURES = 100
 """Features up to which the metric of a regression to more rows is learned: its sample is then at most 40 MB."""
+_LOSSES_OF_CLASSES = ("squared_hinge", "squared", "hinge", "multiclass_hinge")
+_LOSSES_OF_NUMBERS = ("squared", "epsilon_insensitive")
 _JITTER = 1e-2  # where targets have no noise, the best penalty is below the rounding of kernel values
 _EPOCHS = ("max_epochs", "batch_size", "early_stopping", "sampling", "max_seconds")
 _RANKS = ("virtual_shards", "groups", "reading", "memory_budget", "keep_blocks", "disk_budget", "precision")
@@ -38,6 +40,17 @@ def usual_basis(n_rows: int | None, solver: Solver[Any]) -> BasisSpec:
     if n_rows is not None and n_rows <= MOST_CENTRES:
         both.reverse()
     return next((basis for basis in (*both, LocalRows()) if basis.name in solver.bases), both[0])
+
+
+def usual_loss(solver: Solver[Any], *, classes: bool) -> str:
+    """Return the name of the default loss of a solver: of those for the task, the first that it can minimise.
+
+    For classes that is the squared hinge, squared for solvers of ridge regression, hinge for ``svm`` and
+    multiclass_hinge for ``amm``; for numbers squared, and epsilon_insensitive for ``svm``.
+    """
+    usual = _LOSSES_OF_CLASSES if classes else _LOSSES_OF_NUMBERS
+    ability = solver.ability
+    return next((name for name in usual if ability is None or isinstance(parse_loss(name), ability[0])), usual[0])
 
 
 def for_few_rows(settings: FitSettings, left_open: Collection[str], n_rows: int | None) -> FitSettings:
