@@ -106,7 +106,8 @@ _OPTIONS = (
         flag_value="auto",
         metavar="|".join([*METRICS, "none"]),
         help="Learn the metric of the kernel on sampled rows: auto without a value.  [default: auto for "
-        "regressions of up to 100 features with no solver or limit named, else none]",
+        "regressions of up to 100 features, and for classes of up to 3,000 or more than 10,000 rows, with no solver or "
+        "limit named, else none]",
     ),
     click.option(
         "--calibrate",

@@ -50,6 +50,7 @@ class FitRequest:
         n_rows: int | None = None,
         resumed: Mapping[str, Any] | None = None,
         n_features: int | None = None,
+        n_classes: int = 0,
     ) -> FitSettings:
         """Return the settings for a store of this task and size. Raises SpecError for an invalid value.
 
@@ -69,12 +70,13 @@ class FitRequest:
             )
         if settings.solver.most_epochs(2) == 1:
             _refuse_epochs(self.values, settings.solver.name)
-        if named is not None or task != "regression" or "learn_features" in self.values:
+        if named is not None or task is None or "learn_features" in self.values:
             return settings
         if begun:  # as the first run did: limits may have been given or left out since
             learns = earlier.get("learn_features") is not None
             return replace(settings, learn_features=FeatureLearning()) if learns else settings
-        return with_usual_metric(settings, n_rows, n_features, names_solver=self._names_solver)
+        known = None if task == "regression" else n_classes
+        return with_usual_metric(settings, n_rows, n_features, known, names_solver=self._names_solver)
 
     @property
     def _names_solver(self) -> bool:
