@@ -118,7 +118,8 @@ def fit_command(
     request.check()
     source = open_rows(store, roles)
     earlier = read_fingerprint(place).get("settings", {}) if resume else {}
-    settings = request.settings(source.info.task, source.info.n_rows, earlier, source.info.n_features)
+    info = source.info
+    settings = request.settings(info.task, info.n_rows, earlier, info.n_features, len(info.classes or ()))
     watched = None if validation is None else open_rows(validation, roles, source.info)
     note = order_note(source.open("float32"))
     if note is not None:

@@ -78,7 +78,7 @@ def plan_command(store: str, roles: RowRoles, request: FitRequest, where: Cluste
     request.check()
     source: RowSource = open_rows(store, roles)
     info = source.info
-    settings = request.settings(info.task, info.n_rows, n_features=info.n_features)
+    settings = request.settings(info.task, info.n_rows, None, info.n_features, len(info.classes or ()))
     settings = with_categories(settings, info.categories)
     source = with_scaling(source, learn_scaling(source, settings))
     wide, notes = expected_arithmetic(source, settings)

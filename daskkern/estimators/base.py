@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 from daskkern.basis import BasisSpec, is_basis
@@ -15,11 +15,18 @@ from daskkern.cluster.connect.clients import client_of
 from daskkern.errors import SpecError
 from daskkern.estimators.frames import named
 from daskkern.estimators.model_estimator import ModelEstimator
-from daskkern.estimators.parameters import active_client, as_basis, as_kernel, as_seed, check_flags, unknown_choice
+from daskkern.estimators.parameters import (
+    active_client,
+    as_basis,
+    as_kernel,
+    as_seed,
+    check_flags,
+    loss_of,
+    unknown_choice,
+)
 from daskkern.estimators.restored import column_importances, restore
 from daskkern.events import Listener, silent
 from daskkern.feature_learning import parse_feature_learning
-from daskkern.losses import parse_loss
 from daskkern.models import KernelModel
 from daskkern.monitor.listeners import all_of
 from daskkern.monitor.progress import progress
@@ -72,7 +79,7 @@ class KernelEstimator(ModelEstimator):
         return estimator
 
     def fit_settings(
-        self, n_rows: int | None = None, task: str | None = None, n_features: int | None = None
+        self, n_rows: int | None = None, task: str | None = None, n_features: int | None = None, n_classes: int = 0
     ) -> FitSettings:
         """Return the parameters as checked settings for a fit to rows of this number and task, or raise SpecError."""
         check_flags(self, "early_stopping", "fit_intercept", "warm_start")
@@ -87,7 +94,7 @@ class KernelEstimator(ModelEstimator):
             )
         settings = FitSettings(
             kernel=as_kernel(self.kernel),
-            loss=parse_loss(self.loss),
+            loss=loss_of(self),
             basis=basis,
             solver=solver,
             alpha=self.alpha,
@@ -118,12 +125,14 @@ class KernelEstimator(ModelEstimator):
             "dtype": self.dtype == "auto",
         }
         settings = for_few_rows(settings, {name for name, is_open in left_open.items() if is_open}, n_rows)
-        if self.learn_features is not None or not is_regressor(self):
+        if self.learn_features is not None:
             return settings
-        return with_usual_metric(settings, n_rows, n_features, names_solver=not left_open["solver"])
+        known = n_classes if is_classifier(self) else None
+        return with_usual_metric(settings, n_rows, n_features, known, names_solver=not left_open["solver"])
 
     def _settings_for(self, source: RowSource) -> FitSettings:
-        return self.fit_settings(source.info.n_rows, source.info.task, source.info.n_features)
+        info = source.info
+        return self.fit_settings(info.n_rows, info.task, info.n_features, len(info.classes or ()))
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
         """Return the basis of a fit to `n_rows` rows, or, with None, of a fit that may continue on other rows."""
@@ -286,14 +295,3 @@ class KernelEstimator(ModelEstimator):
         self.__dict__.pop("feature_importances_", None)
         if self.learn_features:
             self.feature_importances_ = column_importances(result.model, self.n_features_in_)
-
-
-def can_continue(estimator: KernelEstimator) -> bool:
-    """Return True if a fit can continue on other rows. Raises AttributeError with the reason if it cannot."""
-    try:
-        reason = estimator._why_no_other_rows()
-    except SpecError:
-        return True  # partial_fit itself reports the invalid parameter
-    if reason:
-        raise AttributeError(f"partial_fit is not available: {reason}")
-    return True

@@ -13,8 +13,7 @@ from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows, mul
 from daskkern.estimators.direct_inputs import direct_source, is_direct
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source
-from daskkern.estimators.parameters import unknown_choice
-from daskkern.losses import Loss, parse_loss
+from daskkern.estimators.parameters import loss_of, unknown_choice
 from daskkern.training.direct.roles import RowRoles
 from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource
@@ -71,10 +70,10 @@ def known_classes(estimator: Any, classes: Any) -> HostArray | None:
     return mine
 
 
-def takes_several_labels(loss: str | Loss) -> bool:
-    """Return whether rows may have several labels with this loss: not where it makes classes exclude each other."""
+def takes_several_labels(estimator: BaseEstimator) -> bool:
+    """Return whether rows may have several labels with its loss: not where that makes classes exclude each other."""
     try:
-        return not parse_loss(loss).joint
+        return not loss_of(estimator).joint
     except SpecError:  # a fit says what is wrong with it
         return False
 

@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from daskkern.basis import BasisSpec
 from daskkern.data.cubes.packages import is_cube
 from daskkern.data.schema.schema import Scaling
-from daskkern.estimators.base import KernelEstimator, can_continue
+from daskkern.estimators.base import KernelEstimator
 from daskkern.estimators.class_inputs import class_source, known_classes, takes_several_labels, validation_rows
 from daskkern.estimators.direct_inputs import named_roles
 from daskkern.estimators.inputs import is_lazy, is_store, only_store, validation_source
 from daskkern.estimators.labels import Labels, scored_labels
-from daskkern.estimators.parameters import computed_by_client, fits, unknown_choice
+from daskkern.estimators.parameters import can_continue, computed_by_client, fits, unknown_choice
 from daskkern.estimators.uncertainty import ClassUncertainty
 from daskkern.evaluation.cell_scores import cell_score
 from daskkern.evaluation.lazy_scores import lazy_accuracy
@@ -40,6 +40,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     loss : str or Loss
         "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or "multiclass_hinge".
         All but the last two are one-vs-rest. A parameter follows the name: "smoothed_hinge:0.5"; a Loss may have costs.
+        "auto" is the first of "squared_hinge", "squared", "hinge" and "multiclass_hinge" that the solver can minimise.
     basis : Landmarks, AllRows, LocalRows, RandomFeatures, NystromFeatures, DoublyStochastic, Linear, int or "auto"
         The columns of the model. "auto" takes all rows as centres up to 10,000 rows, and 10,000 landmarks for more
         rows, for `partial_fit`, and where solver, `sampling` or `virtual_shards` require landmarks.
@@ -102,8 +103,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept without penalty. The hinge: "svm" only.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
-        Learn the kernel's metric from sampled rows: weights of features ("diagonal"), directions too ("full"), or what
-        suits ("auto", True); it is used where held-out rows gain by it. See ``docs/feature-learning.md``.
+        Learn the kernel's metric from sampled rows: weights ("diagonal"), directions too ("full"), or what held-out rows
+        gain by ("auto", True). None: for most fits to up to 3,000, or over 10,000, rows; see ``docs/choose.md``.
     calibrate : bool or float
         Calibrate for `predict_proba` and `predict_set`: on validation rows, else on leave-one-out scores (up to 10,000
         rows) or a twentieth of the rows, set aside; 0.1 sets that share aside. See ``docs/probabilities.md``.
@@ -139,7 +140,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     def __init__(
         self,
         kernel: Kernel | str = "auto",
-        loss: str | Loss = "squared_hinge",
+        loss: str | Loss = "auto",
         basis: BasisSpec | str = "auto",
         solver: str | Solver[Any] = "auto",
         alpha: float | str = "auto",
@@ -186,7 +187,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = takes_several_labels(self.loss)
+        tags.classifier_tags.multi_label = takes_several_labels(self)
         return tags
 
     @fits

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 import numpy as np
 from dask.base import is_dask_collection
 from distributed import default_client
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 
 from daskkern.backend.current import current, occupies_worker
@@ -19,8 +19,9 @@ from daskkern.cluster.connect.clients import client_of
 from daskkern.data.schema.encoding import UnknownChoice
 from daskkern.errors import SpecError
 from daskkern.kernels import CallableKernel, Kernel, parse_kernel
-from daskkern.losses import parse_loss
+from daskkern.losses import Loss, parse_loss
 from daskkern.solvers import parse_solver
+from daskkern.training.setup.defaults import usual_loss
 
 _MOST_PARTS = 3  # of validation rows: X, y, and weights
 
@@ -53,6 +54,14 @@ def as_basis(basis: Any, columns: type[BasisSpec] = Landmarks) -> Any:
     return basis
 
 
+def loss_of(estimator: BaseEstimator) -> Loss:
+    """Return the loss of an estimator; "auto" is the default one of its solver. SpecError for names of none."""
+    if not isinstance(estimator.loss, str) or estimator.loss != "auto":
+        return parse_loss(estimator.loss)
+    solver = parse_solver(estimator.solver, getattr(as_basis(estimator.basis), "name", ""))
+    return parse_loss(usual_loss(solver, classes=isinstance(estimator, ClassifierMixin)))
+
+
 class NestedEstimator(BaseEstimator):
     """An estimator whose kernel, basis, loss and solver have parameters that searches set: ``kernel__length_scale``."""
 
@@ -61,8 +70,8 @@ class NestedEstimator(BaseEstimator):
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ``basis__n`` and such replace the basis, and leave the old one as it was.
 
-        A kernel that is given as a string has the parameters of the kernel that it means, and ``basis="auto"`` those
-        of ``Landmarks``.
+        A kernel that is given as a string has the parameters of the kernel that it means, ``loss="auto"`` those of the
+        default loss, and ``basis="auto"`` those of ``Landmarks``.
         """
         plain, nested = split_names(params)
         super().set_params(**plain)
@@ -82,7 +91,7 @@ class NestedEstimator(BaseEstimator):
         if isinstance(value, str) and name == "kernel":
             return parse_kernel(value)
         if isinstance(value, str) and name == "loss":
-            return parse_loss(value)
+            return loss_of(self)
         if isinstance(value, str) and name == "solver":
             return parse_solver(value)
         return value
@@ -200,3 +209,14 @@ def active_client(client: Any) -> Any:
         return default_client()
     except ValueError:
         return None
+
+
+def can_continue(estimator: Any) -> bool:
+    """Return True if a fit can continue on other rows. Raises AttributeError with the reason if it cannot."""
+    try:
+        reason = estimator._why_no_other_rows()
+    except SpecError:
+        return True  # partial_fit itself reports the invalid parameter
+    if reason:
+        raise AttributeError(f"partial_fit is not available: {reason}")
+    return True

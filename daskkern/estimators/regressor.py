@@ -18,11 +18,11 @@ from daskkern.data.direct.dask_frames import is_dask_frame
 from daskkern.data.rows.finite import refuse_masks
 from daskkern.data.schema.schema import Scaling
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
-from daskkern.estimators.base import KernelEstimator, can_continue
+from daskkern.estimators.base import KernelEstimator
 from daskkern.estimators.direct_inputs import direct_source, is_direct, named_roles
 from daskkern.estimators.frame_blocks import labelled_blocks, named_blocks
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
-from daskkern.estimators.parameters import computed_by_client, fits, unknown_choice
+from daskkern.estimators.parameters import can_continue, computed_by_client, fits, unknown_choice
 from daskkern.estimators.uncertainty import ValueUncertainty
 from daskkern.evaluation.cell_scores import cell_score
 from daskkern.evaluation.lazy_scores import lazy_r2
@@ -86,7 +86,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
     loss : str or Loss
         "squared", "huber", "absolute", "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive". A parameter
         follows the name: "huber:0.5"; "quantile:0.1,0.5,0.9" predicts several quantiles of one target. Lengths are in
-        units of the targets' standard deviation.
+        units of the targets' standard deviation. "auto" is "squared", and "epsilon_insensitive" with the solver "svm".
     early_stopping : bool
         Stop when validation rows no longer improve (see `monitor`), and return the best epoch's model.
     validation_fraction
@@ -133,7 +133,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
     def __init__(
         self,
         kernel: Kernel | str = "auto",
-        loss: str | Loss = "squared",
+        loss: str | Loss = "auto",
         basis: BasisSpec | str = "auto",
         solver: str | Solver[Any] = "auto",
         alpha: float | str = "auto",

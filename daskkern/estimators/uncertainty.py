@@ -8,15 +8,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from daskkern.estimators.base import KernelEstimator
-from daskkern.losses import Probabilistic, parse_loss
+from daskkern.estimators.parameters import loss_of
+from daskkern.losses import Probabilistic
 from daskkern.models import KernelModel
 
 
 def _has_probabilities(estimator: "ClassUncertainty") -> bool:
-    if estimator.calibrate or isinstance(parse_loss(estimator.loss), Probabilistic):
+    if estimator.calibrate or isinstance(loss_of(estimator), Probabilistic):
         return True
     raise AttributeError(
-        f"predict_proba is not available for the {parse_loss(estimator.loss).name} loss with calibrate=False; leave "
+        f"predict_proba is not available for the {loss_of(estimator).name} loss with calibrate=False; leave "
         "calibrate out, or train with loss='logistic' or 'multinomial_logistic'"
     )
 

@@ -162,9 +162,9 @@ class MetricRuns:
         factor, best = run.last.round.factor, run
         assert factor is not None
         for other in others:
-            done = self.trial(other, pair.fitted).weighted(factor, other.times)
-            start = MetricRun((*run.steps, _step(other, other.times, False, done, pair, run.last.alpha)))
-            found = self.with_length_scale(start, pair)
+            trial, alpha = self.trial(other, pair.fitted), run.last.alpha
+            start = _step(other, other.times, False, trial.weighted(factor, other.times), pair, alpha)
+            found = self.with_length_scale(MetricRun((*run.steps, start)), pair)
             if is_better(found.last.losses, best.last.losses, pair.weight):
                 best = found
         if best is run:
@@ -182,14 +182,14 @@ class MetricRuns:
 
     def repeated(self, run: MetricRun, fitted: TrainingSample) -> tuple[Round, Round]:
         """Return the source of the last metric and the last round of a run, repeated on other rows."""
-        source = done = self.trial(run.steps[0].candidate, fitted).first()
+        source = done = self.trial(run.steps[0].candidate, fitted).first().only(run.steps[0].alpha)
         for before, step in zip(run.steps, run.steps[1:], strict=False):
             trial = self.trial(step.candidate, fitted)
             if step.follows:
-                source, done = done, trial.after(done, before.alpha, step.times)
+                source, done = done, trial.after(done, before.alpha, step.times).only(step.alpha)
             else:
                 assert done.factor is not None
-                done = trial.weighted(done.factor, step.times)
+                done = trial.weighted(done.factor, step.times).only(step.alpha)
         return source, done
 
     def pending(self, run: MetricRun, source: Round, final: Round, fitted: TrainingSample) -> PendingMetric:
@@ -221,8 +221,10 @@ class MetricRuns:
         means, best = [pair.mean(run.last.losses)], 0
         for number in range(1, self.settings.n_iter + 1):
             before = steps[-1]
-            done = trial.after(before.round, before.alpha)
-            steps.append(_step(candidate, candidate.times, True, done, pair, before.alpha))
+            # Its equations have no name here, which would keep them in memory during the next round.
+            steps.append(
+                _step(candidate, candidate.times, True, trial.after(before.round, before.alpha), pair, before.alpha)
+            )
             means.append(pair.mean(steps[-1].losses))
             best = int(np.argmin(means))
             if number - best >= _PATIENCE:
@@ -239,4 +241,4 @@ def _step(
 ) -> MetricStep:
     """Return the step of a round with its best penalty, which is looked for from `start`."""
     alpha, losses = done.ridge.best(pair.held.X, lambda scores: pair.losses(scores + done.offset), pair.weight, start)
-    return MetricStep(candidate, times, follows, replace(done, ridge=done.ridge.only(alpha)), alpha, losses)
+    return MetricStep(candidate, times, follows, done.only(alpha), alpha, losses)

@@ -1,6 +1,6 @@
 """Trials of feature learning: rounds of a ridge regression and a new metric, on the same rows and landmarks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -93,6 +93,10 @@ class Round:
     factor: FloatArray | None
     ridge: Ridge
     offset: FloatArray
+
+    def only(self, alpha: float) -> "Round":
+        """Return the round with the solution for one penalty, without the equations, which take most of the memory."""
+        return replace(self, ridge=self.ridge.only(alpha))
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,7 +114,7 @@ def test_regression_is_scored_in_target_units(capfd, tmp_path):
 
 
 def test_plan_shows_the_memory_of_a_rank(stores, capfd):
-    code, out, _ = run(capfd, "plan", stores[0], "--landmarks", 50, "--workers", 2)
+    code, out, _ = run(capfd, "plan", stores[0], "--landmarks", 50, "--workers", 2, "--learn-features", "none")
     assert code == 0
     assert "total" in out
     assert "budget" in out

@@ -154,7 +154,7 @@ def test_few_rows_and_repeated_ones(n: int) -> None:
 def test_what_cannot_be_fitted_is_said() -> None:
     X, y = _rows(100)
     with pytest.raises(SpecError, match="squared_hinge"):
-        KernelClassifier(basis=LocalRows()).fit(X, y)
+        KernelClassifier(basis=LocalRows(), loss="squared_hinge").fit(X, y)
     with pytest.raises(SpecError, match=r"LocalRows\(leaf_rows\).*local_ridge"):
         KernelClassifier(basis=LocalRows(), solver="eigenpro").fit(X, y)
     with pytest.raises(SpecError, match="precision='float16'"):

@@ -80,7 +80,7 @@ def test_the_defaults_are_those_of_the_design():
     assert parameters["kernel"] == "auto"
     assert parameters["basis"] == "auto"
     assert parameters["scale"] == "auto"
-    assert parameters["loss"] == "squared_hinge"
+    assert parameters["loss"] == "auto"
     expected = {"solver": "auto", "alpha": "auto", "max_epochs": 10, "batch_size": "auto", "early_stopping": False}
     assert {name: parameters[name] for name in expected} == expected
     assert parameters["random_state"] == 0

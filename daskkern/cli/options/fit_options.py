@@ -21,7 +21,10 @@ from daskkern.training.setup.defaults import MOST_CENTRES
 
 _KERNEL_DEFAULT = "[default: auto]"
 _BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"
-_LOSS_DEFAULT = "[default: squared_hinge; squared for regression, and for solvers of ridge regression]"
+_LOSS_DEFAULT = (
+    "[default: auto, which is squared_hinge, and squared for regression and solvers of ridge regression; svm: hinge, "
+    "for regression epsilon_insensitive]"
+)
 
 
 _OPTIONS = (
@@ -103,7 +106,8 @@ _OPTIONS = (
         flag_value="auto",
         metavar="|".join([*METRICS, "none"]),
         help="Learn the metric of the kernel on sampled rows: auto without a value.  [default: auto for "
-        "regressions of up to 100 features with no solver or limit named, else none]",
+        "regressions of up to 100 features, and for classes of up to 3,000 or more than 10,000 rows, with no solver or "
+        "limit named, else none]",
     ),
     click.option(
         "--calibrate",

@@ -26,7 +26,7 @@ from daskkern.solvers.sampling import draws_rows
 from daskkern.systems import System, system
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis, with_usual_metric
+from daskkern.training.setup.defaults import first_dtype, for_few_rows, usual_basis, usual_loss, with_usual_metric
 
 OPTIONS = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "nearest"),
@@ -50,6 +50,7 @@ class FitRequest:
         n_rows: int | None = None,
         resumed: Mapping[str, Any] | None = None,
         n_features: int | None = None,
+        n_classes: int = 0,
     ) -> FitSettings:
         """Return the settings for a store of this task and size. Raises SpecError for an invalid value.
 
@@ -69,12 +70,13 @@ class FitRequest:
             )
         if settings.solver.most_epochs(2) == 1:
             _refuse_epochs(self.values, settings.solver.name)
-        if named is not None or task != "regression" or "learn_features" in self.values:
+        if named is not None or task is None or "learn_features" in self.values:
             return settings
         if begun:  # as the first run did: limits may have been given or left out since
             learns = earlier.get("learn_features") is not None
             return replace(settings, learn_features=FeatureLearning()) if learns else settings
-        return with_usual_metric(settings, n_rows, n_features, names_solver=self._names_solver)
+        known = None if task == "regression" else n_classes
+        return with_usual_metric(settings, n_rows, n_features, known, names_solver=self._names_solver)
 
     @property
     def _names_solver(self) -> bool:
@@ -99,7 +101,7 @@ class FitRequest:
         drawn = draws_rows(str(get("sampling", "uniform"))) or get("virtual_shards") is not None
         settings = FitSettings(
             kernel=parse_kernel(str(get("kernel", "auto"))),
-            loss=parse_loss(str(get("loss", _usual_loss(task, solver)))),
+            loss=parse_loss(_loss_name(self.values, task, solver)),
             basis=basis_of(self.values) if named else usual_basis(None if drawn else n_rows, solver),
             solver=solver,
             alpha=as_penalty(get("alpha", "auto")),
@@ -190,9 +192,9 @@ def _feature_learning(values: Mapping[str, Any], usual: FeatureLearning | None =
     return replace(usual or FeatureLearning(), metric=named, **changes)
 
 
-def _usual_loss(task: str | None, solver: Solver[Any]) -> str:
-    hinge = solver.ability is None or isinstance(parse_loss("squared_hinge"), solver.ability[0])
-    return "squared_hinge" if hinge and task != "regression" else "squared"
+def _loss_name(values: Mapping[str, Any], task: str | None, solver: Solver[Any]) -> str:
+    named = str(values.get("loss", "auto"))
+    return usual_loss(solver, classes=task != "regression") if named == "auto" else named
 
 
 def _with_changes(solver: Solver[Any], values: Mapping[str, Any]) -> Solver[Any]:

@@ -114,7 +114,11 @@ def median_of_pairs(table: Array, rounding: float, sizes: Array) -> float:
     at = xp.arange(table.shape[0])
     above = at[:, None] < at[None, :]  # a mask: numbers of rows and columns would take as much as the table
     pairs = table[above]
-    apart = pairs > rounding * (sizes[:, None] + sizes[None, :])[above]
+    bounds = xp.broadcast_to(sizes[:, None], table.shape)[above]  # no other table of all pairs
+    bounds += xp.broadcast_to(sizes[None, :], table.shape)[above]
+    bounds *= rounding
+    apart = pairs > bounds
+    del bounds
     if 2 * int(apart.sum()) < pairs.size:
         pairs = pairs[apart]
     median = float(xp.median(pairs)) if pairs.size else 0.0

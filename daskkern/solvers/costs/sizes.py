@@ -126,14 +126,10 @@ class FitSizes:
     ranks, threads, itemsize : int
     all_rows, exact : bool
         All rows are centres; projections by a factor.
-    window_rows : int
-        Rows of a window of the batch plan.
     costs : MethodCosts
         What is the method's own.
-    validation : int
-        Rows held for validation.
-    chunk_rows : int
-        Rows that are decoded together; 0 where rows are not decoded.
+    window_rows, validation, chunk_rows : int
+        Rows of a window of the batch plan, held for validation, and decoded together: 0 where rows are not decoded.
     device : "cpu" or "gpu"
     auto_batch : bool
         The batch is automatic: with fewer columns it may grow to the limit that bounds its kernel values.
@@ -176,6 +172,8 @@ class FitSizes:
         Bytes of arrays that were sent to the workers or computed there, all together; each holds an equal share.
     prepares : bool
         What is found once for all ranks may be found in the process of this rank.
+    calibration, libraries : int
+        Bytes of the calibration that follows the fit in the same process; of libraries that a worker has not loaded.
     """
 
     n: int
@@ -217,6 +215,8 @@ class FitSizes:
     operand_bytes: int = 0
     tables: int = 0
     rows_on_workers: int = 0
+    calibration: int = 0
+    libraries: int = 0
 
     @property
     def all_ranks(self) -> int:

@@ -26,20 +26,19 @@ from daskkern.calibration.leave_one_out import (
     effective_alpha,
     leave_one_out_scores,
     left_out_variance,
-    most_rows,
 )
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import Drawn, Kernel, TreeAverage
-from daskkern.losses import BoxDual, Curved, Probabilistic, Smooth, Squared, decode
+from daskkern.losses import BoxDual, Curved, Probabilistic, Smooth, decode
 from daskkern.models import KernelModel
 from daskkern.models.posterior import MOST_POINTS, PosteriorFactor
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
 from daskkern.training.calibration.support_scores import block_between, left_out_support
-from daskkern.training.run.held_out_sizes import MOST_CALIBRATION_ROWS
+from daskkern.training.run.held_out_sizes import MOST_CALIBRATION_ROWS, rows_left_out
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.job import FitJob
 from daskkern.training.setup.feature_blocks import blocks_of
@@ -47,8 +46,6 @@ from daskkern.training.setup.prepared import Prepared
 
 _STREAM = 92
 _COLUMNS = 1000
-_PARTIAL_ROWS = 500  # of each of many calls
-_MATRICES = 5  # of float64 that are held at once, in a tenth of the memory
 _JITTER = 1e-10
 _LEAST_OTHERS = 100
 
@@ -94,14 +91,8 @@ def _out_of_sample(
         early = job.settings.early_stopping is not None
         return "validation" if early else "held-out", prepared.calibration, _scores(model, prepared.calibration.X)
     assert prepared.held is not None
-    budget = job.settings.memory_budget
     loss = job.settings.loss
-    one_factor = loss == Squared() or not isinstance(loss, Curved)
-    most = most_rows(1 if one_factor else prepared.targets.n_outputs)
-    most = min(most, _PARTIAL_ROWS) if job.settings.rows_follow else most
-    if budget is not None:
-        most = min(most, int((budget / 10 / (8 * _MATRICES)) ** 0.5))
-    sample = _drawn(prepared.held, most, job.settings.seed)
+    sample = _drawn(prepared.held, rows_left_out(prepared.targets.n_outputs, job.settings), job.settings.seed)
     if used is not None and job.settings.basis.all_rows and isinstance(loss, BoxDual):
         return "leave-one-out", sample, left_out_support(model, prepared, job, sample, used)
     scores = _left_out(model, prepared, job, sample)

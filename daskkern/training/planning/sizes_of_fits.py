@@ -1,5 +1,6 @@
 """The sizes for the memory plan of a rank, from settings, rows and the results of the set-up."""
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +10,14 @@ from daskkern.kernels.engines import cuda
 from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.solvers.sampling import draws_rows
 from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.run.held_out_sizes import calibration_bytes
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.learned_metric import learning_costs
 from daskkern.training.setup.penalty import penalty_bytes
+
+_ESTIMATORS = (
+    60 << 20
+)  # scikit-learn, and what it imports: estimators fit in their own process where there is no cluster
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,14 @@ def sizes_of(
         tables=settings.basis.table_bytes(settings.kernel, source.info.n_features, settings.seed),
         sent_row_bytes=_sent_row_bytes(source, settings),
         rows_on_workers=source.bytes_on_workers,
+        calibration=_calibration_bytes(source, settings, summary) if ranks == 1 else 0,
+        libraries=_ESTIMATORS if ranks == 1 and "sklearn" in sys.modules else 0,
     )
+
+
+def _calibration_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary) -> int:
+    labelled = bool(source.info.classes) or settings.multilabel
+    return calibration_bytes(summary.n, summary.n_outputs, settings, labelled=labelled)
 
 
 def _operand_bytes(source: RowSource, settings: FitSettings) -> int:

@@ -3,7 +3,10 @@
 from typing import Protocol
 
 from daskkern.basis import BasisSpec
+from daskkern.calibration.leave_one_out import most_rows
 from daskkern.errors import DataError, SpecError
+from daskkern.losses import Curved, Loss, Squared
+from daskkern.models.posterior import MOST_POINTS
 from daskkern.training.run.early_stopping import EarlyStopping
 
 MOST_CALIBRATION_ROWS = 2_000
@@ -12,6 +15,8 @@ MOST_LEFT_OUT_ROWS = 10_000
 """Training rows up to which leave-one-out scores take the place of rows that are set aside, but for many landmarks."""
 _MOST_VALIDATION_ROWS = 20_000
 _SHARE = 0.05
+_PARTIAL_ROWS = 500  # of each of many calls
+_MATRICES = 5  # of float64 that are held at once, in a tenth of the memory
 
 
 class SetsAside(Protocol):
@@ -38,6 +43,20 @@ class SetsAside(Protocol):
         ...
 
 
+class LeavesOut(SetsAside, Protocol):
+    """The settings that also decide how many training rows have leave-one-out scores."""
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of the fit."""
+        ...
+
+    @property
+    def memory_budget(self) -> int | None:
+        """Bytes that a rank may use."""
+        ...
+
+
 def rows_set_aside(n_rows: int, settings: SetsAside) -> int:
     """Return how many of `n_rows` rows a fit without validation rows sets aside; 0 for none.
 
@@ -51,6 +70,29 @@ def rows_set_aside(n_rows: int, settings: SetsAside) -> int:
         is_left_out = n_rows <= MOST_LEFT_OUT_ROWS and not _has_many_landmarks(settings.basis, n_rows)
         return 0 if is_left_out else min(round(_SHARE * n_rows), MOST_CALIBRATION_ROWS)
     return min(max(1, round(settings.calibrate * n_rows)), MOST_CALIBRATION_ROWS)
+
+
+def rows_left_out(n_outputs: int, settings: LeavesOut) -> int:
+    """Return how many training rows stand for new ones at most, with leave-one-out scores, of fits that set none aside.
+
+    Matrices of them take at most a tenth of a memory budget.
+    """
+    one_factor = settings.loss == Squared() or not isinstance(settings.loss, Curved)
+    most = most_rows(1 if one_factor else n_outputs)
+    most = min(most, _PARTIAL_ROWS) if settings.rows_follow else most
+    budget = settings.memory_budget
+    return most if budget is None else min(most, int((budget / 10 / (8 * _MATRICES)) ** 0.5))
+
+
+def calibration_bytes(n_rows: int, n_outputs: int, settings: LeavesOut, *, labelled: bool) -> int:
+    """Return the bytes of calibrating a fitted model: matrices of rows left out, or of points of a posterior variance.
+
+    `labelled` says whether the targets are classes, whose scores have no posterior variance.
+    """
+    if settings.calibrate is False:
+        return 0
+    k = 0 if rows_set_aside(n_rows, settings) else rows_left_out(n_outputs, settings)
+    return 8 * _MATRICES * min(n_rows, k if labelled else max(k, MOST_POINTS)) ** 2
 
 
 def check_set_aside(n_rows: int, settings: SetsAside) -> None:

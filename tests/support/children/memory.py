@@ -44,6 +44,11 @@ def _status(key: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 
+def peak_of_process() -> int:
+    """Return the peak of resident memory in bytes."""
+    return _status("VmHWM")
+
+
 def _rows(n: int, d: int = D) -> np.ndarray:
     return np.random.default_rng(0).standard_normal((n, d), np.float32)
 
@@ -220,7 +225,7 @@ def _fit(
         assert plans[0].total <= budget
     parts = (rows,) if not is_sparse(rows) else (rows.data, rows.indices, rows.indptr)
     held = sum(part.nbytes for part in parts) + y.nbytes  # the caller's own
-    return _status("VmHWM") - held, plans[0].total + plans[0].kept
+    return peak_of_process() - held, plans[0].total + plans[0].kept
 
 
 CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
@@ -236,6 +241,7 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "spectrum": spectrum,
     "factor": factor,
     "learn_outputs": lambda: _learn(6000, 4, 4000, FeatureLearning("diagonal", n_landmarks=100, n_iter=1)),
+    "learn_few": lambda: _learn(2000, 8, 1, FeatureLearning("diagonal")),
     "learn_full": lambda: _learn(4000, 600, 1, FeatureLearning("full", n_landmarks=300, n_iter=2)),
     "learn_wide": lambda: _learn(1500, 4000, 1, FeatureLearning("full", rank=16, n_landmarks=200, n_iter=1)),
     "learn_pass": learn_pass,

@@ -21,6 +21,7 @@ NAMES = [
     "spectrum",
     "factor",
     "learn_outputs",
+    "learn_few",
     "learn_full",
     "learn_wide",
     "learn_pass",
@@ -50,7 +51,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.repeated
-@pytest.mark.one_in(33, 15)
+@pytest.mark.one_in(34, 15)
 @pytest.mark.parametrize("name", NAMES)
 def test_measured_memory_stays_below_the_plan(name: str) -> None:
     run = ended([sys.executable, "-m", "tests.support.children.memory", name], timeout=280, cwd=ROOT)
@@ -59,3 +60,16 @@ def test_measured_memory_stays_below_the_plan(name: str) -> None:
     assert 0 <= found["measured"] <= found["planned"] <= found["budget"]
     # A plan that says too much refuses fits that would run; what tiles take is a matter of the engine.
     assert found["planned"] < 3 * found["measured"] + (32 << 20)
+
+
+@pytest.mark.repeated
+@pytest.mark.one_in(4, 2)
+@pytest.mark.parametrize("n", [250, 2000])
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_estimators_stay_below_the_plan_of_their_defaults(task: str, n: int) -> None:
+    """A metric is learned, and the model is calibrated, in the process of the fit."""
+    words = [sys.executable, "-m", "tests.support.children.memory_of_estimators", task, str(n)]
+    run = ended(words, timeout=280, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert found["measured"] <= found["planned"] < 3 * found["measured"]

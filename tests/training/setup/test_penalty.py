@@ -38,6 +38,7 @@ from tests.support.fits import Fit, toy_settings, toy_source
 RNG = np.random.default_rng
 OTHERS = {
     "interpreter and libraries",
+    "libraries of estimators",
     "set-up peak above training peak",
     "penalty choice peak above training peak",
     "all rows",

@@ -1,4 +1,4 @@
-"""The metric of regressions, which is learned where nobody says whether to."""
+"""The metric of fits to tables, which is learned where nobody says whether to."""
 
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,21 @@ from click.testing import CliRunner
 from sklearn.metrics import r2_score
 
 import daskkern
-from daskkern import AutoKernelRegressor, KernelClassifier, KernelRegressor, Linear, RandomFeatures
+from daskkern import (
+    AutoKernelClassifier,
+    AutoKernelRegressor,
+    KernelClassifier,
+    KernelRegressor,
+    Linear,
+    RandomFeatures,
+)
 from daskkern.cli.main import cli
 from daskkern.cli.options.fit_request import FitRequest
 from daskkern.estimators.auto_base import parameters_of
 from daskkern.feature_learning import FeatureLearning
 from daskkern.model_selection.search import LEAST_ROWS
 from daskkern.models import load_model
-from daskkern.training.setup.defaults import MOST_LEARNED
+from daskkern.training.setup.defaults import MOST_CENTRES, MOST_LEARNED
 
 
 def _one_of_many(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,16 +73,68 @@ def test_where_it_is_learned(changes: dict[str, Any], n_rows: int, n_features: i
     assert settings.learn_features == (FeatureLearning() if expected else None)
 
 
-def test_classifiers_learn_it_on_request() -> None:
-    assert KernelClassifier(loss="squared").fit_settings(500, "classification", 5).learn_features is None
+def test_classes_of_one_of_twelve_features_are_found() -> None:
+    X, y = _one_of_many(700)
+    learned, plain = (
+        KernelClassifier(random_state=0, learn_features=choice).fit(X[:400], y[:400] > 0) for choice in (None, False)
+    )
+    errors = [1 - model.score(X[400:], y[400:] > 0) for model in (learned, plain)]
+    assert errors[0] < 0.5 * errors[1]
 
 
-def test_the_defaults_of_a_search_are_those_of_a_fit() -> None:
+@pytest.mark.parametrize(
+    ("changes", "n_rows", "n_features", "n_classes", "expected"),
+    [
+        ({}, MOST_LEARNED, 100, 10, True),
+        ({}, MOST_LEARNED, 101, 10, False),
+        ({}, MOST_LEARNED, 100, 11, False),
+        ({}, 300, 100, 1000, True),
+        ({}, MOST_LEARNED + 1, 5, 2, False),
+        ({}, MOST_CENTRES, 5, 2, False),
+        ({}, MOST_CENTRES + 1, 100, 10, True),
+        ({}, 10**7, 101, 2, False),
+        ({}, 10**7, 100, 11, False),
+        ({}, None, 5, 2, False),
+        ({}, 500, None, 2, False),
+        ({}, 500, 5, 0, False),
+        ({"loss": "logistic"}, 500, 5, 2, True),
+        ({"loss": "squared"}, 500, 5, 2, True),
+        ({"max_epochs": 20}, 500, 5, 2, True),
+        ({"max_seconds": 60.0}, 500, 5, 2, False),
+        ({"memory_budget": 10**9}, 500, 5, 2, False),
+        ({"solver": "eigenpro"}, 10**5, 5, 2, False),
+        ({"alpha": 0.0}, 500, 5, 2, False),
+        ({"warm_start": True}, 500, 5, 2, False),
+        ({"basis": Linear(), "kernel": "auto"}, 500, 5, 2, False),
+        ({"kernel": "laplacian:median"}, 500, 5, 2, False),
+        ({"learn_features": False}, 500, 5, 2, False),
+    ],
+    ids=str,
+)
+def test_where_that_of_classes_is_learned(
+    changes: dict[str, Any], n_rows: int | None, n_features: int | None, n_classes: int, expected: bool
+) -> None:
+    settings = KernelClassifier(**changes).fit_settings(n_rows, "classification", n_features, n_classes)
+    assert settings.learn_features == (FeatureLearning() if expected else None)
+    values = {name: value for name, value in changes.items() if name in ("loss", "solver", "alpha", "kernel")}
+    if values == changes:
+        found = FitRequest(values).settings("classification", n_rows, None, n_features, n_classes)
+        assert found.learn_features == settings.learn_features
+
+
+def test_several_labels_a_row_have_it_on_request() -> None:
+    assert KernelClassifier().fit_settings(500, "regression", 5, 2).learn_features is None
+    assert FitRequest({"multilabel": True}).settings("regression", 500, None, 5, 2).learn_features is None
+
+
+@pytest.mark.parametrize("search", [AutoKernelRegressor, AutoKernelClassifier])
+def test_the_defaults_of_a_search_are_those_of_a_fit(search: Any) -> None:
     X, y = _one_of_many(LEAST_ROWS - 1)  # too few for a search
-    fitted = AutoKernelRegressor(device="cpu").fit(X, y)
+    y = y > 0 if search is AutoKernelClassifier else y
+    fitted = search(device="cpu").fit(X, y)
     assert fitted.best_params_["learn_features"] == FeatureLearning()
-    again = KernelRegressor(**fitted.best_params_, device="cpu").fit(X, y)
-    np.testing.assert_array_equal(fitted.predict(X), again.predict(X))
+    make: Any = KernelClassifier if search is AutoKernelClassifier else KernelRegressor
+    np.testing.assert_array_equal(fitted.predict(X), make(**fitted.best_params_, device="cpu").fit(X, y).predict(X))
 
 
 def test_what_a_search_chooses_without_a_metric_has_none_when_it_is_fitted_again() -> None:
@@ -96,10 +155,11 @@ def test_the_command_line_has_the_same_default(tmp_path: Path) -> None:
         assert ("learn_features" in load_model(model).provenance["settings"]) is expected
 
 
+@pytest.mark.parametrize("task", ["regression", "classification"])
 @pytest.mark.parametrize("had_metric", [False, True])
-def test_a_run_is_resumed_with_the_metric_that_it_began_with(had_metric: bool) -> None:
+def test_a_run_is_resumed_with_the_metric_that_it_began_with(had_metric: bool, task: str) -> None:
     begun = {"solver": {"name": "eigenpro"}} | ({"learn_features": {}} if had_metric else {})
-    settings = FitRequest({}).settings("regression", 10**5, begun, 5)
+    settings = FitRequest({}).settings(task, 10**5, begun, 5)
     assert (settings.learn_features is not None) is had_metric
 
 
