@@ -34,7 +34,7 @@ def test_a_refusal_names_what_is_missing_and_who_would_do(solver, loss, basis, w
 
 
 def test_a_matrix_that_does_not_fit_is_refused_with_its_bytes():
-    model = KernelRegressor("gaussian:1", basis=AllRows(), solver="direct", alpha=1e-3, memory_budget=350 << 20)
+    model = KernelRegressor("gaussian:1", basis=AllRows(), solver="direct", alpha=1e-3, memory_budget=450 << 20)
     rows = np.random.default_rng(0).standard_normal((4000, 3))
     with pytest.raises(MemoryBudgetError, match=r"would need .*matrix 194 MB.*landmarks instead of all 4000 rows"):
         model.fit(rows, rows[:, 0])
