@@ -15,9 +15,8 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.learned_metric import learning_costs
 from daskkern.training.setup.penalty import penalty_bytes
 
-_ESTIMATORS = (
-    60 << 20
-)  # scikit-learn, and what it imports: estimators fit in their own process where there is no cluster
+_ESTIMATORS = 60 << 20
+"""Bytes of scikit-learn and what it imports: estimators fit in their own process where there is no cluster."""
 
 
 @dataclass(frozen=True)
