@@ -103,8 +103,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept without penalty. The hinge: "svm" only.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
-        Learn the kernel's metric from sampled rows: weights ("diagonal"), directions too ("full"), or what held-out rows
-        gain by ("auto", True). None: for most fits to up to 3,000, or over 10,000, rows; see ``docs/choose.md``.
+        Learn the kernel's metric from sampled rows: weights ("diagonal"), directions too ("full"), or what held-out
+        rows gain by ("auto", True). None: most fits to up to 3,000, or over 10,000, rows; see ``docs/choose.md``.
     calibrate : bool or float
         Calibrate for `predict_proba` and `predict_set`: on validation rows, else on leave-one-out scores (up to 10,000
         rows) or a twentieth of the rows, set aside; 0.1 sets that share aside. See ``docs/probabilities.md``.
