@@ -30,6 +30,7 @@ from daskkern.data.storage.shared_writer import SharedWriter
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.data.transactions.work_folder import put_in_place, work_folder
+from daskkern.errors import CONTINUES
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Writer = TypeVar("Writer", bound=StoreWriter)
@@ -118,7 +119,11 @@ class Staging:
             self._write_parts(out, self.overwrite)
         shuffled = wants_shuffle(self.shuffle, open_store(out))
         if shuffled:
-            self._shuffle(out, out, overwrite=True)
+            try:
+                self._shuffle(out, out, overwrite=True)
+            except (KeyboardInterrupt, SystemExit) as end:
+                end.add_note(CONTINUES)
+                raise
         return shuffled
 
     def _write_shuffled(self, out: str) -> None:

@@ -12,7 +12,7 @@ from distributed import Client
 from daskkern.data.ingest import ingest
 from daskkern.data.storage.check import check_store
 from daskkern.data.storage.store import open_store
-from daskkern.errors import StoreError
+from daskkern.errors import CONTINUES, StoreError
 
 ROWS = 2000
 SETTINGS: dict[str, Any] = {"target": "y", "task": "classification", "chunk_rows": 50}
@@ -32,8 +32,9 @@ def interrupted(source: Path, out: str, **settings: Any) -> None:
         if total == 2 * ROWS:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as end:
         ingest(source, out, progress=stop, **SETTINGS, **settings)
+    assert set(end.value.__notes__) == {CONTINUES}
 
 
 def check_continues(source: Path, folder: Path, **settings: Any) -> None:
