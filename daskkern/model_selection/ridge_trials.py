@@ -185,9 +185,13 @@ def _gram(kernel: ScaledDistanceKernel, rows: Array, fold: Fold) -> FloatArray:
 
 
 def _centred(sample: SearchSample, fold: Fold) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the weights (n,) of the fitted rows, the mean of their targets, and these less the mean (n, c)."""
-    shares = sample.shares[fold.fitted]
-    weight, y = shares / shares.sum(), sample.y[fold.fitted]
+    """Return the weights (n,) of the fitted rows, the mean of their targets, and these less the mean (n, c).
+
+    Where all of them weigh 0, as in a leaf that counts nothing, their weights are equal.
+    """
+    shares, y = sample.shares[fold.fitted], sample.y[fold.fitted]
+    total = shares.sum()
+    weight: FloatArray = shares / total if total > 0 else np.full(len(shares), 1 / len(shares))
     mean: FloatArray = weight @ y
     return weight, mean, y - mean
 

@@ -1,5 +1,7 @@
 """Models in leaves are chosen where the function has more detail than a model of the whole space finds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
 from daskkern.model_selection.dense_samples import DenseSample, dense_sample
 from daskkern.model_selection.held_out import HeldOut
 from daskkern.model_selection.local_stage import compare_local, ratio_with_all_rows
+from daskkern.model_selection.ridge_trials import try_in_leaves
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.samples import SearchSample, draw_sample
 from daskkern.model_selection.trial_log import TrialLog
@@ -62,6 +65,16 @@ def test_a_dense_sample_has_all_rows_of_its_leaves() -> None:
         middle = np.median(rows, axis=0)
         near = sorted(everything, key=lambda row: float(np.abs(np.array(row) - middle).sum()))[:5]
         assert {tuple(row) for row in rows} >= set(near)
+
+
+def test_a_leaf_without_weight_does_not_count() -> None:
+    dense, _, kernel = _dense(_source("detailed"))
+    weight = np.ones(dense.sample.n_rows)
+    weight[np.concatenate([dense.leaves[0].fitted, dense.leaves[0].held])] = 0.0
+    sample = replace(dense.sample, weight=weight)
+    found = try_in_leaves("affine", kernel, sample, dense.leaves)
+    others = try_in_leaves("affine", kernel, sample, dense.leaves[1:])
+    assert found.held.mean == pytest.approx(others.held.mean)
 
 
 @pytest.mark.long

@@ -35,11 +35,13 @@ class DecodedColumns:
         return type(None), ()
 
     def keep(self, piece: LakePiece, batches: Iterable[LakeBatch]) -> Iterator[LakeBatch]:
-        """Yield the batches of a whole piece, which have the same columns for all pieces, and keep them."""
+        """Yield the batches of a whole piece, and keep them where they have the columns of the first one kept."""
         place, n_kept, has_room = (piece.file, piece.group), 0, True
         for batch in batches:
+            names = frozenset(batch.rows.schema.names)
+            self._names = self._names or names
+            has_room = has_room and names == self._names  # not where a second pass examines other columns
             if has_room and place not in self._batches:
-                self._names = frozenset(batch.rows.schema.names)
                 has_room = self._blocks.put(f"{piece.file}\0{piece.group}", n_kept, _written(batch.rows))
                 n_kept += 1
             yield batch

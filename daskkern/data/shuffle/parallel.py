@@ -24,7 +24,7 @@ from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets, RowFormat, lo
 from daskkern.data.shuffle.by_pieces import ShuffleSettings, shuffle_by_pieces
 from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
 from daskkern.data.shuffle.reordered import write_attributes
-from daskkern.data.shuffle.shuffle import Progress, check_budget, least_bytes, shuffled_provenance
+from daskkern.data.shuffle.shuffle import Progress, check_budget, check_seed, least_bytes, shuffled_provenance
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
 from daskkern.data.storage.store import Store, open_store
@@ -96,7 +96,7 @@ def shuffle_store_on(
 
     Raises
     ------
-    StoreError, MemoryBudgetError
+    StoreError, MemoryBudgetError, SpecError
         As for one process, and when a worker cannot reach the place of `out`. For a folder, its disk needs space for
         the rows twice.
 
@@ -104,6 +104,7 @@ def shuffle_store_on(
     -----
     A URL needs no local disk: see :mod:`daskkern.data.shuffle.by_pieces`.
     """
+    check_seed(seed)
     location = absolute(source)
     store = open_store(location)
     rows, n = StoredRows(store), store.info.n_rows

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,11 @@ class PieceShuffle:
     def where(self) -> Path | str:
         """The place as a path, or as a URL."""
         return self.place if is_url(self.place) else Path(self.place)
+
+    @property
+    def label(self) -> str:
+        """Begins the names of the pieces: a late task of a killed shuffle with other settings replaces none of them."""
+        return blake2b(repr((self.source, self.seed, self.load_bytes, self.form)).encode(), digest_size=6).hexdigest()
 
     def group(self) -> zarr.Group:
         """Open the group to write to. StoreError in a process that does not find it."""
@@ -96,7 +102,7 @@ def scatter(job: ScatterJob) -> Written:
     rows, pieces = StoredRows(store), Pieces(shuffle.place, shuffle.form)
     names, found = [], []
     for number, (start, stop) in enumerate(_cut(store, job)):
-        name = f"{job.number}-{number}"
+        name = f"{shuffle.label}-{job.number}-{number}"
         offsets = pieces.offsets(name)
         if offsets is None:
             piece = encoded(shuffle.form, row_keys(shuffle.seed, start, stop), rows.read(start, stop))

@@ -14,7 +14,7 @@ from daskkern.data.storage.raw_rows import StoredRows
 from daskkern.data.storage.store import Store, StoreLocation, open_store
 from daskkern.data.transactions.atomic import atomic_group, check_destination
 from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
-from daskkern.errors import MemoryBudgetError
+from daskkern.errors import MemoryBudgetError, SpecError
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -56,7 +56,10 @@ def shuffle_store(
         When the source cannot be read, `out` is taken, or the disk has too little space.
     MemoryBudgetError
         When `memory` is too small for a few chunks.
+    SpecError
+        For a negative seed.
     """
+    check_seed(seed)
     store = open_store(source)
     out = os.fspath(out)
     check_destination(out, kind=FORMAT, overwrite=overwrite)
@@ -85,6 +88,12 @@ def buckets_for(rows: StoredRows, folder: Path, seed: int, memory: int) -> Bucke
     check_budget(rows, memory)
     check_room(folder.parent, rows.info.n_rows * (rows.row_bytes + 8), "the shuffle")
     return Buckets(folder, rows.info.n_rows * rows.row_bytes, seed, memory)
+
+
+def check_seed(seed: int) -> None:
+    """Raise SpecError for a negative seed."""
+    if seed < 0:
+        raise SpecError(f"got seed {seed} for a shuffle; expected 0 or more")
 
 
 def check_budget(rows: StoredRows, memory: int, n_threads: int = 1) -> None:

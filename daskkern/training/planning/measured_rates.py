@@ -213,7 +213,8 @@ def expected_batch(kernel: Kernel, X: HostArray, z: FitSizes) -> int:
     rest = kernel.block(H, H).astype(np.float64) - (features * damped) @ features.T
     inside = gram.diagonal() - ((vectors[:, :cut] * scale) ** 2 * damped).sum(axis=1)
     beta = max(float(rest.diagonal().max()), float(inside.max()))
-    excess = max(1.0, float(np.linalg.eigvalsh(rest)[-1]) / len(H) / values[cut])  # rows held out see more than S does
+    # Rows held out see more than S does.
+    excess = max(1.0, float(np.linalg.eigvalsh(rest)[-1]) / H.shape[0] / values[cut])
     return int(min(z.m, max(1.0, np.ceil(beta / (2 * excess * max(float(next_one), least))))))
 
 

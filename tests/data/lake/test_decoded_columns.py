@@ -109,6 +109,22 @@ def test_row_groups_without_room_are_decoded_again(lake: Path) -> None:
             assert one.rows.equals(other.rows)
 
 
+@on_a_disk
+def test_a_second_pass_over_other_columns_keeps_nothing(lake: Path) -> None:
+    wanted = opened(lake, "gaps", "plain")
+    kept = DecodedColumns(most_bytes=2_000_000)  # the first piece, and a part of the second
+    for name in ("gaps", "plain"):
+        for piece in wanted.pieces:
+            for _ in kept.keep(piece, wanted.batches(piece, [name], ROWS // 4 if name == "gaps" else 1000)):
+                pass
+    again = replace(wanted, decoded=kept)
+    for piece in wanted.pieces:
+        for one, other in zip(
+            wanted.batches(piece, ["gaps", "plain"], 1000), again.batches(piece, ["gaps", "plain"], 1000), strict=True
+        ):
+            assert one.rows.equals(other.rows)
+
+
 def test_other_processes_decode_again(lake: Path) -> None:
     wanted = opened(lake, "gaps")
     assert pickle.loads(pickle.dumps(DecodedColumns())) is None

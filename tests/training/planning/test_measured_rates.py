@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.datasets import load_diabetes, load_iris
 
 from daskkern.arrays import HostArray
@@ -151,6 +152,14 @@ def test_the_expected_batch_of_a_small_store_is_near_too(X: np.ndarray, kernel: 
     sizes = upper_bound_plan(source, settings, 1, 2, 8 << 30).sizes
     found = prepare(source, settings, False).plan.batch_size
     assert found / 2 <= expected_batch(kernel.resolve(X), X, sizes) <= 2 * found
+
+
+def test_the_expected_batch_of_sparse_rows_is_that_of_dense_ones() -> None:
+    source, settings = planned_source(), planned_settings(Landmarks(1000), EigenPro())
+    sizes = upper_bound_plan(source, settings, 1, 2, 8 << 30).sizes
+    X = np.where(source.X > 0.5, source.X, 0).astype(np.float32)
+    dense = expected_batch(Gaussian(2.0), X, sizes)
+    assert expected_batch(Gaussian(2.0), csr_array(X), sizes) == pytest.approx(dense, rel=0.01)
 
 
 def test_one_row_has_a_batch_of_one() -> None:

@@ -7,11 +7,13 @@ from typing import TypeAlias
 
 from daskkern.data.ingest.pipeline.resume import is_written
 from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION, SplitSettings
+from daskkern.data.ingest.pipeline.split_and_shuffle import wants_shuffle
 from daskkern.data.ingest.readers.tables import Parts
 from daskkern.data.remote.stores import is_url
-from daskkern.data.schema.schema import FORMAT
+from daskkern.data.schema.schema import FORMAT, SOURCE_KEY
+from daskkern.data.storage.store import open_store
 from daskkern.data.transactions.atomic import check_destination
-from daskkern.errors import SpecError
+from daskkern.errors import SpecError, StoreError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -27,16 +29,36 @@ def check_outputs(outputs: Mapping[int, PathLike], overwrite: bool) -> None:
             raise SpecError(f"{path} was given for both {other} and {name} rows; name two stores")
 
 
-def is_begun(outputs: Mapping[int, PathLike]) -> bool:
-    """Return whether some local stores exist and some do not, as after a kill between two renames."""
+def is_begun(outputs: Mapping[int, PathLike], shuffle: bool | None) -> bool:
+    """Return whether some local stores exist and some do not, as after a kill between two renames.
+
+    Or whether the only store is at a URL, where its rows still have to be shuffled.
+    """
     there = [not is_url(path) and Path(path).exists() for path in outputs.values()]
-    return any(there) and not all(there)
+    alone = len(there) == 1 and is_url(outputs[TRAIN])
+    return awaits_shuffle(os.fspath(outputs[TRAIN]), shuffle) if alone else any(there) and not all(there)
 
 
-def check_begun(outputs: Mapping[int, PathLike], key: str | None) -> None:
-    """Raise StoreError unless the existing stores were made by an ingestion with this `key`."""
+def awaits_shuffle(url: str, shuffle: bool | None, key: str | None = None) -> bool:
+    """Return whether a store was written part by part, maybe with this `key`, and its sorted rows not yet shuffled."""
+    if shuffle is not None:
+        return False
+    try:
+        store = open_store(url)
+    except StoreError:
+        return False
+    found = store.group.attrs.get(SOURCE_KEY)  # a shuffled store has none
+    return found is not None and key in (None, found) and wants_shuffle(None, store)
+
+
+def check_begun(outputs: Mapping[int, PathLike], key: str | None, of_parts: str | None) -> None:
+    """Raise StoreError unless the existing stores were made by an ingestion with these keys: of all of it, of parts."""
     for path in outputs.values():
-        if not is_url(path) and Path(path).exists() and not is_written(Path(path), key):
+        if is_url(path):
+            is_known = len(outputs) > 1 or is_written(os.fspath(path), of_parts)
+        else:
+            is_known = not Path(path).exists() or is_written(Path(path), key)
+        if not is_known:
             check_destination(os.fspath(path), kind=FORMAT, overwrite=False)
 
 

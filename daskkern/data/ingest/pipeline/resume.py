@@ -75,6 +75,11 @@ class IngestCheckpoint:
             self._path.unlink(missing_ok=True)
 
 
+def parts_key(source_key: str | None, shuffle: bool | None) -> str | None:
+    """Return the key of rows that are written part by part: another one where they keep their order on request."""
+    return None if source_key is None else work_key([source_key, "parts", *(["in order"] if shuffle is False else [])])
+
+
 def is_written(place: Path | str, key: str | None) -> bool:
     """Return whether there is a complete store in a folder or at a URL, from these sources with these settings."""
     if key is None or (isinstance(place, Path) and not place.is_dir()):

@@ -12,6 +12,7 @@ from daskkern.data.ingest.columns.targets import Decision, check_task, decide
 from daskkern.data.ingest.pipeline.outputs import check_begun, check_outputs, check_split, is_begun
 from daskkern.data.ingest.pipeline.parallel import JobsOnWorkers, check_parallel
 from daskkern.data.ingest.pipeline.report import IngestReport, report
+from daskkern.data.ingest.pipeline.resume import parts_key
 from daskkern.data.ingest.pipeline.sources import IngestSource, Sources, open_source
 from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION, SplitSettings
 from daskkern.data.ingest.pipeline.staging import Staging
@@ -142,7 +143,7 @@ def ingest(
     check_scaling_kind(scale)
     split_settings = SplitSettings(split, split_validation, stratify, seed)
     outputs = {part: path for part, path in ((TRAIN, out), (TEST, out_test), (VALIDATION, out_validation)) if path}
-    begun = not overwrite and is_begun(outputs)
+    begun = not overwrite and is_begun(outputs, shuffle)
     check_outputs(outputs, overwrite or begun)
     known = None if like is None else like_of(like, scale, categorical, missing, drop, columns)
     choices = check_choices(categorical, missing)
@@ -216,7 +217,7 @@ def _run(sources: Sources, request: Request, wanted: _Settings, *, every_float: 
     places = sorted(map(str, outputs.values()))
     key = source.key and work_key([source.key, repr(wanted.split), wanted.shuffle, wanted.seed, places])
     if wanted.begun:
-        check_begun(outputs, key)
+        check_begun(outputs, key, parts_key(source.key, wanted.shuffle))
     making = Staging(
         source=source,
         decision=decision,

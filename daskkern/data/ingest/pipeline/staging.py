@@ -10,8 +10,9 @@ from typing import TypeAlias, TypeVar
 from distributed import Client
 
 from daskkern.data.ingest.columns.targets import Decision
+from daskkern.data.ingest.pipeline.outputs import awaits_shuffle
 from daskkern.data.ingest.pipeline.parallel import ingest_parts
-from daskkern.data.ingest.pipeline.resume import is_written
+from daskkern.data.ingest.pipeline.resume import is_written, parts_key
 from daskkern.data.ingest.pipeline.sources import IngestSource
 from daskkern.data.ingest.pipeline.split import TEST, TRAIN, SplitSettings
 from daskkern.data.ingest.pipeline.split_and_shuffle import SplitAndShuffle, staging, wants_shuffle
@@ -28,8 +29,8 @@ from daskkern.data.shuffle.shuffle import shuffle_store
 from daskkern.data.storage.shared_writer import SharedWriter
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.writer import StoreWriter
-from daskkern.data.transactions.resumable import work_key
 from daskkern.data.transactions.work_folder import put_in_place, work_folder
+from daskkern.errors import CONTINUES
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Writer = TypeVar("Writer", bound=StoreWriter)
@@ -114,10 +115,15 @@ class Staging:
         if self.shuffle is True:
             self._write_shuffled(out)
             return True
-        self._write_parts(out, self.overwrite)
+        if self._parts_key is None or not awaits_shuffle(out, self.shuffle, self._parts_key):
+            self._write_parts(out, self.overwrite)
         shuffled = wants_shuffle(self.shuffle, open_store(out))
         if shuffled:
-            self._shuffle(out, out, overwrite=True)
+            try:
+                self._shuffle(out, out, overwrite=True)
+            except (KeyboardInterrupt, SystemExit) as end:
+                end.add_note(CONTINUES)
+                raise
         return shuffled
 
     def _write_shuffled(self, out: str) -> None:
@@ -160,7 +166,7 @@ class Staging:
     @property
     def _parts_key(self) -> str | None:
         """The key of rows that are written part by part."""
-        return None if self.source.key is None else work_key([self.source.key, "parts"])
+        return parts_key(self.source.key, self.shuffle)
 
     def _stage(self, staged: Path, test: StoreWriter | None) -> None:
         """Write all rows in the order in which they come; those of `self.test` to their own writer."""
