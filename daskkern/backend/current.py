@@ -1,11 +1,12 @@
 """The current Dask client of a thread, and whether the thread occupies a worker."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from distributed import Client
 from distributed.client import _current_client
+from distributed.threadpoolexecutor import thread_state as pool_state
+from distributed.utils import thread_state  # type: ignore[attr-defined]  # it is imported there
 
 
 @contextmanager
@@ -28,6 +29,4 @@ def occupies_worker() -> bool:
 
     Other tasks that it waits for may then need the place that it has: it computes by itself, whatever the cluster.
     """
-    utils, pool = (sys.modules.get(f"distributed.{name}") for name in ("utils", "threadpoolexecutor"))
-    runs_task = hasattr(getattr(utils, "thread_state", None), "key")
-    return runs_task and bool(getattr(getattr(pool, "thread_state", None), "proceed", False))
+    return hasattr(thread_state, "key") and bool(getattr(pool_state, "proceed", False))

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from daskkern.basis import LocalRows
 from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import AutoKernel, ScaledDistanceKernel
 from daskkern.losses import parse_loss
-from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
+from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, named_fit
 from daskkern.model_selection.dense_samples import DenseSample
 from daskkern.model_selection.fit_trials import FitOutcome, try_fit
 from daskkern.model_selection.held_out import HeldOut
@@ -29,23 +29,6 @@ _TREES = 3  # rows near a cut of one tree have neighbours on both sides in anoth
 _MOST_ROWS = 40_000  # beyond which 10,000 landmarks learn little more
 _GOES_ON = 0.5  # of the exponent of a learning curve, with more rows than it was measured with
 _LEAST_RATIO = 0.5  # of the loss of all rows to that of the sampled ones
-
-
-@dataclass(frozen=True, eq=False)
-class LocalCandidate:
-    """A fit of exact ridge regression in leaves.
-
-    Attributes
-    ----------
-    name : str
-    settings : FitSettings
-        Its kernel has numbers for parameters, or is chosen and learned from random rows, as it is in the fit.
-    scale : str or None
-    """
-
-    name: str
-    settings: FitSettings
-    scale: str | None
 
 
 def compare_local(
@@ -102,12 +85,13 @@ def compare_local(
         return None
     chosen, outcome = min(better, key=lambda pair: pair[1].held.mean)
     reason = f"loss on held-out rows of leaves {expected.mean:.4g} -> {outcome.held.mean:.4g}"
-    return FitCandidate(chosen.name, chosen.settings, chosen.settings), reason
+    return chosen, reason
 
 
 def _candidates(
     kernels: Sequence[tuple[KernelCandidate, ScaledDistanceKernel]], base: FitSettings, leaf_rows: int
-) -> list[LocalCandidate]:
+) -> list[FitCandidate]:
+    """Return fits in leaves with each of `kernels`, and one that chooses its kernel and learns the metric itself."""
     where = f"in leaves of {leaf_rows:,} rows"
     shared = replace(
         base,
@@ -116,13 +100,12 @@ def _candidates(
         solver=parse_solver("auto", "local rows"),
         learn_features=None,
     )
-    found = [
-        LocalCandidate(f"{one.name}, {where}", replace(shared, kernel=kernel, scale=one.scale), one.scale)
-        for one, kernel in kernels
-    ]
     scale = kernels[0][0].scale
-    learned = replace(shared, kernel=AutoKernel(), scale=scale, learn_features=FeatureLearning())
-    return [*found, LocalCandidate(f"kernel and metric of the fit, {scale or 'as ingested'}, {where}", learned, scale)]
+    itself = f"kernel and metric of the fit, {scale or 'as ingested'}, {where}"
+    return [
+        *(named_fit(kernel, f"{one.name}, {where}", shared, scale=one.scale) for one, kernel in kernels),
+        named_fit(AutoKernel(), itself, shared, scale=scale, learn_features=FeatureLearning()),
+    ]
 
 
 def unwarped(
@@ -142,15 +125,16 @@ def _for_rows(best: FitCandidate, n_fitted: int, n_rows: int) -> FitSettings:
     return best.sampled if isinstance(alpha, str) else replace(best.sampled, alpha=alpha * n_rows / n_fitted)
 
 
-def _try_local(one: LocalCandidate, sample: SearchSample, folds: Sequence[Fold]) -> RidgeOutcome:
+def _try_local(one: FitCandidate, sample: SearchSample, folds: Sequence[Fold]) -> RidgeOutcome:
     """Try a candidate in the leaves that follow the random rows in `folds`."""
     spread, *leaves = folds
-    begun, kernel = time.perf_counter(), one.settings.kernel
+    begun, kernel, scale = time.perf_counter(), one.settings.kernel, one.settings.scale
+    assert scale is None or isinstance(scale, str)
     if one.settings.learn_features is not None:
-        known = replace(one.settings, scale=sample.scalings[one.scale], class_weight=None, calibrate=False)
+        known = replace(one.settings, scale=sample.scalings[scale], class_weight=None, calibrate=False)
         kernel = begin(sample.source(spread.fitted), known, False).settings.kernel
     assert isinstance(kernel, ScaledDistanceKernel)
-    outcome = try_in_leaves(one.scale, kernel, sample, leaves)
+    outcome = try_in_leaves(scale, kernel, sample, leaves)
     return replace(outcome, seconds=time.perf_counter() - begun)
 
 

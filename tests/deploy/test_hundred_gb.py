@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from distributed import Client
 
 from tests.support.cluster import child_processes
 from tests.support.deploy.hundred_gb import CHECKED, ENTRY, INGESTED, PARQUET_ROW, rows_of_page
@@ -80,6 +81,8 @@ def cluster(folder: Path, environment: dict[str, str]) -> Iterator[str]:
         for _ in range(2):
             words = [address, "--nthreads", "1", "--no-dashboard", "--local-directory", folder]
             stack.enter_context(started([sys.executable, "-m", "distributed.cli.dask_worker", *words], **how))
+        with Client(address, timeout=60, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=120)
         yield address
 
 

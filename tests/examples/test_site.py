@@ -154,12 +154,12 @@ def test_the_tour_runs_on_the_digits_of_the_demo(folder: Path) -> None:
 
 
 def test_the_figures_of_the_readme_are_those_of_the_tables(benchmarks: Path) -> None:
-    """Errors and times are means over the same splits, of the last run that has all three."""
+    """Errors and times are means over the same splits, of the last run of all ten tables that has all three."""
     readme = (ROOT / "README.md").read_text()
     runs = importlib.import_module("figures").read(benchmarks / "results-tables.json")
     shown = {"daskkern, `Ker": "daskkern", "LightGBM": "lightgbm", "scikit-learn": "svc"}
     whole = [run for run in runs if {f"{key}_seconds" for key in shown.values()} <= run.tables["splits"][0].keys()]
-    splits = whole[-1].tables["splits"]
+    splits = next(run for run in reversed(whole) if len(run.tables["means"]) > 10).tables["splits"]
     for label, key in shown.items():
         line = next(line for line in readme.splitlines() if line.startswith(f"| {label}"))
         error, seconds = (np.mean([row[f"{key}_{what}"] for row in splits]) for what in ("error", "seconds"))

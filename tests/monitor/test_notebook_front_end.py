@@ -69,4 +69,4 @@ def test_a_fit_in_a_notebook_is_one_output_and_an_interrupt_leaves_a_model(tmp_p
         page.begin(6)
         assert page.end(6) == ["interrupted True"]
         page.begin(7)
-        assert page.end(7)[0].startswith("KernelModel\n")
+        assert page.end(7)[-1].startswith("KernelModel\n")  # after a warning of workers that end slowly

@@ -22,10 +22,10 @@ def _words(text: str) -> list[str]:
 
 
 NAMES = _words(
-    "abs absolute add all any arange arccos arcsinh argmax argsort ascontiguousarray clip concatenate cos cumsum diff "
-    "divide einsum empty_like exp expm1 flatnonzero full_like interp isfinite log log1p logaddexp matmul maximum "
-    "median minimum multiply negative not_equal ones_like rint roll sign sin sort sqrt square stack subtract sum take "
-    "take_along_axis tanh triu_indices true_divide unique where zeros_like"
+    "abs absolute add all any arange arccos arcsinh argmax argsort ascontiguousarray broadcast_to clip concatenate "
+    "cos cumsum diff divide einsum empty_like exp expm1 flatnonzero full_like interp isfinite log log1p logaddexp "
+    "matmul maximum median minimum multiply negative not_equal ones_like rint roll sign sin sort sqrt square stack "
+    "subtract sum take take_along_axis tanh triu_indices true_divide unique where zeros_like"
 )
 """Functions of CuPy's that do what NumPy's of that name do, as far as daskkern calls them."""
 CREATORS = _words("empty full ones zeros")
@@ -34,7 +34,7 @@ METHODS = _words(
     "all any argmax argsort astype clip copy cumsum diagonal dot max mean min nonzero ravel repeat reshape round "
     "searchsorted squeeze sum swapaxes transpose view"
 )
-_VIEWS = frozenset(_words("diagonal empty empty_like ravel reshape squeeze swapaxes transpose view"))
+_VIEWS = frozenset(_words("broadcast_to diagonal empty empty_like ravel reshape squeeze swapaxes transpose view"))
 _SIZED_BY_DATA = frozenset(_words("flatnonzero nonzero unique"))
 _counts: list[list[str]] = []
 _waits: list[list[str]] = []

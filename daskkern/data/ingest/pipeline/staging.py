@@ -127,7 +127,7 @@ class Staging:
         return shuffled
 
     def _write_shuffled(self, out: str) -> None:
-        """Write the rows beside their URL, from where workers shuffle them; what a kill leaves there is used again."""
+        """Write the rows to a store beside the final URL, for workers to shuffle; an interrupted run is continued."""
         assert self._parts_key is not None
         staged = f"{out.rstrip('/')}.staged-{self._parts_key[:8]}"
         try:
