@@ -1,4 +1,4 @@
-"""Tests replace what a module offers, never its private names: those are free to change."""
+"""Tests replace what a module offers, never its private names, which are free to change, nor the process's clock."""
 
 import ast
 from collections.abc import Iterator
@@ -10,6 +10,8 @@ TESTS = Path(__file__).parent
 BENCHMARKS = TESTS / "benchmarks"
 """Tests of programs that are no part of the package."""
 PATCHING = {"setattr", "delattr", "object", "multiple", "patch", "dict"}
+CLOCKS = {"monotonic", "perf_counter"}
+"""Event loops go by these: a message of a cluster that is sent meanwhile leaves all later ones waiting."""
 
 
 def _is_private(name: object) -> bool:
@@ -38,6 +40,15 @@ def _patched(tree: ast.AST) -> Iterator[tuple[int, str]]:
                         yield node.lineno, ast.unparse(each)
 
 
+def _clocks(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the lines where a clock of the whole process is replaced."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in PATCHING:
+            for given in node.args[:2]:
+                if isinstance(given, ast.Constant) and str(given.value).rpartition(".")[2] in CLOCKS:
+                    yield node.lineno, str(given.value)
+
+
 FILES = [path for path in sorted(TESTS.rglob("*.py")) if BENCHMARKS not in path.parents]
 
 
@@ -48,6 +59,18 @@ def test_no_test_replaces_a_private_name() -> None:
         for line, name in _patched(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert not found, "give the test a parameter, a setting or the real situation in place of: " + "; ".join(found)
+
+
+def test_no_test_replaces_the_clock_of_the_process() -> None:
+    found = [
+        f"{path.relative_to(TESTS)}:{line}: {name}"
+        for path in FILES
+        for line, name in _clocks(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not found, "replace the name `time` in the module that is tested, in place of: " + "; ".join(found)
+    assert list(_clocks(ast.parse('monkeypatch.setattr(module.time, "monotonic", f)')))
+    assert list(_clocks(ast.parse('monkeypatch.setattr("module.time.monotonic", f)')))
+    assert not list(_clocks(ast.parse('monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=f))')))
 
 
 @pytest.mark.parametrize(

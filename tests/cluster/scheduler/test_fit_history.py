@@ -1,7 +1,7 @@
 """What the scheduler remembers of a fit stays within bounds, holds every epoch, and forgets what is done again."""
 
-import time
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,7 +129,7 @@ def test_reports_of_ranks_do_not_push_other_events_out() -> None:
 
 def test_the_time_left_follows_from_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("daskkern.cluster.scheduler.history.time.time", lambda: clock[0])
+    monkeypatch.setattr("daskkern.cluster.scheduler.history.time", SimpleNamespace(time=lambda: clock[0]))
     history = FitHistory()
     assert history.seconds_left(10) != history.seconds_left(10)  # NaN
     for batch in range(1, 9):
@@ -143,7 +143,7 @@ def test_the_time_left_follows_from_the_pace(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_cost_of_a_formation_is_the_time_until_its_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr("daskkern.cluster.scheduler.history.time", SimpleNamespace(time=lambda: now[0]))
     kept = FitRecord(FitMetadata("0123456789ab", "flights"))
     assert kept.prospects() == (float("inf"), 0.0)
     for started, first in ((1000.0, 1004.0), (1100.0, 1101.5)):
