@@ -150,7 +150,9 @@ class _Search:
         """Return a sample of m rows, with the scalings that candidates may have."""
         known = self.source.info.scaling.kind != "none" or self.settings.scale is None
         dense = self.source.info.n_stored is None
-        scales: tuple[str | None, ...] = (None,) if known else ("arcsinh", "affine", *(("ranks",) if dense else ()))
+        scales: tuple[str | None, ...] = (
+            (None,) if known else ("arcsinh", "affine", *(("ranks", "common") if dense else ()))
+        )
         return self.log.runner.draw(self.source, self.settings, m, scales, self.scoring)
 
     def _measured(self, drawn: DrawnSample) -> bool:

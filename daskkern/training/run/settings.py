@@ -27,7 +27,10 @@ batch, and thus the model, does not depend on the machine or the number of worke
 :func:`daskkern.training.planning.device_choices.batch_elements`."""
 MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
-SCALES = ("auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", "unit_variance")
+SCALES = (
+    *("auto", "always", "affine", "arcsinh", "ranks"),
+    *("standard", "common", "robust", "minmax", "maxabs", "unit_variance"),
+)
 READING_WAYS = ("auto", "once", "each")
 
 
