@@ -47,8 +47,8 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     solver : str or Solver
         "auto" (EigenPro; for the squared loss on up to 5,000 rows the exact "direct", see ``docs/choose.md``), a name
         of ``daskkern.solvers.SOLVERS``, or a configured solver.
-    alpha : float or "auto"
-        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``; "auto": by leave-one-out errors of sampled rows.
+    alpha : float, "auto" or "auto/4"
+        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``; "auto": by errors on sampled rows (/4: a fourth).
     max_epochs : int
         Passes over the rows.
     batch_size : int or "auto"
@@ -94,12 +94,12 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         Called with every event of a fit, such as the loggers of :mod:`daskkern.monitor.loggers`.
     monitor : "auto", "loss" or "score"
         What early stopping monitors: the mean loss ("auto" for the logistic losses), or accuracy ("auto" otherwise).
-    scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ..., Scaling, None
-        How features are scaled, None: not; the model applies its scaling to all rows that it predicts. "auto" is
-        "standard", but features of many values get logarithmic tails, unless that predicts sampled rows worse; those of
-        two values are divided by half their distance, nearly constant or heavy-tailed ones by a robust spread. "auto"
-        leaves alone stores that were scaled at ingestion, and rows for a kernel in units of the features, such as
-        ``"gaussian:5"``; "always", "affine" (no tails), "arcsinh" (tails) and "ranks" do not. A Scaling is kept.
+    scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "common", "robust", "minmax", ..., Scaling, None
+        How features are scaled, None: not; rows to predict are as well. "auto" is "standard", but features of many
+        values get logarithmic tails, unless that predicts sampled rows worse; those of two values are divided by half
+        their distance, nearly constant or heavy-tailed ones by a robust spread. "auto" leaves alone stores scaled at
+        ingestion, and rows for a kernel in units of the features, such as ``"gaussian:5"``; "always", "affine" (no
+        tails), "arcsinh" (tails) and "ranks" do not. "common" divides all features by one number. A Scaling is kept.
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept without penalty. The hinge: "svm" only.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None

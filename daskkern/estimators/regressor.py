@@ -110,7 +110,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, ValueUncertainty, Kernel
         :mod:`daskkern.monitor.loggers`. An exception raised by one ends the fit.
     monitor : "auto", "loss" or "score"
         What early stopping monitors on the validation rows: the mean loss, or R2; "auto" is R2.
-    scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", ..., Scaling, None
+    scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "common", "robust", "minmax", ..., Scaling, None
         How features are scaled; as in :class:`daskkern.KernelClassifier`.
     learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
         Learn the metric of the kernel; as in :class:`daskkern.KernelClassifier`. None learns it with

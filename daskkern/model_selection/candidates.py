@@ -22,8 +22,9 @@ from daskkern.kernels.functions.differences.categories import LARGEST_CODE
 from daskkern.model_selection.relevance import LEAST_FEATURES
 from daskkern.training.run.settings import FitSettings
 
-MOST_L1_FEATURES = 256
-"""Features of rows up to which kernels of single differences are candidates: of wider rows their values take long."""
+MOST_L1_FEATURES, MOST_WARPED = 1024, 256
+"""Features of rows up to which kernels of single differences are candidates, of wider rows their values take long, and
+warps."""
 _LEAST_ADDITIVE = 3
 """Features from which a model of sums over pairs of them is not any model."""
 MOST_FULL_FEATURES = 512
@@ -57,7 +58,7 @@ class KernelCandidate:
     times : float
         The length scale as a multiple of the median distance.
     scale : str or None
-        As of a fit: "affine", "arcsinh", "ranks", or None where the rows were scaled before.
+        As of a fit: "affine", "arcsinh", "ranks", "common", or None where the rows were scaled before.
     metric : "none", "diagonal", "relevance", "full" or "warped"
         What of the metric is learned from the rows; with "relevance" weights as well, which start from
         :mod:`daskkern.model_selection.relevance`, with "warped" maps of single features
@@ -208,7 +209,7 @@ def with_metrics(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
 
 def warped(candidate: KernelCandidate, X: Array) -> list[KernelCandidate]:
     """Return the candidate with warped features, for dense rows of not too many; not of the additive kernel."""
-    takes_warps = _suits_l1(X) and candidate.kernel != "additive_laplacian"
+    takes_warps = _suits_l1(X) and X.shape[1] <= MOST_WARPED and candidate.kernel != "additive_laplacian"
     return [replace(candidate, metric="warped")] if takes_warps else []
 
 

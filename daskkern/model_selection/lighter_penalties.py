@@ -19,7 +19,6 @@ Tried = list[tuple[FitCandidate, FitOutcome]]
 def lighter_fits(
     best: FitCandidate,
     outcome: FitOutcome,
-    n_rows: int,
     loss_of: Callable[[FitOutcome], float],
     run: Callable[[list[FitCandidate]], Tried],
 ) -> Tried:
@@ -31,8 +30,6 @@ def lighter_fits(
         Whose penalty the fit chooses.
     outcome : FitOutcome
         Of it.
-    n_rows : int
-        All training rows.
     loss_of : callable
         Returns what fits are compared by; less is better.
     run : callable
@@ -42,7 +39,7 @@ def lighter_fits(
     for step in range(1, _MOST_STEPS + 1):
         if not outcome.alpha > 0:
             break
-        done = run([_lighter(best, outcome, n_rows, _STEP**step)])
+        done = run([_lighter(best, outcome, _STEP**step)])
         found += done
         if not done or loss_of(done[0][1]) >= min(loss_of(one) for one in (outcome, *_outcomes(found[:-1]))):
             break
@@ -53,12 +50,11 @@ def _outcomes(tried: Tried) -> list[FitOutcome]:
     return [outcome for _, outcome in tried]
 
 
-def _lighter(best: FitCandidate, outcome: FitOutcome, n_rows: int, times: int) -> FitCandidate:
-    """Return `best` with a penalty that is smaller by a factor; the penalty falls in proportion to the rows."""
-    alpha = outcome.alpha / times
+def _lighter(best: FitCandidate, outcome: FitOutcome, times: int) -> FitCandidate:
+    """Return `best` with a penalty that is smaller by a factor than the one that a fit chooses."""
     return replace(
         best,
         name=f"{best.name}, penalty / {times}",
-        settings=replace(best.settings, alpha=alpha * outcome.n_fitted / n_rows),
-        sampled=replace(best.sampled, alpha=alpha),
+        settings=replace(best.settings, alpha=f"auto/{times}"),
+        sampled=replace(best.sampled, alpha=outcome.alpha / times),
     )

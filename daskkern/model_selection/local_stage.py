@@ -122,7 +122,7 @@ def unwarped(
 def _for_rows(best: FitCandidate, n_fitted: int, n_rows: int) -> FitSettings:
     """Return the settings of a fit to some rows, where a penalty that is known is larger than that of all rows."""
     alpha = best.settings.alpha
-    return best.sampled if isinstance(alpha, str) else replace(best.sampled, alpha=alpha * n_rows / n_fitted)
+    return replace(best.sampled, alpha=alpha if isinstance(alpha, str) else alpha * n_rows / n_fitted)
 
 
 def _try_local(one: FitCandidate, sample: SearchSample, folds: Sequence[Fold]) -> RidgeOutcome:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from daskkern.data.schema.learned_scaling import IGNORED
 from daskkern.model_selection.candidates import KernelCandidate, first_candidates, neighbours, warped, with_metrics
 from daskkern.model_selection.ridge_trials import RidgeOutcome, try_kernel
 from daskkern.model_selection.running import DrawnSample
@@ -14,10 +15,12 @@ FIRST, SECOND = 1000, 4000
 _FOLDS = ((600, 5), (2500, 3))  # for samples of up to so many informative rows
 _FEW = 400  # rows up to which the folds are drawn twice
 _REFINED, _KEPT = 2, 3
+_MOST_STEPS = 4  # of a length scale
 _METRIC_COST = 6.0  # seconds of a trial with a metric to one without
 _EACH = 2.5  # power of the rows that the seconds of a trial grow with
 _STEEP = "laplacian_l1"
 _NONLINEAR = ("arcsinh", "ranks")  # the same as "affine" for features of few values
+_ALIKE = 1.1  # ratio of units up to which a common one is the same
 HELD_OUT = 0.25
 """Share of the rows that are held out where there is one fold."""
 
@@ -31,16 +34,14 @@ def screened(log: TrialLog, drawn: DrawnSample) -> Ranked:
     First come the kernels with each scaling, then the best ones with other length scales, then with learned metrics.
     """
     sample = drawn.sample
-    scales = tuple(
-        scale for scale, scaling in sample.scalings.items() if scale not in _NONLINEAR or not scaling.is_affine
-    )
-    found = _compared(log, first_candidates(scales, sample.X, sample.info.categories), drawn)
+    found = _compared(log, first_candidates(_scales_of(sample), sample.X, sample.info.categories), drawn)
     leaders = found[:_REFINED]
     refined = [other for leader, _ in leaders for other in neighbours(leader)]
     found = _ranked(found + _compared(log, refined, drawn))
+    found = _with_best_scale(log, found, drawn)
     found = _ranked(found + _compared(log, _with_metrics(found, sample), drawn, _METRIC_COST))
     if found and found[0][0].metric != "none":
-        found = _ranked(found + _compared(log, neighbours(found[0][0]), drawn))
+        found = _with_best_scale(log, found, drawn)
     return found
 
 
@@ -75,6 +76,15 @@ def screened_again(
     larger = draw(m)
     again = _compared(log, [candidate for candidate, _ in of_each_kernel(found)[:_KEPT]], larger, growth)
     return (again, larger) if again else (found, drawn)
+
+
+def _scales_of(sample: SearchSample) -> tuple[str | None, ...]:
+    """Return the scalings of a sample without those that are the same as "affine"."""
+    same = {scale for scale in _NONLINEAR if scale in sample.scalings and sample.scalings[scale].is_affine}
+    if "common" in sample.scalings:
+        units = [unit for unit in sample.scalings["affine"].scale if unit < IGNORED]
+        same |= {"common"} if max(units, default=1.0) <= _ALIKE * min(units, default=1.0) else set()
+    return tuple(scale for scale in sample.scalings if scale not in same)
 
 
 def n_folds_of(sample: SearchSample, m: int) -> int:
@@ -115,6 +125,17 @@ def _with_metrics(ranked: Ranked, sample: SearchSample) -> list[KernelCandidate]
     warps = _distinct([ranked[0][0], *[one for one, _ in ranked if one.kernel == _STEEP][:1]])
     learned = [other for leader in leaders for other in with_metrics(leader, sample.X)]
     return learned + [other for leader in warps for other in warped(leader, sample.X)]
+
+
+def _with_best_scale(log: TrialLog, ranked: Ranked, drawn: DrawnSample) -> Ranked:
+    """Return the candidates with the best one's length scale halved or doubled, as long as that helps."""
+    for _ in range(_MOST_STEPS):
+        known = {candidate for candidate, _ in ranked}
+        found = _compared(log, [one for one in neighbours(ranked[0][0]) if one not in known], drawn) if ranked else []
+        if not found:
+            break
+        ranked = _ranked(ranked + found)
+    return ranked
 
 
 def _distinct(candidates: Sequence[KernelCandidate]) -> list[KernelCandidate]:

@@ -150,7 +150,9 @@ class _Search:
         """Return a sample of m rows, with the scalings that candidates may have."""
         known = self.source.info.scaling.kind != "none" or self.settings.scale is None
         dense = self.source.info.n_stored is None
-        scales: tuple[str | None, ...] = (None,) if known else ("arcsinh", "affine", *(("ranks",) if dense else ()))
+        scales: tuple[str | None, ...] = (
+            (None,) if known else ("arcsinh", "affine", *(("ranks", "common") if dense else ()))
+        )
         return self.log.runner.draw(self.source, self.settings, m, scales, self.scoring)
 
     def _measured(self, drawn: DrawnSample) -> bool:
@@ -209,7 +211,7 @@ class _Search:
             def run(fits: list[FitCandidate]) -> list[tuple[FitCandidate, FitOutcome]]:
                 return self.log.run("fit", try_fit, fits, larger, folds, n_folds, reserved=self._local_seconds)
 
-            done += lighter_fits(*min(whole, key=lambda pair: self._rank(pair[1])), n, self._rank, run)
+            done += lighter_fits(*min(whole, key=lambda pair: self._rank(pair[1])), self._rank, run)
         chosen, reason = self._best(usual, [pair for pair in done if pair[0].name != DEFAULT])
         found = self._local(chosen, kernels, larger.sample, min(m, _SPREAD)) if self._has_local else None
         return self._result(chosen, reason) if found is None else self._result(*found)

@@ -58,7 +58,7 @@ class KernelDensity(UnsupervisedEstimator):
         "matern32", "matern52", and where their integrals are finite "cauchy" and "rational_quadratic".
     basis : AllRows, Landmarks, NystromFeatures or "auto"
         "auto" is all rows.
-    scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+    scale : "auto", "always", "standard", "common", "robust", "minmax", "maxabs", "unit_variance" or None
         Scaling of the features, as for :class:`daskkern.KernelPCA`: "auto" scales where `bandwidth` is a rule.
         Densities are in the units of the rows all the same. Constant features do not count with "always" and
         "robust", nor with "auto" where that scales.

@@ -36,7 +36,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnsupervisedE
         Such as ``Gaussian(5.0)``, ``"polynomial:3"`` or ``"gaussian:median"``. "auto" is ``"laplacian:median"``.
     basis : Landmarks, AllRows, NystromFeatures, RandomFeatures or "auto"
         "auto" takes all rows up to 2,000, where the result is exact, and 1,000 landmarks for more rows.
-    scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+    scale : "auto", "always", "standard", "common", "robust", "minmax", "maxabs", "unit_variance" or None
         Scaling of the features, as for :class:`daskkern.KernelClassifier`; without targets nothing is bent.
     random_state : int, RandomState or None
         Seed of all random draws.

@@ -48,5 +48,5 @@ def test_it_is_learned_from_the_rows_that_the_metric_was_learned_from() -> None:
     found, other = (try_fit(one, sample, [fold]) for one in (few, all_))
     assert found.held.mean != other.held.mean
     np.testing.assert_allclose(other.held.mean, outcome.held.mean, rtol=0.05)
-    tried = lighter_fits(all_, other, 90, lambda one: one.held.mean, lambda fits: [(one, other) for one in fits])
+    tried = lighter_fits(all_, other, lambda one: one.held.mean, lambda fits: [(one, other) for one in fits])
     assert tried[0][0].metric == all_.metric

@@ -67,6 +67,19 @@ def test_labels_without_any_relation_are_left_to_the_defaults() -> None:
     assert found.name == DEFAULT or found.trials["loss"].min() > 0.6
 
 
+@pytest.mark.long
+def test_features_of_one_unit_and_a_function_that_is_nearly_linear_are_found() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 8)) * np.where(np.arange(8) < 2, 10.0, 0.1)  # in one unit only two of them count
+    found = _search(array_source(X, X[:, 0] + 0.1 * X[:, 1] ** 2 / 10, None, None))
+    names = [row.candidate for row in found.trials if row.method == "ridge"]
+    assert sum("common" in name for name in names) > 5
+    assert any("4 x median" in name or "8 x median" in name or "2.8 x median" in name for name in names)
+    assert found.settings.scale == "common"
+    alike = _search(array_source(X / X.std(axis=0), X[:, 0], None, None))
+    assert not any("common" in row.candidate for row in alike.trials)
+
+
 def test_few_rows_are_not_searched() -> None:
     source = class_source(40)
     found = _search(source)

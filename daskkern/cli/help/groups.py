@@ -50,7 +50,7 @@ PLACEHOLDERS: dict[tuple[str, str], str] = {
     ("ingest", "task"): "auto|classification|regression",
     ("ingest", "categorical"): "auto|refuse|onehot|codes|ordinal",
     ("ingest", "missing"): "auto|refuse|mean|most_frequent|constant",
-    ("ingest", "scale"): "standard|minmax|maxabs|unit_variance|none",
+    ("ingest", "scale"): "standard|common|minmax|maxabs|unit_variance|none",
 }
 """What the help shows for the value of an option, by command and parameter, where the command declares nothing."""
 

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from daskkern.errors import SpecError
+from daskkern.solvers.penalties import is_chosen_penalty
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -37,13 +38,15 @@ def as_groups(value: Any) -> int | str:
 
 
 def as_penalty(value: Any) -> float | str:
-    """Return a ridge penalty, or "auto". Raises SpecError for anything else."""
-    if value == "auto":
-        return "auto"
+    """Return a ridge penalty, "auto" or a part of that, such as "auto/4". Raises SpecError for anything else."""
+    if is_chosen_penalty(value):
+        return str(value)
     try:
         return as_number("alpha", value)
     except SpecError:
-        raise SpecError(f"got alpha={value!r}; expected a number of 0 or more, or 'auto'") from None
+        raise SpecError(
+            f"got alpha={value!r}; expected a number of 0 or more, or 'auto' ('auto/4': a quarter of it)"
+        ) from None
 
 
 def as_calibrate(value: Any) -> bool | float:

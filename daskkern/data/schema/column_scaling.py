@@ -16,9 +16,9 @@ from daskkern.data.schema.rank_tables import RankTable, check_tables
 from daskkern.errors import SpecError
 
 ScalingKind: TypeAlias = Literal[
-    "standard", "minmax", "maxabs", "unit_variance", "none", "auto", "robust", "ranks", "warped"
+    "standard", "common", "minmax", "maxabs", "unit_variance", "none", "auto", "robust", "ranks", "warped"
 ]
-SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "minmax", "maxabs", "unit_variance", "none")
+SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "common", "minmax", "maxabs", "unit_variance", "none")
 RECORDED_KINDS: tuple[ScalingKind, ...] = (*SCALING_KINDS, "auto", "robust", "ranks", "warped")
 """In addition those that a fit learns, which need more than moments and range; see
 :mod:`daskkern.data.schema.learned_scaling`.
@@ -55,7 +55,8 @@ class Scaling:
     def of(cls, kind: str, statistics: ColumnStatistics) -> "Scaling":
         """Return the scaling of one kind for columns with these statistics; without spread the scale is 1.
 
-        ``"standard"`` gives mean 0 and standard deviation 1, ``"minmax"`` the range 0 to 1. ``"maxabs"`` divides by
+        ``"standard"`` gives mean 0 and standard deviation 1, ``"minmax"`` the range 0 to 1. ``"common"`` subtracts the
+        means and divides all columns by one number, the root of their mean variance. ``"maxabs"`` divides by
         the largest absolute value and ``"unit_variance"`` by the standard deviation; neither shifts, like
         scikit-learn's ``MaxAbsScaler`` and ``StandardScaler(with_mean=False)``.
         """
@@ -65,6 +66,7 @@ class Scaling:
         low, high, std = np.asarray(statistics.min), np.asarray(statistics.max), np.asarray(statistics.std)
         shift, scale = {
             "standard": (np.asarray(statistics.mean), std),
+            "common": (np.asarray(statistics.mean), np.full_like(std, _root_mean_square(std))),
             "minmax": (low, high - low),
             "maxabs": (np.zeros_like(low), np.maximum(np.abs(low), np.abs(high))),
             "unit_variance": (np.zeros_like(low), std),
@@ -164,6 +166,13 @@ class Scaling:
         bend = np.asarray(self.bend)
         columns = np.flatnonzero(bend)
         return columns, bend[columns]
+
+
+def _root_mean_square(values: FloatArray) -> float:
+    """Return the root of the mean square; infinity and NaN where a value is."""
+    largest = float(np.max(np.abs(values), initial=0.0))
+    within = 0 < largest < np.inf  # a ratio: squares of large and small values are beyond float64
+    return largest * float(np.sqrt(np.mean((values / largest) ** 2))) if within else largest
 
 
 def check_scaling_kind(kind: str) -> None:

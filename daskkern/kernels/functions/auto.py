@@ -19,12 +19,12 @@ from daskkern.kernels.functions.length_scale import MEDIAN_ROWS, LengthScale
 from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 
-MOST_FEATURES = 256
-"""Features of rows among whose candidates the L1 Laplacian is: of wider rows its values take twice as long as those
-that a matrix product gives."""
-SEVERAL_FEATURES = 8
-"""Features from which it is the first candidate: it was better than the Laplacian on 11 of 19 tables of ten features or
-more, and on 4 of 9 tables of up to five."""
+MOST_FEATURES = 1024
+"""Features of dense rows among whose candidates the L1 Laplacian is."""
+SEVERAL_FEATURES, MANY_FEATURES = 8, 256
+"""Features from which, and up to which, it is the first candidate: it was better than the Laplacian on 11 of 19 tables
+of ten features or more, and on 4 of 9 tables of up to five. Its values of wider rows take up to three times as long as
+those that a matrix product gives."""
 _MISMATCH = 4.0  # as of one-hot features after scaling, which differ in two features, by 2 in each
 _SHARE = 0.7  # of the median distance: the Gaussian kernel that most libraries begin with on standardised features
 
@@ -64,7 +64,7 @@ class AutoKernel(Laplacian):
     def candidates(self, sample: Array, longer: bool = False) -> tuple[Kernel, ...]:
         """Return the kernels to choose from for rows like `sample`, the one that others must clearly surpass first.
 
-        That is the L1 Laplacian for dense rows of :data:`SEVERAL_FEATURES` to :data:`MOST_FEATURES` features, which
+        That is the L1 Laplacian for dense rows of :data:`SEVERAL_FEATURES` to :data:`MANY_FEATURES` features, which
         mostly differ in kind: it treats each by itself. Others have the Laplacian first. Rows with categories have the
         L1 Laplacian, once more with heavier mismatches, and the additive Laplacian. With `longer`, the smooth kernels
         are there with twice their length scale, too.
@@ -75,8 +75,8 @@ class AutoKernel(Laplacian):
         euclidean = self.resolve(sample)
         assert isinstance(euclidean.length_scale, float)
         median = euclidean.length_scale
-        rough = (*self._single(sample), euclidean)
-        rough = rough if sample.shape[1] >= SEVERAL_FEATURES else rough[::-1]
+        rough = (*self._single(sample, MOST_FEATURES), euclidean)
+        rough = rough if SEVERAL_FEATURES <= sample.shape[1] <= MANY_FEATURES else rough[::-1]
         return *rough, *_smooth(median), *(_smooth(2 * median) if longer else ())
 
     def with_metric(self, sample: Array) -> tuple[ScaledDistanceKernel, ...]:
@@ -92,7 +92,7 @@ class AutoKernel(Laplacian):
         return _smooth(median)
 
     def slowest(self, sample: Array) -> Kernel:
-        """Return the candidate for rows like `sample` whose values take longest: a plan's time is that of its fit."""
+        """Return the candidate whose values take longest, unless rows like `sample` are wide: plans count its time."""
         return next(iter(self._single(sample)), self.resolve(sample))
 
     def _heavier(self, sample: Array) -> L1Laplacian:
@@ -103,9 +103,9 @@ class AutoKernel(Laplacian):
         rows = sample[:MEDIAN_ROWS].astype(np.float64)
         return kernel.weighted(weights, unit.median(unit.transform(rows)))
 
-    def _single(self, sample: Array) -> tuple[L1Laplacian, ...]:
-        """Return the candidates whose values are not functions of a matrix product."""
-        if not self.categories and (is_sparse(sample) or sample.shape[1] > MOST_FEATURES):
+    def _single(self, sample: Array, most: int = MANY_FEATURES) -> tuple[L1Laplacian, ...]:
+        """Return the candidates whose values no matrix product gives, of rows of up to `most` features."""
+        if not self.categories and (is_sparse(sample) or sample.shape[1] > most):
             return ()
         return (L1Laplacian("median", categories=self.categories).resolve(sample),)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from daskkern.cluster.collectives.probe import MessageTimes
 from daskkern.feature_learning.costs import LearningCosts
 from daskkern.linalg import group_count
+from daskkern.linalg.krylov_ridge import LANCZOS_STEPS
 from daskkern.solvers.costs.columns import entry_ns
 from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.feeding.disk_rates import DiskRates
@@ -13,8 +14,8 @@ from daskkern.training.planning.grids import LEAST_RANKS, sum_seconds
 from daskkern.training.planning.measured_rates import Rates
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.choice_rows import MOST_OUTPUTS, noisy_rows, sample_rows
 from daskkern.training.setup.kernel_choice import kernel_rows, n_kernels
-from daskkern.training.setup.penalty import sample_rows
 
 Parts = tuple[tuple[str, float], ...]
 
@@ -81,7 +82,8 @@ def choice_seconds(source: RowSource, settings: FitSettings, z: FitSizes, rates:
         parts.append(("choice of the kernel", count * _leave_one_out_s(s, z.c, rates)))
     if settings.chooses_alpha and not z.leaf_rows:
         s = sample_rows(z.n, z.p, info.row_width, z.c, settings)
-        parts.append(("choice of the penalty", _leave_one_out_s(s, z.c, rates)))
+        many = noisy_rows(z.n, z.p, info.row_width, z.c, settings)
+        parts.append(("choice of the penalty", _leave_one_out_s(s, z.c, rates) + _halves_s(many, z.c, rates)))
     return tuple(parts)
 
 
@@ -89,6 +91,11 @@ def _leave_one_out_s(s: int, c: int, rates: Rates) -> float:
     """Return the seconds of a kernel matrix of `s` rows, all its eigenpairs, and errors for some 20 penalties."""
     eigen = 1.33 * s**3 / rates.memory + 4 * s**3 / rates.flops64
     return _WIDE * s**2 * rates.block_ns * 1e-9 + eigen + 2 * _PENALTIES * (c + 1) * s**2 / rates.flops64
+
+
+def _halves_s(s: int, c: int, rates: Rates) -> float:
+    """Return the seconds of three kernel matrices of halves of `s` rows, and of Lanczos steps with two of them."""
+    return 0.75 * s**2 * rates.block_ns * 1e-9 + LANCZOS_STEPS * min(c, MOST_OUTPUTS) * 2 * s**2 / rates.memory
 
 
 def _with_choices(time: TimePlan, choices: Parts) -> TimePlan:

@@ -1,6 +1,5 @@
 """The settings of a fit, as one frozen dataclass."""
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, spec_or_name
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
+from daskkern.solvers.penalties import check_penalty, divisor_of
 from daskkern.solvers.stored_settings import recorded_settings
 from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.held_out_sizes import check_calibrate
@@ -26,9 +26,9 @@ BATCH_ELEMENTS = 1 << 26
 batch, and thus the model, does not depend on the machine or the number of workers; on GPUs it follows from their kind,
 :func:`daskkern.training.planning.device_choices.batch_elements`."""
 MAX_BATCH = 16_384
-KEEP_WAYS = ("auto", "memory", "disk", "never")
-SCALES = ("auto", "always", "affine", "arcsinh", "ranks", "standard", "robust", "minmax", "maxabs", "unit_variance")
-READING_WAYS = ("auto", "once", "each")
+KEEP_WAYS, READING_WAYS = ("auto", "memory", "disk", "never"), ("auto", "once", "each")
+_FIXED_SCALES = ("standard", "common", "robust", "minmax", "maxabs", "unit_variance")
+SCALES = ("auto", "always", "affine", "arcsinh", "ranks", *_FIXED_SCALES)
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class FitSettings:
     ----------
     kernel, loss, basis, solver
         See their packages.
-    alpha : float or "auto"
-        Ridge penalty in ``(1/n) sum w loss + (alpha/2) |f|^2``. "auto" takes the one with the least leave-one-out
-        error of ridge regression on sampled rows: :mod:`daskkern.training.setup.penalty`.
+    alpha : float, "auto" or "auto/4"
+        Ridge penalty in ``(1/n) sum w loss + (alpha/2) |f|^2``. "auto" takes the one with the least error of ridge
+        regression on sampled rows: :mod:`daskkern.training.setup.penalty`; "auto/4" a quarter of it.
     max_epochs : int
     batch_size : int or "auto"
         "auto" is half the critical batch of the preconditioner, at most 2^26 / p rows, on GPUs `batch_elements` / p.
@@ -166,8 +166,7 @@ class FitSettings:
                 f"got basis={self.basis!r}; expected AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
                 "DoublyStochastic(), LocalRows(leaf_rows), LocallyLinear(n) or Linear() of daskkern.basis"
             )
-        if self.alpha != "auto" and not _is_penalty(self.alpha):
-            raise SpecError(f"got alpha={self.alpha!r}; expected a number of 0 or more, or 'auto'")
+        check_penalty(self.alpha)
         if isinstance(self.class_weight, str) and self.class_weight != "balanced":
             raise SpecError(f"got class_weight={self.class_weight!r}; expected 'balanced' or a weight for each class")
         if self.scale is not None and not isinstance(self.scale, Scaling) and self.scale not in SCALES:
@@ -222,6 +221,11 @@ class FitSettings:
     def chooses_alpha(self) -> bool:
         """Whether the penalty is chosen from the data."""
         return isinstance(self.alpha, str)
+
+    @property
+    def alpha_divisor(self) -> float:
+        """What the chosen penalty is divided by: 4 for "auto/4"."""
+        return divisor_of(self.alpha)
 
     @property
     def ridge(self) -> float:
@@ -290,10 +294,6 @@ def _plain(value: Any) -> Any:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _is_penalty(value: object) -> bool:
-    return _is_number(value) and 0 <= float(value) < math.inf  # type: ignore[arg-type]
 
 
 def _is_number(value: object) -> bool:

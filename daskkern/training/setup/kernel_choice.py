@@ -1,6 +1,6 @@
 """The automatic choice of a kernel: least leave-one-out error of ridge regression on a sample.
 
-Each candidate has the penalty that is best for it (:func:`daskkern.training.setup.penalty.best_penalty`), as far as a
+Each candidate has the penalty that is best for it (:func:`daskkern.linalg.best_penalties.best_penalty`), as far as a
 fit gets there: t epochs over n rows leave what belongs to eigenvalues of K below about k(x, x)/t as they found it, as a
 penalty of k(x, x)/t would (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007).
 Smooth kernels have many such eigenvalues. A tenth, for the usual ten epochs, is therefore added to the diagonal; it
@@ -23,10 +23,11 @@ from daskkern.data.rows.rows import Fields
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import AutoKernel, Kernel, short_name
 from daskkern.landmarks.k_means import KMeans
+from daskkern.linalg.best_penalties import best_penalty
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.choice_rows import ChoiceRows
-from daskkern.training.setup.penalty import best_penalty, encoded, sample_rows
+from daskkern.training.setup.choice_rows import ChoiceRows, sample_rows
+from daskkern.training.setup.penalty import encoded
 from daskkern.training.setup.prepared import Clock
 from daskkern.training.setup.shared import TARGETS
 

@@ -16,9 +16,9 @@ from daskkern.data.rows.samples import counted
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
+from daskkern.linalg.best_penalties import best_penalty
 from daskkern.losses import Squared, encode
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.setup.penalty import best_penalty
 
 _SAMPLE = 400  # two eigendecompositions of as many rows: about 0.1 s
 _WORSE = 1.05  # errors of two scalings differ by a twentieth by chance

@@ -122,7 +122,7 @@ def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
         return bent if bent.bend and fits_as_well(bent, plain, source, rows, categories, settings.seed) else plain
     assert kind is not None
     found = Scaling.of(kind, statistics)
-    spreads = statistics.std if kind in ("standard", "unit_variance") else found.scale
+    spreads = statistics.std if kind in ("standard", "common", "unit_variance") else found.scale
     beyond = np.flatnonzero(~np.isfinite(spreads)).tolist()
     if beyond:
         names = source.info.feature_names

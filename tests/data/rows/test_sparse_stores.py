@@ -120,7 +120,7 @@ def test_scalings_without_shift_are_those_of_scikit_learn(
 
 
 def test_scalings_that_shift_are_refused(tmp_path: Path, S: HostArray) -> None:
-    for scale in ("standard", "minmax"):
+    for scale in ("standard", "common", "minmax"):
         with pytest.raises(SpecError, match="so that no zero would stay zero; choose maxabs"):
             _write(tmp_path / "s", S, scale=scale)
 

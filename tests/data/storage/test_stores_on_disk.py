@@ -404,6 +404,20 @@ def test_scaling_gives_the_promised_range(rng: np.random.Generator, kind: str, d
         assert (scaled[:, 0].min(), scaled[:, 0].max()) == (0, 1)
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1.0, 1e150])
+def test_a_common_unit_keeps_the_ratios_of_columns(rng: np.random.Generator, unit: float) -> None:
+    X = unit * (rng.normal(size=(200, 3)) * (1.0, 10.0, 0.0) + (5.0, -3.0, 7.0))
+    moments = Moments(3)
+    moments.update(X)
+    found = Scaling.of("common", moments.result())
+    expected = X - X.mean(axis=0)
+    expected /= unit * np.sqrt(np.mean((X / unit).var(axis=0)))
+    np.testing.assert_allclose(found.apply(X, np.float64), expected, rtol=1e-6, atol=1e-9)
+    same = Moments(2)
+    same.update(np.full((5, 2), 3.0))
+    assert Scaling.of("common", same.result()).scale == (1.0, 1.0)
+
+
 def test_wide_integers_are_scaled_before_they_are_rounded() -> None:
     X = (1_700_000_000 + np.arange(100, dtype=np.int64))[:, None]
     moments = Moments(1)

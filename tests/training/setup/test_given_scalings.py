@@ -49,6 +49,18 @@ def test_a_scaling_of_other_rows_is_refused() -> None:
         KernelRegressor(scale="warped", device="cpu").fit(X, y)
 
 
+def test_a_common_unit_is_that_of_rows_scaled_by_hand() -> None:
+    X, y = _rows()
+    X = X * (3.0, 1.0) + (1000.0, 0.0)
+    unit = np.sqrt(np.mean(X.var(axis=0)))
+    settings = {"kernel": "gaussian:1", "alpha": 1e-3, "solver": "direct", "dtype": "float64", "device": "cpu"}
+    by_hand = KernelRegressor(scale=None, **settings).fit((X - X.mean(axis=0)) / unit, y)
+    model = KernelRegressor(scale="common", **settings).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), by_hand.predict((X - X.mean(axis=0)) / unit), rtol=1e-6, atol=1e-8)
+    with pytest.raises(SpecError, match="sparse rows"):
+        KernelRegressor(scale="common", device="cpu").fit(scipy.sparse.csr_matrix(X), y)
+
+
 @pytest.mark.long
 def test_a_search_finds_the_parity_of_signs_and_its_parameters_fit_the_model_again() -> None:
     rng = np.random.default_rng(0)

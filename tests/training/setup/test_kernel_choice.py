@@ -18,7 +18,7 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import AutoKernel, Gaussian, L1Laplacian, Laplacian, LinearKernel, Matern, from_spec, parse_kernel
-from daskkern.kernels.functions.auto import MOST_FEATURES, SEVERAL_FEATURES
+from daskkern.kernels.functions.auto import MANY_FEATURES, MOST_FEATURES, SEVERAL_FEATURES
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.row_source import SourceInfo
@@ -120,6 +120,18 @@ def test_sparse_and_wide_rows_have_kernels_of_matrix_products(make: Callable[[Ho
     assert not any(isinstance(kernel, L1Laplacian) for kernel in AutoKernel().candidates(rows))
     assert AutoKernel().slowest(rows) == Laplacian("median").resolve(rows)
     assert not isinstance(KernelClassifier(**FIT).fit(rows, y).model_.kernel, L1Laplacian)
+
+
+def test_wide_rows_have_the_l1_laplacian_where_it_is_clearly_better() -> None:
+    X, y = _rules(300)
+    wide = np.tile(X, (1, 2 + MANY_FEATURES // X.shape[1]))
+    first, *others = AutoKernel().candidates(wide)
+    assert not isinstance(first, L1Laplacian)
+    assert any(isinstance(kernel, L1Laplacian) for kernel in others)
+    assert not any(isinstance(kernel, L1Laplacian) for kernel in AutoKernel().with_metric(wide))
+    assert AutoKernel().slowest(wide) == Laplacian("median").resolve(wide)
+    plain = KernelClassifier(learn_features=False, **FIT)
+    assert isinstance(plain.fit(wide, y).model_.kernel, L1Laplacian)
 
 
 @pytest.mark.parametrize("basis", [RandomFeatures(40), RandomFeatures(40, "orthogonal"), DoublyStochastic(16)])

@@ -23,6 +23,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import Gaussian, Laplacian
+from daskkern.linalg.best_penalties import BestPenalty, best_penalty, order_of
 from daskkern.losses import Hinge, Logistic, Squared, SquaredHinge, parse_loss
 from daskkern.solvers import SOLVERS, Direct, EigenPro
 from daskkern.training.feeding.row_source import SourceInfo
@@ -31,8 +32,9 @@ from daskkern.training.planning.memory_plan import available_memory
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup import penalty
-from daskkern.training.setup.penalty import BestPenalty, best_penalty, order_of, penalty_bytes, sample_rows
+from daskkern.training.setup import choice_rows, penalty
+from daskkern.training.setup.choice_rows import sample_rows
+from daskkern.training.setup.penalty import penalty_bytes
 from tests.support.fits import Fit, toy_settings, toy_source
 
 RNG = np.random.default_rng
@@ -137,7 +139,7 @@ def _chosen(source: ArraySource, settings: FitSettings) -> float:
 
 
 def test_more_rows_get_a_smaller_penalty_and_bent_losses_a_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(penalty, "SAMPLES", (200,))
+    monkeypatch.setattr(choice_rows, "SAMPLES", (200,))
     X, y = _waves(800, 0.5)
     settings = _ridge(basis=Landmarks(50), solver=EigenPro(), max_epochs=2)
     some = np.sort(generator(0, penalty._SAMPLE).permutation(800)[:200])
@@ -148,6 +150,29 @@ def test_more_rows_get_a_smaller_penalty_and_bent_losses_a_larger_one(monkeypatc
         _chosen(_classes(X, labels), replace(settings, loss=loss)) for loss in (Squared(), SquaredHinge())
     )
     assert hinge == pytest.approx(2 * squared, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_noisy_targets_of_many_rows_have_the_penalty_of_a_large_sample(
+    monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    monkeypatch.setattr("daskkern.training.setup.choice_rows.NOISY_SAMPLES", (2000,))
+    X, y = _waves(6000, 3.0)  # a tenth of the variance is no noise
+    settings = _ridge(kernel=Laplacian(0.3), basis=Landmarks(1500), solver=EigenPro(), dtype=dtype)
+    stages: list[Event] = []
+    fit(_regression(X, y), settings, listener=stages.append)
+    (stage,) = (event for event in stages if isinstance(event, StageFinished) and event.stage == "penalty")
+    assert "cross-validation on 2,000 rows" in stage.detail
+    alpha = _chosen(_regression(X, y), settings)
+    assert _chosen(_regression(X, y), replace(settings, alpha="auto/4")) == pytest.approx(alpha / 4)
+    X_new, y_new = _waves(2000, 0.0, seed=1)
+    errors = {}
+    for factor in (0.03, 1.0, 30.0):
+        model = KernelRegressor(
+            Laplacian(0.3), basis=Landmarks(1500), alpha=factor * alpha, loss="squared", calibrate=False
+        )
+        errors[factor] = np.mean((model.fit(X, y).predict(X_new) - y_new) ** 2)
+    assert errors[1.0] < min(errors[0.03], errors[30.0])
 
 
 def test_it_does_not_depend_on_the_number_of_ranks() -> None:

@@ -80,8 +80,8 @@ def ingest(
         floats, and all floats of dask collections, are quantities. Values that hardly repeat are refused as classes,
         even for ``"classification"``.
     scale : str
-        Scaling to record, applied on load: ``"standard"``, ``"minmax"``, ``"maxabs"``, ``"unit_variance"`` or
-        ``"none"``. Sparse rows allow the last three, which have no shift.
+        Scaling to record, applied on load: ``"standard"``, ``"common"``, ``"minmax"``, ``"maxabs"``,
+        ``"unit_variance"`` or ``"none"``. Sparse rows allow the last three, which have no shift.
     split : float, optional
         Fraction of the rows that goes to `out_test` instead, drawn by `seed`.
     out_test : path, optional
