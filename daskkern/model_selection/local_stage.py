@@ -28,6 +28,8 @@ LEAST_ROWS = 6 * LEAF_ROWS
 _TREES = 3  # rows near a cut of one tree have neighbours on both sides in another
 _MOST_ROWS = 40_000  # beyond which 10,000 landmarks learn little more
 _GOES_ON = 0.5  # of the exponent of a learning curve, with more rows than it was measured with
+_MOST_CONFIRMING, _MOST_NUMBERS, _TIMES = 40_000, 20_000_000, 4
+_HELD_OUT = 0.1
 _LEAST_RATIO = 0.5  # of the loss of all rows to that of the sampled ones
 
 
@@ -86,6 +88,35 @@ def compare_local(
     chosen, outcome = min(better, key=lambda pair: pair[1].held.mean)
     reason = f"loss on held-out rows of leaves {expected.mean:.4g} -> {outcome.held.mean:.4g}"
     return chosen, reason
+
+
+def confirming_rows(n_rows: int, n_features: int) -> int:
+    """Return how many rows both kinds of models are fitted to for a last comparison; 0 where they say too little.
+
+    Models in leaves gain by more rows than a sample has: beyond four times as many, a sample is no judge.
+    """
+    m = min(n_rows, _MOST_CONFIRMING, _MOST_NUMBERS // max(1, n_features))
+    return m if n_rows <= _TIMES * m else 0
+
+
+def is_confirmed(
+    log: TrialLog, local: FitCandidate, best: FitCandidate, drawn: DrawnSample, n_rows: int, *, growth: float = 1.0
+) -> bool:
+    """Return whether a model in leaves is better than `best` when both are fitted to most rows of a sample of `n_rows`;
+    True where there is no time for that.
+
+    The loss of `best` with all rows was extrapolated before. Where targets are mostly noise, a few thousand rows show
+    nothing of what many do.
+    """
+    fold = drawn.sample.folds(1, _HELD_OUT)
+    sampled = _for_rows(best, len(fold[0].fitted), n_rows)
+    words = f"{drawn.sample.n_rows:,} rows"
+    pair = [
+        replace(best, name=f"{best.name}, {words}", sampled=sampled, metric=None),
+        replace(local, name=f"{local.name}, {words}"),
+    ]
+    done = log.run("fit", try_fit, pair, drawn, fold, 1, growth=growth)
+    return len(done) < len(pair) or done[1][1].held.is_better(done[0][1].held)
 
 
 def _candidates(

@@ -19,7 +19,7 @@ from daskkern.model_selection.fit_trials import FitOutcome, seconds_of_entry, tr
 from daskkern.model_selection.fits import DEFAULT, fits_with
 from daskkern.model_selection.held_out import check_scoring
 from daskkern.model_selection.lighter_penalties import lighter_fits
-from daskkern.model_selection.local_stage import LEAF_ROWS, compare_local, unwarped
+from daskkern.model_selection.local_stage import LEAF_ROWS, compare_local, confirming_rows, is_confirmed, unwarped
 from daskkern.model_selection.local_stage import LEAST_ROWS as LOCAL_FROM
 from daskkern.model_selection.ridge_trials import RidgeOutcome, learned_kernel
 from daskkern.model_selection.running import DrawnSample, LocalRunner, TrialRunner
@@ -237,7 +237,18 @@ class _Search:
             return dense, DrawnSample(dense.sample, self.log.runner.share(dense.sample))
 
         growth = self._fit_seconds(m) / max(self.log.pace["fit"], _INSTANT)
-        return compare_local(self.log, best, known, self.settings, self.source.info.n_rows, draw, growth=growth)
+        n = self.source.info.n_rows
+        found = compare_local(self.log, best, known, self.settings, n, draw, growth=growth)
+        return found if found is None or self._confirms(found[0], best) else None
+
+    def _confirms(self, local: FitCandidate, best: FitCandidate) -> bool:
+        """Return whether models fitted to many rows agree that `local` is better, as far as there is time."""
+        n = self.source.info.n_rows
+        m = confirming_rows(n, self.source.info.n_features)
+        if not m or not self.log.budget.allows(2 * self._fit_seconds(m)):
+            return True
+        growth = self._fit_seconds(m) / max(self.log.pace["fit"], _INSTANT)
+        return is_confirmed(self.log, local, best, self._drawn(m), n, growth=growth)
 
     def _size(self, n: int, sample: SearchSample) -> tuple[int, int, int]:
         """Return how many rows fits are compared on, in how many folds, drawn how often: fewer where time is short."""

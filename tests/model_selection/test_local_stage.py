@@ -10,16 +10,18 @@ from daskkern.basis import LocalRows
 from daskkern.estimators.array_inputs import array_source
 from daskkern.events import silent
 from daskkern.feature_learning import FeatureLearning
-from daskkern.kernels import AutoKernel, ScaledDistanceKernel
+from daskkern.kernels import AutoKernel, Gaussian, ScaledDistanceKernel
+from daskkern.losses import parse_loss
 from daskkern.model_selection import Budget, LocalRunner
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
 from daskkern.model_selection.dense_samples import DenseSample, dense_sample
 from daskkern.model_selection.held_out import HeldOut
-from daskkern.model_selection.local_stage import compare_local, ratio_with_all_rows
+from daskkern.model_selection.local_stage import compare_local, confirming_rows, is_confirmed, ratio_with_all_rows
 from daskkern.model_selection.ridge_trials import try_in_leaves
 from daskkern.model_selection.running import DrawnSample
 from daskkern.model_selection.samples import SearchSample, draw_sample
 from daskkern.model_selection.trial_log import TrialLog
+from daskkern.solvers import parse_solver
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.fit import fit
 from tests.support.searches import usual
@@ -103,6 +105,29 @@ def test_leaves_are_chosen_where_rows_nearby_say_more(kind: str) -> None:
         fresh = _source(kind, seed=1)
         scores = fit(source, settings).model.scores(np.asarray(fresh.X))[:, 0]
         assert ((scores > 0) != fresh.y).mean() < 0.1
+
+
+@pytest.mark.parametrize("kind", ["detailed", "smooth"])
+def test_the_choice_of_leaves_is_confirmed_by_fits_to_many_rows(kind: str) -> None:
+    source = _source(kind)
+    base = usual(source, max_epochs=5, kernel=Gaussian("median"), learn_features=None)
+    leaves = replace(base, loss=parse_loss("squared"), basis=LocalRows(LEAF), solver=parse_solver("auto", "local rows"))
+    pair = [FitCandidate(name, one, one) for name, one in (("leaves", leaves), ("defaults", base))]
+    sample = draw_sample(source, base, N, ("affine",))
+    log = TrialLog(Budget(1e6), LocalRunner(), silent)
+    assert is_confirmed(log, *pair, DrawnSample(sample, sample), N) == (kind == "detailed")
+    assert [row.candidate for row in log.rows] == [f"defaults, {N:,} rows", f"leaves, {N:,} rows"]
+    late = TrialLog(Budget(1e-9), LocalRunner(), silent)
+    late.rows += log.rows
+    assert is_confirmed(late, *pair, DrawnSample(sample, sample), N)  # without a trial
+
+
+def test_the_rows_that_confirm_leaves_fit_into_memory_and_are_a_quarter_at_least() -> None:
+    assert confirming_rows(20_000, 10) == 20_000
+    assert confirming_rows(160_000, 10) == 40_000
+    assert confirming_rows(160_001, 10) == 0
+    assert confirming_rows(20_000, 1000) == 20_000
+    assert confirming_rows(90_000, 1000) == 0
 
 
 def test_a_learning_curve_goes_on_at_half_its_rate() -> None:
