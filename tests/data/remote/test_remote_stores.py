@@ -37,8 +37,8 @@ from daskkern.kernels import Gaussian
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import StoreSource
+from tests.support.files.same_stores import assert_same_stores
 from tests.support.object_server import ObjectServer
-from tests.support.same_stores import assert_same_stores
 
 Make = Callable[..., Store]
 

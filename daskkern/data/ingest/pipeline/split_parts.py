@@ -31,7 +31,7 @@ _BLOCK_BYTES = 16 << 20  # of rows that a task reads at once
 
 
 @dataclass(frozen=True)
-class Share:
+class ChunksOfPart:
     """The chunks of one part that a task writes to `place`: `rows` rows, the first of which is row `first` there.
 
     The task has `skip` rows of the part before; they belong to a chunk of another task.
@@ -56,7 +56,7 @@ class SplitJob:
     start: int
     passed: IntArray = field(repr=False)
     chunk_rows: int
-    shares: tuple[Share, ...]
+    shares: tuple[ChunksOfPart, ...]
     watched: str
 
 
@@ -172,7 +172,7 @@ def _jobs(
     watched, jobs = next(iter(writers.values())).place, {}
     for number, (start, _) in enumerate(layout.bounds):
         wanted = tuple(
-            Share(part, writers[part].place, *of_tasks[number])
+            ChunksOfPart(part, writers[part].place, *of_tasks[number])
             for part, of_tasks in shares.items()
             if of_tasks[number][2] and number not in results[part]
         )
@@ -191,7 +191,7 @@ def _write(job: SplitJob) -> dict[int, State]:
     rows, info = StoredRows(store), store.info
     split = split_of(info, job.split)
     split.continue_at(job.passed)
-    open_shares = [_OpenShare(share, _writer(rows, job, share)) for share in job.shares]
+    open_shares = [_OpenChunks(share, _writer(rows, job, share)) for share in job.shares]
     step = info.chunk_rows * max(1, _BLOCK_BYTES // (info.chunk_rows * rows.row_bytes))
     for start in range(job.start, info.n_rows, step):
         check_wanted(_where(job.watched))
@@ -204,7 +204,7 @@ def _write(job: SplitJob) -> dict[int, State]:
     return {share.part: share.writer.leave_part() for share in open_shares}
 
 
-def _writer(rows: StoredRows, job: SplitJob, share: Share) -> SharedWriter:
+def _writer(rows: StoredRows, job: SplitJob, share: ChunksOfPart) -> SharedWriter:
     info = rows.info
     writer = SharedWriter(
         share.place,
@@ -219,10 +219,10 @@ def _writer(rows: StoredRows, job: SplitJob, share: Share) -> SharedWriter:
     return writer
 
 
-class _OpenShare:
+class _OpenChunks:
     """A share that is being written."""
 
-    def __init__(self, share: Share, writer: SharedWriter) -> None:
+    def __init__(self, share: ChunksOfPart, writer: SharedWriter) -> None:
         self.part, self.writer = share.part, writer
         self._skip, self._rows = share.skip, share.rows
 

@@ -14,8 +14,8 @@ from daskkern.data.ingest import DaskArrays, ingest
 from daskkern.data.storage.store import open_store
 from daskkern.data.transactions.output_files import output_folder
 from daskkern.errors import StoreError
+from tests.support.files.same_stores import assert_same_stores
 from tests.support.object_server import ObjectServer
-from tests.support.same_stores import assert_same_stores
 
 ROWS = 1500
 

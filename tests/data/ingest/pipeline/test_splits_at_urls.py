@@ -19,9 +19,9 @@ from daskkern.data.storage.store import open_store
 from daskkern.data.transactions.output_files import output_folder
 from daskkern.errors import CONTINUES, DataError, StoreError
 from tests.support.cluster import local_cluster
+from tests.support.files.same_stores import assert_same_stores
 from tests.support.object_server import ObjectServer, reaching
 from tests.support.processes import ended
-from tests.support.same_stores import assert_same_stores
 
 ROWS = 3000
 PARTS = {"train": "out", "test": "out_test", "validation": "out_validation"}
