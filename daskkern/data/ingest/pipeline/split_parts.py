@@ -72,7 +72,7 @@ def split_store(
     `staged` and all places must be reachable for all workers. What an earlier process finished is not written again.
     """
     store = open_store(staged)
-    layout = _Layout.of(store, split, next(iter(writers.values())).chunk_rows)
+    layout = _SplitLayout.of(store, split, next(iter(writers.values())).chunk_rows)
     records = {part: PartRecord(writer.record_place, layout.bounds) for part, writer in writers.items()}
     results: dict[int, dict[int, PartResult]] = {}
     for part, writer in writers.items():
@@ -104,7 +104,7 @@ def split_store(
 
 
 @dataclass(frozen=True, eq=False)
-class _Layout:
+class _SplitLayout:
     """Where the rows of a store go.
 
     Attributes
@@ -125,7 +125,7 @@ class _Layout:
     chunk_rows: int
 
     @classmethod
-    def of(cls, store: Store, settings: SplitSettings, chunk_rows: int) -> "_Layout":
+    def of(cls, store: Store, settings: SplitSettings, chunk_rows: int) -> "_SplitLayout":
         """Return the layout of a store, in one pass over its targets. DataError if a class has no training rows."""
         info, rows = store.info, StoreRows(store)
         n_parts = n_parts_of(info.n_rows * StoredRows(store).row_bytes)
@@ -163,7 +163,7 @@ class _Layout:
 def _jobs(
     staged: str,
     split: SplitSettings,
-    layout: _Layout,
+    layout: _SplitLayout,
     writers: Mapping[int, SharedWriter],
     results: Mapping[int, Mapping[int, PartResult]],
 ) -> dict[int, SplitJob]:
