@@ -20,7 +20,7 @@ from zarr.core.sync import sync
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import ingest
-from daskkern.data.remote.group import upload
+from daskkern.data.remote.copying import upload
 from daskkern.data.remote.stores import RETRIES, TIMEOUT, RemoteStore, name_of_place, open_zarr, public
 from daskkern.data.rows.rows import take
 from daskkern.data.schema.provenance import made_now
