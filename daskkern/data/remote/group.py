@@ -29,7 +29,7 @@ from daskkern.backend.processes import is_running
 from daskkern.data.remote.folders import remove_empty_folders
 from daskkern.data.remote.objects import get_object, remove_object
 from daskkern.data.remote.stores import RemoteStore, for_each, open_zarr
-from daskkern.errors import CONTINUES, StoreError
+from daskkern.errors import StoreError, note_continuation
 
 ROOT, WRITER = "zarr.json", "writer.json"
 PROGRESS = "progress.npz"
@@ -193,7 +193,7 @@ def _claimed(url: str, kind: str, overwrite: bool, key: str | None = None) -> It
                 sync(_remove(claim.store))
             else:
                 claim.sign(ended=True)
-                end.add_note(CONTINUES)
+                note_continuation(end)
         raise
     except BaseException:
         with suppress(Exception):

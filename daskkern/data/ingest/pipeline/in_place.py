@@ -27,7 +27,7 @@ from daskkern.data.shuffle.parallel import least_memory, shuffle_store_on
 from daskkern.data.storage.shared_writer import SharedWriter
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.writer import StoreWriter
-from daskkern.errors import CONTINUES
+from daskkern.errors import note_continuation
 
 
 class InPlace(Ingestion):
@@ -47,7 +47,7 @@ class InPlace(Ingestion):
             try:
                 self._shuffle(out, out, overwrite=True)
             except (KeyboardInterrupt, SystemExit) as end:
-                end.add_note(CONTINUES)
+                note_continuation(end)
                 raise
         return shuffled
 
@@ -62,7 +62,7 @@ class InPlace(Ingestion):
                 with suppress(Exception):
                     _remove(staged, unshuffled)
             elif is_written(staged, self.parts_key):
-                error.add_note(CONTINUES)
+                note_continuation(error)
             raise
         _remove(staged, unshuffled)
         return shuffled

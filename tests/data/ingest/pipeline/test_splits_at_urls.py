@@ -147,7 +147,7 @@ def test_an_interrupted_run_continues_and_an_error_leaves_nothing(
                 open_store(place)
         if isinstance(error, OSError):
             assert output_folder(url).names() == []
-    assert CONTINUES in raised.value.__notes__
+    assert raised.value.__notes__ == [CONTINUES]
     first = list[tuple[int, int | None]]()
     ingested(source, url, settings, progress=lambda *seen: first.append(seen))
     assert first[0][0] > 0  # of the split: the rows are not ingested again
