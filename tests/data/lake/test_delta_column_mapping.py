@@ -160,5 +160,5 @@ def test_another_mapping_is_refused(tmp_path: Path) -> None:
     one = added(folder, "a.parquet", pa.table({"x": [1.0], "y": [3.0]}), {"day": "7"})
     meta = described("hash", {"x": "x", "y": "y", "day": "day"})
     write_log(folder, 0, [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, meta, one])
-    with pytest.raises(DataError, match="cannot be read as a Delta Lake table: .*hash"):
+    with pytest.raises(DataError, match=r"cannot be read as a Delta Lake table: .*hash"):
         open_lake(folder)
