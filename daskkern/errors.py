@@ -18,6 +18,12 @@ CONTINUES = "what is done is kept, and the same command continues"
 """A note on an interrupt (KeyboardInterrupt, SystemExit) after which work can be taken up."""
 
 
+def note_continuation(end: BaseException) -> None:
+    """Add the note that work can be taken up, once."""
+    if CONTINUES not in getattr(end, "__notes__", ()):
+        end.add_note(CONTINUES)
+
+
 def without_secrets(text: str) -> str:
     """Return a text whose URLs have no user, password, query or fragment: these may be secrets."""
     return _URL.sub(_public, text) if ":/" in text else text

@@ -114,9 +114,12 @@ def _source(point: EntryPoint) -> str:
     return f"{package} ({point.value})"
 
 
-def unknown(kind: str, given: object, name: str, known: Iterable[str]) -> SpecError:
-    """Return the error for `given`, whose `name` is none of the `known` ones: with the one that was probably meant."""
-    names = list(known)
+def unknown(kind: str, given: object, name: str, known: Iterable[str], default: str | None = None) -> SpecError:
+    """Return the error for `given`, whose `name` is none of the `known` ones: with the one that was probably meant.
+
+    A `default` is listed too, a word that most callers understand; but not where it is what was given.
+    """
+    names = [*([] if default in (None, name) else [str(default)]), *known]
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     return SpecError(f"{kind} {given!r} is unknown{hint} Known {kind}{'e' * kind.endswith('s')}s: {', '.join(names)}")

@@ -245,7 +245,7 @@ def _parse_word(text: str) -> Kernel:
 def _entry(name: str) -> Entry:
     if name in KERNELS:
         return KERNELS[name]
-    raise unknown("kernel", name, name, KERNELS)
+    raise unknown("kernel", name, name, KERNELS, default=AutoKernel.name)
 
 
 def _number(text: str, value: str) -> float | str:

@@ -54,7 +54,7 @@ def parse_loss(loss: str | Loss) -> Loss:
         return loss
     name, *words = loss.split(":") if isinstance(loss, str) else [str(loss)]
     if not isinstance(loss, str) or name not in LOSSES:
-        raise unknown("loss", loss, name, LOSSES)
+        raise unknown("loss", loss, name, LOSSES, default="auto")
     kind = LOSSES[name]
     names: list[str] = [item.name for item in fields(kind)] if is_dataclass(kind) else []
     if len(words) > len(names):

@@ -90,7 +90,7 @@ def parse_solver(solver: str | Solver[Any], space: str = "") -> Solver[Any]:
         return _USUAL[space]() if space in _USUAL else EigenPro(step_scale=1.5)
     if isinstance(solver, str) and solver in SOLVERS:
         return SOLVERS[solver]()
-    raise unknown("solver", solver, str(solver), ["auto", *SOLVERS])
+    raise unknown("solver", solver, str(solver), SOLVERS, default="auto")
 
 
 def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:

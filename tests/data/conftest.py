@@ -1,6 +1,7 @@
 """Small stores and files that the tests of the data layer share."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,3 +48,12 @@ def make_store(tmp_path: Path) -> Callable[..., Store]:
 def left(tmp_path: Path) -> Callable[[], list[str]]:
     """Names of everything in the test's folder, hidden files included."""
     return lambda: sorted(os.listdir(tmp_path))
+
+
+@pytest.fixture
+def temporary_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return a function that counts the bytes of all temporary files of this process."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return lambda: sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -104,7 +104,12 @@ def test_polynomial_gamma_comes_from_the_number_of_features() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("gausian:5", r"kernel 'gausian' is unknown; did you mean 'gaussian'\? Known kernels: gaussian, laplacian"),
+        (
+            "gausian:5",
+            r"kernel 'gausian' is unknown; did you mean 'gaussian'\? Known kernels: auto, gaussian, laplacian,",
+        ),
+        ("autos", r"kernel 'autos' is unknown; did you mean 'auto'\?"),
+        ("gaussian+auto", r"kernel 'auto' is unknown\. Known kernels: gaussian,"),
         ("", r"kernel '' is unknown\. Known kernels"),
         ("gaussian:five", "'five' is not a number; write for example gaussian:5"),
         ("gaussian:", "'' is not a number"),

@@ -220,10 +220,17 @@ def test_losses_are_found_by_name_and_are_values(loss: Loss) -> None:
 
 
 def test_an_unknown_loss_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(SpecError, match=r"loss 'sqared' is unknown; did you mean 'squared'\? Known losses: squared"):
+    with pytest.raises(
+        SpecError, match=r"loss 'sqared' is unknown; did you mean 'squared'\? Known losses: auto, squared,"
+    ):
         parse_loss("sqared")
     with pytest.raises(SpecError, match="loss 3 is unknown"):
         parse_loss(3)  # type: ignore[arg-type]
+    for typed in ("Auto", "atuo"):  # of the default, which the callers understand
+        with pytest.raises(SpecError, match=f"loss '{typed}' is unknown; did you mean 'auto'"):
+            parse_loss(typed)
+    with pytest.raises(SpecError, match=r"loss 'auto' is unknown\. Known losses: squared,"):
+        parse_loss("auto")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """An S3 server on the loopback interface that fails, is slow and breaks off when told to. Needs the package moto."""
 
 import logging
+import os
 import threading
 import time
 import urllib.request
@@ -8,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from distributed import Client
 
 _BUSY = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>We encountered an error.</Message></Error>"
 _DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -66,6 +69,24 @@ class ObjectServer:
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_REGION": "us-east-1",
         }
+
+
+@contextmanager
+def reaching(client: Client, server: ObjectServer) -> Iterator[Client]:
+    """Let the workers of a client find the server."""
+    client.run(_set_environment, server.environment())
+    try:
+        yield client
+    finally:
+        client.run(_set_environment, dict.fromkeys(server.environment(), ""))
+
+
+def _set_environment(values: dict[str, str]) -> None:
+    for name, value in values.items():
+        if value:
+            os.environ[name] = value
+        else:
+            os.environ.pop(name, None)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -29,10 +29,15 @@ class NoParquetError(DataError):
 
 @dataclass(frozen=True, eq=False)
 class LakeColumns:
-    """The columns that the format of a table records, and those whose values its files may leave to the format."""
+    """The columns that the format of a table records.
+
+    `in_metadata` are those whose values its files may leave to the format. `in_files` has the names of the columns in
+    the files, and the names that the table has for them now; None where these are the same.
+    """
 
     schema: pa.Schema
     in_metadata: frozenset[str] = frozenset()
+    in_files: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from daskkern.data.lake.listing import LakeColumns, LakeFile
 from daskkern.data.lake.partitions import PartitionValues
 from daskkern.errors import DataError
 
-_FIELD_ID = b"PARQUET:field_id"
+FIELD_ID = b"PARQUET:field_id"
 _UNITS = ("s", "ms", "us", "ns")
 
 
@@ -49,12 +49,13 @@ def absent_columns(
 def renamed_since(stored: pa.Schema, columns: LakeColumns) -> dict[str, str | None]:
     """Return the columns of a file whose name in its table is another one now, and that name; None for dropped ones.
 
-    Iceberg tells columns by numbers, which their fields have as metadata; without these, names count.
+    Iceberg, and Delta Lake in one of its modes, tells columns by numbers, which their fields have as metadata; without
+    these, names count.
     """
     now = {_id(field): field.name for field in columns.schema if _id(field) is not None}
-    if not now:
-        return {}
-    names = {field.name: now.get(_id(field)) for field in stored if _id(field) is not None}
+    names = {field.name: now.get(_id(field)) for field in stored if _id(field) is not None} if now else {}
+    if not names and columns.in_files is not None:
+        names = {name: columns.in_files.get(name) for name in stored.names}
     return {former: name for former, name in names.items() if name != former}
 
 
@@ -75,7 +76,7 @@ def check_written(file: LakeFile, stored: pa.Schema, chosen: Sequence[str]) -> N
 
 
 def _id(field: pa.Field) -> bytes | None:
-    return (field.metadata or {}).get(_FIELD_ID)
+    return (field.metadata or {}).get(FIELD_ID)
 
 
 def _is_time(kind: pa.DataType) -> bool:

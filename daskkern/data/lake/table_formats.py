@@ -10,11 +10,13 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from daskkern.data.lake.listing import LakeColumns, LakeFile, natural_key
+from daskkern.data.lake.schemas import FIELD_ID
 from daskkern.data.remote.files import FoundFile, files_below
 from daskkern.data.remote.stores import is_url
 from daskkern.errors import DataError, StoreError
 
 _METADATA = ".metadata.json"
+_DELTA_NAME, _DELTA_ID = b"delta.columnMapping.physicalName", b"delta.columnMapping.id"
 
 
 def table_files(place: str) -> list[LakeFile] | None:
@@ -59,18 +61,15 @@ def _delta(place: str) -> list[LakeFile]:
     try:
         table = DeltaTable(place, storage_options={"allow_http": "true"} if is_url(place) else None)
         features = {*(table.protocol().reader_features or ())}
+        mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         names = list(table.metadata().partition_columns)
-        columns = LakeColumns(pa.schema(table.schema().to_arrow()))
+        columns = _mapped(pa.schema(table.schema().to_arrow()), mode)
         deletions = "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows > 0
     except Exception as error:
         raise DataError(f"{place} cannot be read as a Delta Lake table: {error}") from error
     if deletions:
         raise _deleted(place, "Delta Lake", "with OPTIMIZE or REORG TABLE ... APPLY (PURGE)")
-    if "columnMapping" in features:
-        raise DataError(
-            f"{place} is a Delta Lake table with column mapping, which is not supported; write a copy of it"
-        )
     files = []
     for action in sorted(actions, key=lambda one: natural_key(str(one["path"]))):
         path = unquote(str(action["path"]))
@@ -80,6 +79,23 @@ def _delta(place: str) -> list[LakeFile]:
         partition = tuple((name, action.get(f"partition.{name}")) for name in names)
         files.append(LakeFile(found, place, partition, columns))
     return _some(files, place)
+
+
+def _mapped(schema: pa.Schema, mode: str) -> LakeColumns:
+    """Return the columns of a Delta Lake table, which its files have under other names where it maps columns.
+
+    Delta Transaction Log Protocol, "Column Mapping": by the physical name of a column, or by its number.
+    """
+    if mode == "none":
+        return LakeColumns(schema)
+    if mode not in ("name", "id"):
+        raise DataError(f"its columns are mapped by {mode!r}; expected 'name' or 'id'")
+    in_files, fields = {}, []
+    for field in schema:
+        known = field.metadata or {}
+        in_files[known.get(_DELTA_NAME, field.name.encode()).decode()] = field.name
+        fields.append(field.with_metadata({FIELD_ID: known[_DELTA_ID]} if mode == "id" and _DELTA_ID in known else {}))
+    return LakeColumns(pa.schema(fields), in_files=in_files)
 
 
 def _iceberg(metadata: str) -> list[LakeFile]:

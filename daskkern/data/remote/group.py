@@ -11,7 +11,6 @@ metadata come last. A kill in between leaves a group at this location that reade
 to it.
 """
 
-import asyncio
 import json
 import os
 import secrets
@@ -20,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import zarr
@@ -28,9 +26,10 @@ from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.core.sync import sync
 
 from daskkern.backend.processes import is_running
+from daskkern.data.remote.folders import remove_empty_folders
 from daskkern.data.remote.objects import get_object, remove_object
 from daskkern.data.remote.stores import RemoteStore, for_each, open_zarr
-from daskkern.errors import CONTINUES, StoreError
+from daskkern.errors import StoreError, note_continuation
 
 ROOT, WRITER = "zarr.json", "writer.json"
 PROGRESS = "progress.npz"
@@ -86,20 +85,6 @@ def resumable_remote_group(url: str, *, kind: str, key: str | None, overwrite: b
         claim.open().update_attributes({"complete": True})
 
 
-def upload(folder: Path, url: str, *, kind: str, overwrite: bool) -> None:
-    """Copy a complete group in a local folder to a URL, eight objects at a time. Raises StoreError."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    keys = sorted(path.relative_to(folder).as_posix() for path in files)
-    with _claimed(url, kind, overwrite) as claim:
-
-        async def put(key: str) -> None:
-            await claim.store.set(key, await asyncio.to_thread(_read, folder / key))
-
-        sync(for_each(put, [key for key in keys if key != ROOT], _AT_ONCE))
-        claim.check()
-        sync(put(ROOT))
-
-
 def remove_remote(url: str) -> None:
     """Remove everything at a URL, metadata first: what remains after a kill is not a group. Raises StoreError."""
     store = RemoteStore.at(url, read_only=False)
@@ -110,6 +95,7 @@ def remove_remote(url: str) -> None:
         for key in metadata:
             await store.delete(key)
         await for_each(store.delete, [key for key in keys if not key.endswith(ROOT)], _AT_ONCE)
+        remove_empty_folders(store)
 
     sync(remove())
 
@@ -207,7 +193,7 @@ def _claimed(url: str, kind: str, overwrite: bool, key: str | None = None) -> It
                 sync(_remove(claim.store))
             else:
                 claim.sign(ended=True)
-                end.add_note(CONTINUES)
+                note_continuation(end)
         raise
     except BaseException:
         with suppress(Exception):
@@ -282,16 +268,13 @@ async def _remove(store: RemoteStore, but: tuple[str, ...] = ()) -> None:
     await for_each(store.delete, [key for key in keys if key != ROOT], _AT_ONCE)
     if ROOT in keys:
         await store.delete(ROOT)
+    remove_empty_folders(store)
 
 
 async def _any(store: RemoteStore) -> bool:
     async for _ in store.list():
         return True
     return False
-
-
-def _read(path: Path) -> Buffer:
-    return _buffer(path.read_bytes())
 
 
 def _buffer(data: bytes) -> Buffer:

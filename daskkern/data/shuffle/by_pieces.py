@@ -1,4 +1,4 @@
-"""Shuffling a store with the workers of a cluster by way of pieces: to a URL, or sparse rows to a folder.
+"""Shuffling a store by way of pieces, with the workers of a cluster or alone: to a URL, or sparse rows to a folder.
 
 Pass one: each task sorts a range of rows by their keys and writes them as a piece, a temporary object below the new
 store. Pass two: each task writes whole chunks of the new store; it reads the intervals of keys that hold their rows
@@ -44,6 +44,8 @@ class ShuffleSettings:
     seed, overwrite : int, bool
     memory : int
         Bytes that one task may hold.
+    key : str or None
+        Recorded as that of the sources of the new store.
     """
 
     source: str
@@ -51,10 +53,11 @@ class ShuffleSettings:
     seed: int
     memory: int
     overwrite: bool
+    key: str | None = None
 
 
 def shuffle_by_pieces(
-    client: Client, store: Store, settings: ShuffleSettings, progress: Callable[[int, int], None]
+    client: Client | None, store: Store, settings: ShuffleSettings, progress: Callable[[int, int], None]
 ) -> None:
     """Write the rows of `store`, which workers open as ``settings.source``, in the order of the seed.
 
@@ -70,7 +73,7 @@ def shuffle_by_pieces(
     def run(group: zarr.Group, place: str, record: RecordPlace | None, *, found: bool) -> None:
         shuffle = PieceShuffle(settings.source, place, seed, plan.load_bytes, form)
         sums = _Work(client, store, shuffle, plan, bytes_of, progress).run(group, record, found=found)
-        write_attributes(group, store, sums, shuffled_provenance(store, seed))
+        write_attributes(group, store, sums, shuffled_provenance(store, seed), settings.key)
         Pieces(place, form).remove()
 
     if is_url(out):
@@ -90,9 +93,9 @@ def shuffle_by_pieces(
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """A shuffle by the workers of `client`."""
+    """A shuffle by the workers of `client`, or by this process."""
 
-    client: Client
+    client: Client | None
     store: Store
     shuffle: PieceShuffle
     plan: PiecePlan

@@ -25,7 +25,7 @@ _WAIT_SECONDS = 60.0  # seconds for running tasks to check; a hanging worker mus
 
 
 def run_tasks(
-    client: Client,
+    client: Client | None,
     function: Callable[[Job], Result],
     jobs: Sequence[Job],
     folder: Path | str | None = None,
@@ -36,7 +36,8 @@ def run_tasks(
 
     Parameters
     ----------
-    client : Client
+    client : Client or None
+        None computes them in this process, one after the other.
     function : callable
         Calls :func:`check_wanted` on `folder` every few seconds. May run twice when a worker is lost.
     jobs : sequence
@@ -53,6 +54,8 @@ def run_tasks(
     Exception
         The first error of a task. By then no task runs.
     """
+    if client is None:
+        return _run_here(function, jobs, finished, received)
     role = f"rows_{function.__name__.strip('_')}"
     futures = [client.submit(_call, function, job, key=task_name(role), pure=False) for job in jobs]
     numbers = {future.key: number for number, future in enumerate(futures)}
@@ -72,6 +75,20 @@ def run_tasks(
     finally:
         client.cancel(futures)
     return [results[number] for number in range(len(jobs))]
+
+
+def _run_here(
+    function: Callable[[Job], Result],
+    jobs: Sequence[Job],
+    finished: Callable[[int], None],
+    received: Callable[[int, Result], None],
+) -> list[Result]:
+    results = []
+    for number, job in enumerate(jobs):
+        results.append(function(job))
+        received(number, results[-1])
+        finished(number)
+    return results
 
 
 def _call(function: Callable[[Job], Result], job: Job) -> Result:

@@ -73,7 +73,7 @@ class _Part:
 
 
 def shuffle_store_on(
-    client: Client,
+    client: Client | None,
     source: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
@@ -81,18 +81,22 @@ def shuffle_store_on(
     memory: int = DEFAULT_MEMORY,
     overwrite: bool = False,
     progress: Progress | None = None,
+    key: str | None = None,
 ) -> Store:
     """Write the rows of a store in a random order to a new one, with all workers of a cluster.
 
     Parameters
     ----------
-    client : Client
-        A client whose workers can access both places.
+    client : Client or None
+        A client whose workers can access both places. None does the same in this process: to a URL it needs no local
+        disk, other than :func:`daskkern.data.shuffle.shuffle.shuffle_store`.
     source, out, seed, overwrite, progress
         As for :func:`daskkern.data.shuffle.shuffle.shuffle_store`.
     memory : int
         Bytes that a worker may hold for a URL and for sparse rows, divided among its threads; for dense rows in a
         folder, those of one task.
+    key : str, optional
+        At a URL: recorded as that of the sources of the new store.
 
     Raises
     ------
@@ -113,7 +117,7 @@ def shuffle_store_on(
     if is_url(out) or store.info.is_sparse:
         threads = _threads(client)
         check_budget(rows, memory, threads)
-        settings = ShuffleSettings(location, os.fspath(out), seed, memory // threads, overwrite)
+        settings = ShuffleSettings(location, os.fspath(out), seed, memory // threads, overwrite, key)
         shuffle_by_pieces(client, store, settings, report)
         return open_store(out)
     check_budget(rows, memory)
@@ -121,7 +125,7 @@ def shuffle_store_on(
         check_room(work, 2 * n * (rows.row_bytes + 8), "the shuffle")
         job = _Shuffle(location, work, seed, memory)
         group = _make_arrays(store, job.target)
-        ranges = _chunk_ranges(store.info, _TASKS_PER_WORKER * max(1, len(client.nthreads())))
+        ranges = _chunk_ranges(store.info, _TASKS_PER_WORKER * _workers(client))
         parts = [_Part(job, number, limits) for number, limits in enumerate(ranges)]
         moved = _MovedRows(report, [stop - start for start, stop in ranges], 2 * n)
         scattered = tuple(run_tasks(client, _scatter, parts, work, moved))
@@ -133,13 +137,17 @@ def shuffle_store_on(
     return open_store(out)
 
 
-def least_memory(client: Client, store: Store) -> int:
+def least_memory(client: Client | None, store: Store) -> int:
     """Return the least memory of a worker with which these workers shuffle a store by pieces."""
     return least_bytes(StoredRows(store)) * _threads(client)
 
 
-def _threads(client: Client) -> int:
-    return max(client.nthreads().values(), default=1)
+def _threads(client: Client | None) -> int:
+    return 1 if client is None else max(client.nthreads().values(), default=1)
+
+
+def _workers(client: Client | None) -> int:
+    return 1 if client is None else max(1, len(client.nthreads()))
 
 
 @dataclass

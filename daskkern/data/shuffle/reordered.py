@@ -12,7 +12,7 @@ import zarr
 
 from daskkern.data.rows.csr import is_sparse
 from daskkern.data.schema.layout import stored_dtype
-from daskkern.data.schema.schema import STATISTICS
+from daskkern.data.schema.schema import SOURCE_KEY, STATISTICS
 from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.chunk_buffers import Incoming
 from daskkern.data.storage.chunked import ChunkedArrays
@@ -72,11 +72,19 @@ def layout_of(store: Store) -> Incoming:
 
 
 def write_attributes(
-    group: zarr.Group, like: Store, sums: Mapping[str, Checksum], provenance: Mapping[str, Any]
+    group: zarr.Group,
+    like: Store,
+    sums: Mapping[str, Checksum],
+    provenance: Mapping[str, Any],
+    key: str | None = None,
 ) -> None:
-    """Record everything that does not depend on the order of the rows, and the checksums of all chunks by array."""
+    """Record everything that does not depend on the order of the rows, and the checksums of all chunks by array.
+
+    A `key` is recorded as that of the sources.
+    """
     if like.info.statistics.is_wide:
         write_whole(group, STATISTICS, like.info.statistics.table(), overwrite=True)
     info = replace(like.info, checksums={name: total.whole for name, total in sums.items()})
-    attributes = {**info.to_attributes(), "provenance": dict(provenance)}
+    keyed = {} if key is None else {SOURCE_KEY: key}
+    attributes = {**info.to_attributes(), **keyed, "provenance": dict(provenance)}
     group.update_attributes({**attributes, "records": write_records(group, sums, attributes)})

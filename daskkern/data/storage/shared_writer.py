@@ -1,19 +1,13 @@
 """Writing one store from several processes: one creates and joins it, the others write parts aligned to chunks."""
 
-from typing import Self
-
 import zarr
 
 from daskkern.arrays import IntArray
-from daskkern.data.remote.group import PROGRESS as REMOTE_PROGRESS
-from daskkern.data.remote.group import resumable_remote_group
 from daskkern.data.remote.stores import is_url
-from daskkern.data.schema.schema import FORMAT
 from daskkern.data.storage.chunked import ChunkedArrays
 from daskkern.data.storage.csr_store import State, part_of
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.data.transactions.part_record import RecordPlace
-from daskkern.data.transactions.resumable import PROGRESS
 
 _AT_ONCE, _AT_ONCE_BYTES = 8, 32 << 20
 """Chunks that are written side by side to a remote store, and their bytes at most."""
@@ -25,40 +19,28 @@ class SharedWriter(StoreWriter):
     The process that enters it calls :meth:`make_room`, and when the others are done :meth:`join_part` for each of
     them in the order of the rows. Another process creates a writer for the same place, which it does not enter, and
     calls :meth:`write_part`, appends its rows, and calls :meth:`leave_part`. With a resume key, what a killed process
-    left is taken up (`found`), also at a URL.
+    left is taken up (`found`).
     """
 
-    place: str
-    """The folder or URL at which parts are written, once entered."""
-    found = False
-    """Whether the arrays, and a record of finished parts, were found."""
+    @property
+    def place(self) -> str:
+        """The folder or URL at which parts are written, once entered."""
+        assert self.partial is not None
+        return self.partial.place
 
-    def __enter__(self) -> Self:
-        if not is_url(self.path):
-            super().__enter__()
-            assert self.partial is not None
-            self.place, self.found = str(self.partial.folder), self.partial.found
-            return self
-        remote = self._stack.enter_context(
-            resumable_remote_group(self.path, kind=FORMAT, key=self.resume_key, overwrite=self._overwrite)
-        )
-        self._group, self.place, self.found = remote.group, remote.url, remote.found
-        self._open_arrays()
-        return self
+    @property
+    def found(self) -> bool:
+        """Whether the arrays, and a record of finished parts, were found."""
+        return self.partial is not None and self.partial.found
 
     @property
     def record_place(self) -> RecordPlace | None:
         """Where to record finished parts; None without a resume key."""
-        if self.resume_key is None:
-            return None
-        if is_url(self.place):
-            return RecordPlace(self.place, REMOTE_PROGRESS)
-        assert self.partial is not None
-        return RecordPlace(self.partial.folder, PROGRESS)
+        return None if self.partial is None else self.partial.record
 
-    def make_room(self, n_rows: int) -> None:
-        """Create arrays of `n_rows` rows, into which other processes write parts; or open those that were found."""
-        if self.found:
+    def make_room(self, n_rows: int, *, has_parts: bool) -> None:
+        """Create arrays of `n_rows` rows, into which other processes write parts; or open those that have parts."""
+        if has_parts:
             self._arrays.reopen()
         else:
             self._arrays.make(n_rows)

@@ -1,6 +1,5 @@
 """Writing a store: blocks of rows of any size are written as whole chunks, in bounded memory."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.data.remote.group import remote_group
-from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
 from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_scaling import Scaling, check_scaling_kind, check_sparse_scaling
@@ -27,7 +24,7 @@ from daskkern.data.storage.csr_store import CsrWriter, State, part_of
 from daskkern.data.storage.recorded_checksums import write_records
 from daskkern.data.storage.row_statistics import RowStatistics
 from daskkern.data.storage.whole_arrays import write_whole
-from daskkern.data.transactions.resumable import Partial, resumable_group
+from daskkern.data.transactions.partial_group import PartialGroup, partial_group
 from daskkern.errors import DataError, StoreError
 
 
@@ -59,7 +56,6 @@ class StoreWriter:
         How the columns of the source became these features, to be recorded.
     resume_key : str or None
         A digest of the data being written. The work of a killed writer with the same key is resumed: see `partial`.
-        Not supported in remote stores.
 
     Notes
     -----
@@ -102,8 +98,8 @@ class StoreWriter:
         self._scaling: Scaling | None = None
         self._overwrite, self._encoding, self.resume_key = overwrite, encoding, resume_key
         self._fills_means, self._index_base = False, index_base
-        self.partial: Partial | None = None
-        """The folder being written, and whether it was found incomplete with this resume key."""
+        self.partial: PartialGroup | None = None
+        """What is being written, once entered, and whether it was found incomplete with this resume key."""
         self._chunk_rows = chunk_rows or (0 if sparse else default_chunk_rows(n_features, self._incoming.dtype))
         self._observed = RowStatistics(n_features, n_targets if task == "regression" else 0)
         self._csr: CsrWriter | None = None
@@ -111,14 +107,10 @@ class StoreWriter:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        if is_url(self.path):
-            self._group = self._stack.enter_context(remote_group(self.path, kind=FORMAT, overwrite=self._overwrite))
-        else:
-            key = self.resume_key or secrets.token_hex(8)
-            self.partial = self._stack.enter_context(
-                resumable_group(self.path, kind=FORMAT, key=key, overwrite=self._overwrite)
-            )
-            self._group = self.partial.group
+        self.partial = self._stack.enter_context(
+            partial_group(self.path, kind=FORMAT, key=self.resume_key, overwrite=self._overwrite)
+        )
+        self._group = self.partial.group
         if self._chunk_rows:
             self._open_arrays()
         return self

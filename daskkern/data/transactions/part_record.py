@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.data.remote.objects import get_object, put_object
+from daskkern.data.remote.objects import get_object, put_object, remove_object
 from daskkern.data.schema.schema import ClassLabel
 
 SECONDS = 2.0
@@ -45,6 +45,23 @@ class RecordPlace:
         temporary.write_bytes(value)
         temporary.replace(self.folder / self.name)
 
+    def remove(self) -> None:
+        """Remove the record, if there is one."""
+        if isinstance(self.folder, str):
+            remove_object(self.folder, self.name)
+        else:
+            (self.folder / self.name).unlink(missing_ok=True)
+
+
+def as_npz(arrays: Mapping[str, HostArray]) -> bytes:
+    """Return named arrays in the format of ``.npz`` files. Names may contain slashes."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+    return target.getvalue()
+
 
 class PartRecord:
     """Finished parts by number, saved every two seconds at most.
@@ -59,6 +76,8 @@ class PartRecord:
 
     def __init__(self, place: RecordPlace | None, bounds: Sequence[tuple[int, int]]) -> None:
         self._place, self.bounds = place, tuple(bounds)
+        self.found = False
+        """Whether there was a record of these parts, once taken up."""
         self._results: dict[int, PartResult] = {}
         self._last = 0.0
 
@@ -68,8 +87,9 @@ class PartRecord:
         if found is not None:
             with np.load(io.BytesIO(found), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            head = json.loads(str(arrays.pop("head")))
-            if [tuple(bound) for bound in head["bounds"]] == list(self.bounds):
+            head = json.loads(str(arrays.pop("head", '{"bounds": []}')))  # none in a record of one pass
+            self.found = [tuple(bound) for bound in head["bounds"]] == list(self.bounds)
+            if self.found:
                 for number, labels in head["labels"].items():
                     prefix = f"{number}/"
                     state = {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
@@ -94,11 +114,6 @@ class PartRecord:
             return
         labels = {number: list(found[1]) for number, found in self._results.items()}
         head = json.dumps({"bounds": self.bounds, "labels": labels})
-        target = io.BytesIO()
-        with zipfile.ZipFile(target, "w") as archive:
-            named = {f"{n}/{key}": array for n, (state, _) in self._results.items() for key, array in state.items()}
-            for name, array in {**named, "head": np.array(head)}.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
-        self._place.write(target.getvalue())
+        named = {f"{n}/{key}": array for n, (state, _) in self._results.items() for key, array in state.items()}
+        self._place.write(as_npz({**named, "head": np.array(head)}))
         self._last = time.monotonic()

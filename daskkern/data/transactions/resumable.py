@@ -28,7 +28,7 @@ from daskkern.data.transactions.atomic import (
     partial_prefix,
     sweep,
 )
-from daskkern.errors import CONTINUES
+from daskkern.errors import note_continuation
 
 PROGRESS = "progress.npz"
 _STALE_SECONDS = 3600.0  # after which a folder of another machine, whose processes cannot be checked, is abandoned
@@ -110,7 +110,7 @@ def resumable_group(path: str | Path, *, kind: str, key: str, overwrite: bool = 
     except (KeyboardInterrupt, SystemExit) as end:
         keep = partial.progress.exists()
         if keep:
-            end.add_note(CONTINUES)
+            note_continuation(end)
         raise
     finally:
         if keep:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from daskkern.data.remote.group import upload
+from daskkern.data.remote.copying import upload
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.schema import FORMAT
 from daskkern.data.transactions.atomic import (

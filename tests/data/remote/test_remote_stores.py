@@ -20,7 +20,7 @@ from zarr.core.sync import sync
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import ingest
-from daskkern.data.remote.group import upload
+from daskkern.data.remote.copying import upload
 from daskkern.data.remote.stores import RETRIES, TIMEOUT, RemoteStore, name_of_place, open_zarr, public
 from daskkern.data.rows.rows import take
 from daskkern.data.schema.provenance import made_now
@@ -37,6 +37,7 @@ from daskkern.kernels import Gaussian
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import StoreSource
+from tests.support.files.same_stores import assert_same_stores
 from tests.support.object_server import ObjectServer
 
 Make = Callable[..., Store]
@@ -93,8 +94,7 @@ def test_ingested_split_and_shuffled_like_on_disk(
     shuffle_store(f"{base}/plain", f"{base}/plain", seed=4, overwrite=True)
     objects.faults.slow_every, objects.faults.break_every, objects.faults.pause_s = 7, 17, 0.05
     for name in ("a", "b", "plain"):
-        assert_same(open_store(f"{base}/{name}"), open_store(tmp_path / "local" / name))
-        assert check_store(f"{base}/{name}").is_whole
+        assert_same_stores(f"{base}/{name}", str(tmp_path / "local" / name))
     if place == "s3":
         assert min(objects.faults.counts[fault] for fault in ("failed", "slowed", "broken")) > 2
     assert describe_store(f"{base}/a").stored_bytes == describe_store(tmp_path / "local/a").stored_bytes

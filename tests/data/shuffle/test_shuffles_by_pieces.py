@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from daskkern.data.transactions import part_record
 from daskkern.data.transactions.output_files import output_folder
 from daskkern.errors import CONTINUES, DaskkernError, MemoryBudgetError, SpecError, StoreError
 from tests.support.cluster import local_cluster
-from tests.support.object_server import ObjectServer
+from tests.support.object_server import ObjectServer, reaching
 from tests.support.processes import started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -98,24 +97,6 @@ def assert_same_bytes(url: str, folder: Path) -> None:
     assert sorted(ours) == sorted(alone)
     assert [name for name, content in alone.items() if ours[name] != content] == []
     assert check_store(url).findings == ()
-
-
-def set_environment(values: dict[str, str]) -> None:
-    for name, value in values.items():
-        if value:
-            os.environ[name] = value
-        else:
-            os.environ.pop(name, None)
-
-
-@contextmanager
-def reaching(client: Client, server: ObjectServer) -> Iterator[Client]:
-    """Let the workers of a client find the object server."""
-    client.run(set_environment, server.environment())
-    try:
-        yield client
-    finally:
-        client.run(set_environment, dict.fromkeys(server.environment(), ""))
 
 
 @pytest.fixture

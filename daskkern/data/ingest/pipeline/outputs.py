@@ -30,13 +30,25 @@ def check_outputs(outputs: Mapping[int, PathLike], overwrite: bool) -> None:
 
 
 def is_begun(outputs: Mapping[int, PathLike], shuffle: bool | None) -> bool:
-    """Return whether some local stores exist and some do not, as after a kill between two renames.
+    """Return whether some stores exist and some do not, as after a kill between two of them.
 
     Or whether the only store is at a URL, where its rows still have to be shuffled.
     """
-    there = [not is_url(path) and Path(path).exists() for path in outputs.values()]
-    alone = len(there) == 1 and is_url(outputs[TRAIN])
-    return awaits_shuffle(os.fspath(outputs[TRAIN]), shuffle) if alone else any(there) and not all(there)
+    if len(outputs) == 1 and is_url(outputs[TRAIN]):
+        return awaits_shuffle(os.fspath(outputs[TRAIN]), shuffle)
+    there = [_exists(path) for path in outputs.values()]
+    return any(there) and not all(there)
+
+
+def _exists(path: PathLike) -> bool:
+    """Return whether there is something in a folder, or a complete store at a URL."""
+    if not is_url(path):
+        return Path(path).exists()
+    try:
+        open_store(path)
+    except StoreError:
+        return False
+    return True
 
 
 def awaits_shuffle(url: str, shuffle: bool | None, key: str | None = None) -> bool:
@@ -54,11 +66,8 @@ def awaits_shuffle(url: str, shuffle: bool | None, key: str | None = None) -> bo
 def check_begun(outputs: Mapping[int, PathLike], key: str | None, of_parts: str | None) -> None:
     """Raise StoreError unless the existing stores were made by an ingestion with these keys: of all of it, of parts."""
     for path in outputs.values():
-        if is_url(path):
-            is_known = len(outputs) > 1 or is_written(os.fspath(path), of_parts)
-        else:
-            is_known = not Path(path).exists() or is_written(Path(path), key)
-        if not is_known:
+        place = os.fspath(path) if is_url(path) else Path(path)
+        if _exists(path) and not is_written(place, key) and not is_written(place, of_parts):
             check_destination(os.fspath(path), kind=FORMAT, overwrite=False)
 
 

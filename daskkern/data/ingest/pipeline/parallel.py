@@ -94,14 +94,13 @@ def ingest_parts(
     if table.n_rows == 0:
         raise DataError(f"{table.source} has no rows; at least one is needed")
     row_bytes = table.n_features * table.dtype.itemsize
-    n_parts = _n_parts(table.n_rows * row_bytes)
-    bounds = part_bounds(table.n_rows, writer.chunk_rows, table.starts, n_parts)
+    bounds = part_bounds(table.n_rows, writer.chunk_rows, table.starts, n_parts_of(table.n_rows * row_bytes))
     record = PartRecord(writer.record_place, bounds)
     place = writer.place if is_url(writer.place) else Path(writer.place)
     if writer.found:
         want_again(place)
     results = dict(record.take_up()) if writer.found else {}
-    writer.make_room(table.n_rows)
+    writer.make_room(table.n_rows, has_parts=record.found)
     todo = [number for number in range(len(bounds)) if number not in results]
     written = sum(bounds[number][1] - bounds[number][0] for number in results)
     progress(written, table.n_rows)
@@ -118,15 +117,12 @@ def ingest_parts(
         Part(table.between(*bounds[number]), decision, classes, writer.place, writer.chunk_rows, *bounds[number])
         for number in todo
     ]
-    if client is not None:
-        run_tasks(client, _write, parts, place, received=receive)
-    else:
-        for at, part in enumerate(parts):
-            receive(at, _write(part))
+    run_tasks(client, _write, parts, place, received=receive)
     _join(writer, table, decision, classes, record, [results[number] for number in range(len(bounds))])
 
 
-def _n_parts(n_bytes: int) -> int:
+def n_parts_of(n_bytes: int) -> int:
+    """Return the number of parts of so many bytes."""
     return max(1, -(-n_bytes // min(_MOST_BYTES, max(LEAST_BYTES, n_bytes // _PARTS))))
 
 

@@ -1,9 +1,9 @@
 """The recorded progress of an ingestion, from which the same command continues after a kill."""
 
+import io
 import json
 import os
 import time
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from daskkern.data.remote.url_files import SourceFile, UrlFile
 from daskkern.data.schema.schema import SOURCE_KEY, ClassLabel
 from daskkern.data.storage.store import open_store
 from daskkern.data.storage.writer import StoreWriter
+from daskkern.data.transactions.part_record import as_npz
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import StoreError
 
@@ -41,38 +42,36 @@ class IngestCheckpoint:
     """
 
     def __init__(self, writer: StoreWriter) -> None:
-        self._writer = writer
-        self._path = None if writer.partial is None or writer.resume_key is None else writer.partial.progress
+        self._writer, partial = writer, writer.partial
+        self._place = None if partial is None else partial.record
+        self._found = partial is not None and partial.found
         self._last = time.monotonic()
 
     def take_up(self) -> ResumedIngest | None:
         """Return the progress of an earlier process, after restoring the writer; None when there is none."""
-        partial = self._writer.partial
-        if partial is None or self._path is None or not partial.found:
+        record = self._place.read() if self._place is not None and self._found else None
+        if record is None:
             return None
-        with np.load(partial.progress, allow_pickle=False) as file:
+        with np.load(io.BytesIO(record), allow_pickle=False) as file:
             state = {name: file[name] for name in file.files}
+        if "kept" not in state:  # the record of another way of writing
+            return None
         kept = json.loads(str(state.pop("kept")))
         self._writer.restore(state)
         return ResumedIngest(int(kept["n_rows"]), tuple(kept["labels"]))
 
     def keep(self, n_rows: int, labels: Sequence[ClassLabel]) -> None:
         """Record the state, unless that was done a few seconds ago."""
-        if self._path is None or time.monotonic() - self._last < SECONDS:
+        if self._place is None or time.monotonic() - self._last < SECONDS:
             return
         kept = json.dumps({"n_rows": n_rows, "labels": list(labels)})
-        temporary = self._path.with_suffix(".new")
-        with zipfile.ZipFile(temporary, "w") as archive:
-            for name, array in {**self._writer.state(), "kept": np.array(kept)}.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
-        temporary.replace(self._path)
+        self._place.write(as_npz({**self._writer.state(), "kept": np.array(kept)}))
         self._last = time.monotonic()
 
     def forget(self) -> None:
         """Remove the record: the next steps change rows that are already written."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        if self._place is not None:
+            self._place.remove()
 
 
 def parts_key(source_key: str | None, shuffle: bool | None) -> str | None:

@@ -9,6 +9,7 @@ from distributed import Client
 
 from daskkern.data.ingest.columns.match_schema import decide_like, like_of
 from daskkern.data.ingest.columns.targets import Decision, check_task, decide
+from daskkern.data.ingest.pipeline.in_place import InPlace
 from daskkern.data.ingest.pipeline.outputs import check_begun, check_outputs, check_split, is_begun
 from daskkern.data.ingest.pipeline.parallel import JobsOnWorkers, check_parallel
 from daskkern.data.ingest.pipeline.report import IngestReport, report
@@ -20,6 +21,7 @@ from daskkern.data.ingest.pipeline.stream import Progress
 from daskkern.data.ingest.readers.lake_tables import UnsurveyedGapError
 from daskkern.data.ingest.readers.tables import Request, Table
 from daskkern.data.lake.opening import TaskRunner, run_here
+from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.column_scaling import check_scaling_kind
 from daskkern.data.schema.encoding import check_choices
 from daskkern.data.schema.provenance import made_now
@@ -70,8 +72,8 @@ def ingest(
         the same arguments. Dask collections are computed a block at a time, by the active Dask client. DataFrames are
         those of pandas and Polars, and others that hand out Arrow data.
     out : path or URL
-        The store to write. Rows whose number is known, as that of Parquet, are written straight to a URL unless they
-        are split or shuffled; others are first stored in the temporary folder of this machine (``TMPDIR``).
+        The store to write. At a URL there is no local copy: rows that are split or shuffled are first written to a
+        store next to it, see :mod:`daskkern.data.ingest.pipeline.in_place`.
     target : str or sequence of str, optional
         Target columns of a table, or the entry of an npz. Required for tables; ``()`` means none.
     task : str
@@ -126,8 +128,8 @@ def ingest(
         A store, or the schema of a model, whose columns, categories, filled values, scaling and classes these rows get.
     client : distributed.Client, optional
         Workers that read and write the training rows in parallel; they must share the files with this process, or
-        reach the URLs. The store is the same, its statistics up to rounding. At a URL they shuffle, too; a split, and
-        a shuffle to a folder, happen in this process.
+        reach the URLs. The store is the same, its statistics up to rounding. At a URL they split and shuffle, too; to
+        a folder that happens in this process.
     columns : sequence of str, optional
         Columns of a table to use as features; all others but targets and weight are not read.
     where : str, optional
@@ -218,7 +220,7 @@ def _run(sources: Sources, request: Request, wanted: _Settings, *, every_float: 
     key = source.key and work_key([source.key, repr(wanted.split), wanted.shuffle, wanted.seed, places])
     if wanted.begun:
         check_begun(outputs, key, parts_key(source.key, wanted.shuffle))
-    making = Staging(
+    making = (InPlace if is_url(outputs[TRAIN]) else Staging)(
         source=source,
         decision=decision,
         test=test,
@@ -230,6 +232,7 @@ def _run(sources: Sources, request: Request, wanted: _Settings, *, every_float: 
         scale=wanted.scale,
         chunk_rows=wanted.chunk_rows,
         overwrite=wanted.overwrite or wanted.begun,
+        begun=wanted.begun,
         client=client,
         key=key,
         record=made_now("ingest", source.names),

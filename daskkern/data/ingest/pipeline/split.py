@@ -82,6 +82,16 @@ class Split:
                 rows = rows[~leaves]
         return parts
 
+    def passed(self) -> IntArray:
+        """Return the rows of each stratum that each draw has passed (draws, strata), for :meth:`continue_at`."""
+        return np.array([[draw.done for draw in draws] for _, draws in self._parts], np.int64)
+
+    def continue_at(self, passed: IntArray) -> None:
+        """Continue where another split with the same settings was."""
+        for (_, draws), counts in zip(self._parts, passed, strict=True):
+            for draw, done in zip(draws, counts, strict=True):
+                draw.continue_at(int(done))
+
     def _check(self, part: int, share: float, size: int, n_rows: int) -> None:
         if size == 0:
             name = "test" if part == TEST else "validation"
@@ -107,21 +117,27 @@ class _Draw:
 
     def __init__(self, k: int, n: int, seed: int, stream: tuple[int, int]) -> None:
         self._k, self._n, self._seed, self._stream = k, n, seed, stream
-        self._done = 0
+        self.done = 0
         self._mask = np.zeros(0, np.bool_)  # of the group that contains the next row
 
     def next(self, rows: int) -> npt.NDArray[np.bool_]:
         """Return for each of the next rows whether it is chosen."""
         parts = []
         while rows:
-            within = self._done % _GROUP
+            within = self.done % _GROUP
             if within == 0:
-                self._mask = self._group(self._done // _GROUP)
+                self._mask = self._group(self.done // _GROUP)
             part = self._mask[within : within + rows]
             parts.append(part)
-            self._done += len(part)
+            self.done += len(part)
             rows -= len(part)
         return np.concatenate([*parts, np.zeros(0, np.bool_)])
+
+    def continue_at(self, done: int) -> None:
+        """Continue after `done` rows."""
+        self.done = done
+        if done % _GROUP:
+            self._mask = self._group(done // _GROUP)
 
     def _group(self, number: int) -> npt.NDArray[np.bool_]:
         start = number * _GROUP

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from daskkern.arrays import IntArray
+from daskkern.arrays import HostArray, IntArray
 from daskkern.data.ingest.pipeline.split import TRAIN, Split, SplitSettings
+from daskkern.data.schema.schema import ClassLabel, StoreInfo
 from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets
 from daskkern.data.shuffle.detection import target_order
 from daskkern.data.shuffle.shuffle import buckets_for
@@ -64,13 +65,14 @@ class SplitAndShuffle:
     split: SplitSettings
     shuffle_seed: int | None
 
-    def run(self, folder: Path, writers: Mapping[int, StoreWriter], progress: Progress) -> None:
-        """Append every row to the writer of its part; `folder` is for temporary files."""
+    def run(self, folder: Path | None, writers: Mapping[int, StoreWriter], progress: Progress) -> None:
+        """Append every row to the writer of its part; a shuffle needs a local `folder` for temporary files."""
         rows = StoredRows(self.staged)
-        check_room(folder, rows.info.n_rows * rows.row_bytes, "splitting or shuffling the rows")
         chunk = rows.info.chunk_rows * rows.row_bytes
         buckets: Buckets | None = None
-        if self.shuffle_seed is not None:
+        if folder is not None:
+            check_room(folder, rows.info.n_rows * rows.row_bytes, "splitting or shuffling the rows")
+        if folder is not None and self.shuffle_seed is not None:
             buckets = buckets_for(rows, folder / "buckets", self.shuffle_seed, max(DEFAULT_MEMORY, 8 * chunk))
         trained = np.zeros(len(rows.info.classes or ()), np.int64)
         for done, part, block in self._split_blocks(rows):
@@ -81,7 +83,7 @@ class SplitAndShuffle:
             else:
                 _append(writers[part], block)
             progress(done, rows.info.n_rows)
-        self._check_trained(trained)
+        check_trained(self.staged.info.classes or (), trained)
         if buckets is not None:
             shutil.rmtree(self.staged.path)  # so that the disk never holds the rows three times
             for block in buckets.blocks():
@@ -89,25 +91,39 @@ class SplitAndShuffle:
 
     def _split_blocks(self, rows: StoredRows) -> Iterator[tuple[int, int, StoredBlock]]:
         """Yield the rows in order, one part of a block at a time: the number of rows done, the part, its rows."""
-        counts = rows.info.class_counts if self.split.stratify else None
-        split = Split(self.split, counts or (rows.info.n_rows,)) if self.split.is_wanted else None
+        split = split_of(rows.info, self.split) if self.split.is_wanted else None
         for start, block in rows.blocks(_BLOCK_BYTES):
             done = start + block.n_rows
             if split is None:
                 yield done, TRAIN, block
                 continue
-            parts = split.assign(np.zeros(block.n_rows, np.int64) if counts is None or block.y is None else block.y)
+            parts = split.assign(strata_of(rows.info, self.split, block.n_rows, block.y))
             for part in np.unique(parts):
                 yield done, int(part), block.take(parts == part)
 
-    def _check_trained(self, trained: IntArray) -> None:
-        """Refuse a split that leaves a class without training rows."""
-        for label, count in zip(self.staged.info.classes or (), trained, strict=True):
-            if count == 0:
-                raise DataError(
-                    f"the label {label!r} is so rare that all its rows went to the test or validation part; "
-                    "split with another seed, or remove them"
-                )
+
+def split_of(info: StoreInfo, settings: SplitSettings) -> Split:
+    """Return the split of the rows of a store."""
+    return Split(settings, _class_counts(info, settings) or (info.n_rows,))
+
+
+def strata_of(info: StoreInfo, settings: SplitSettings, n_rows: int, codes: HostArray | None) -> IntArray:
+    """Return the stratum (n_rows,) of each of some rows, by their class codes if the split has strata."""
+    return np.zeros(n_rows, np.int64) if codes is None or _class_counts(info, settings) is None else codes
+
+
+def _class_counts(info: StoreInfo, settings: SplitSettings) -> tuple[int, ...] | None:
+    return info.class_counts if settings.stratify else None
+
+
+def check_trained(classes: Sequence[ClassLabel], trained: IntArray) -> None:
+    """Raise DataError for a split that leaves a class without training rows; `trained` has those of each."""
+    for label, count in zip(classes, trained, strict=True):
+        if count == 0:
+            raise DataError(
+                f"the label {label!r} is so rare that all its rows went to the test or validation part; "
+                "split with another seed, or remove them"
+            )
 
 
 def _append(writer: StoreWriter, block: StoredBlock) -> None:

@@ -1,7 +1,7 @@
 """Ingestion from lakes, by one process and by workers, to folders and URLs: always the same store."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.data.transactions.output_files import output_folder
 from daskkern.errors import DataError, SpecError, StoreError
-from tests.support.object_server import ObjectServer
+from tests.support.object_server import ObjectServer, reaching
 
 DAYS, ROWS = 6, 400
 SETTINGS: dict[str, Any] = {"target": "y", "chunk_rows": 200, "shuffle": False, "scale": "standard"}
@@ -146,7 +146,6 @@ def test_tables_in_memory_are_like_files(tmp_path: Path) -> None:
 def test_rows_go_straight_to_a_url_and_an_interrupted_run_goes_on(
     sea: str, objects: ObjectServer, lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.pipeline.staging.staging", None)  # no local copy
     out, seen = objects.url("straight.zarr"), []
     objects.faults.fail_every = 37
 
@@ -176,17 +175,8 @@ def test_rows_go_straight_to_a_url_and_an_interrupted_run_goes_on(
 @pytest.fixture
 def workers(client2: Client, objects: ObjectServer) -> Iterator[Client]:
     """Two workers that reach the object server."""
-    client2.run(_set_environment, objects.environment())
-    yield client2
-    client2.run(_set_environment, dict.fromkeys(objects.environment(), ""))
-
-
-def _set_environment(values: dict[str, str]) -> None:
-    for name, value in values.items():
-        if value:
-            os.environ[name] = value
-        else:
-            os.environ.pop(name, None)
+    with reaching(client2, objects) as client:
+        yield client
 
 
 @pytest.mark.long
@@ -215,16 +205,16 @@ def test_workers_shuffle_at_a_url_without_a_local_copy(
     objects: ObjectServer,
     lake_folder: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    temporary_bytes: Callable[[], int],
 ) -> None:
     target = "day" if requested is None else "y"  # the days are in order
     settings = {**SETTINGS, "target": target, "shuffle": requested, "task": "classification", "seed": 4}
     assert ingest(lake_folder, tmp_path / "one", **settings).shuffled
-    for name in ("staging", "shuffle_store"):
-        monkeypatch.setattr(f"daskkern.data.ingest.pipeline.staging.{name}", None)
     objects.faults.fail_every = 37
-    out = objects.url(f"mixed-{requested}/s")
-    assert ingest(sea, out, client=workers, **settings).shuffled
+    out, held = objects.url(f"mixed-{requested}/s"), [0]
+    report = ingest(sea, out, client=workers, progress=lambda *_: held.append(temporary_bytes()), **settings)
+    assert report.shuffled
+    assert max(held) == 0
     assert_same(open_store(out), open_store(tmp_path / "one"))
     assert all(name.startswith("s/") for name in output_folder(objects.url(f"mixed-{requested}")).names())
 
