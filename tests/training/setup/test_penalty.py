@@ -165,6 +165,8 @@ def test_noisy_targets_of_many_rows_have_the_penalty_of_a_large_sample(
     assert "cross-validation on 2,000 rows" in stage.detail
     alpha = _chosen(_regression(X, y), settings)
     assert _chosen(_regression(X, y), replace(settings, alpha="auto/4")) == pytest.approx(alpha / 4)
+    for order in (np.argsort(y), np.argsort(X[:, 0])):  # the halves of the sample are not those of the rows
+        assert 0.4 < _chosen(_regression(X[order], y[order]), settings) / alpha < 2.5
     X_new, y_new = _waves(2000, 0.0, seed=1)
     errors = {}
     for factor in (0.03, 1.0, 30.0):
