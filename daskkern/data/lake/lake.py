@@ -148,14 +148,16 @@ class Lake:
 
         `stored` maps columns to their names in the file, `fixed` those of the names of folders to their values.
         """
-        arrays = batch.columns
-        if not batch.schema.equals(self._as_read(tuple(stored.items()))):  # hundreds of types are compared at once
-            found = dict(zip(batch.schema.names, arrays, strict=True))
-            arrays = [_cast(found[there], self._kinds[name]) for name, there in stored.items()]
-        known = dict(zip(stored, arrays, strict=True))
         constants = {
             name: _constant(fixed[name], self._kinds[name], batch.num_rows) for name in columns if name in fixed
         }
+        if batch.schema.equals(self._as_read(tuple(stored.items()))):  # hundreds of types are compared at once
+            batch = batch.replace_schema_metadata().rename_columns(list(stored))
+            for at, name in enumerate(columns):
+                batch = batch.add_column(at, name, constants[name]) if name in fixed else batch
+            return batch
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        known = {name: _cast(found[there], self._kinds[name]) for name, there in stored.items()}
         known.update(constants)
         return pa.RecordBatch.from_arrays([known[name] for name in columns], names=list(columns))
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from daskkern.data.ingest.columns.value_counts import DateCounts, NumberCounts
 from daskkern.data.ingest.columns.written_values import MOST_WRITTEN, written_as
-from daskkern.data.ingest.readers.arrow import indices_of
+from daskkern.data.ingest.readers.arrow import indices_of, known_texts
 from daskkern.data.schema.encoding import (
     ABSENT,
     CategoricalChoice,
@@ -121,7 +121,7 @@ def survey_categories(
 def _value_counts(column: pa.Array) -> Iterator[tuple[str, int]]:
     """Yield the texts of a column and how often each occurs, without missing values."""
     if pa.types.is_dictionary(column.type):
-        texts = column.dictionary.cast(pa.string()).to_pylist()
+        texts = known_texts(column.dictionary)
         times = np.bincount(indices_of(column.indices, len(texts)), minlength=len(texts)).tolist()[: len(texts)]
         yield from ((text, n) for text, n in zip(texts, times, strict=True) if n and text is not None)
         return

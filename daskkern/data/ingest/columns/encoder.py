@@ -17,8 +17,10 @@ from daskkern.data.ingest.columns.dates import days_of_column, refuse_other_numb
 from daskkern.data.ingest.columns.kind_survey import numbers_of_booleans
 from daskkern.data.ingest.readers.arrow import (
     indices_of,
+    is_plain,
     is_text,
     is_time,
+    known_texts,
     refuse_missing,
     texts_of,
     to_numbers,
@@ -88,10 +90,8 @@ class Encoder:
             rows = X[at : at + column.width]
             values = found[column.name]
             if column.kind == "number":
-                if column.is_date and is_text(values.type):
-                    values = days_of_column(values, column, source, first, self.unknown)
-                elif is_text(values.type):
-                    values = numbers_of_booleans(texts_of(values, self.absent), column.name, source, first)
+                if not is_plain(values.type):
+                    values = self._numbers_of(values, column, source, first)
                 if self.missing == "refuse":
                     refuse_missing(values, column.name, source, first)
                 _set_numbers(rows[0], to_numbers(values), column.fill)
@@ -105,6 +105,14 @@ class Encoder:
                     _set_onehot(rows, codes)
             at += len(rows)
         return X.T  # (m, d), in column order
+
+    def _numbers_of(self, values: pa.Array, column: ColumnEncoding, source: str, first: int) -> pa.Array:
+        """Return written dates and booleans as numbers, other columns as they are."""
+        if not is_text(values.type):
+            return values
+        if column.is_date:
+            return days_of_column(values, column, source, first, self.unknown)
+        return numbers_of_booleans(texts_of(values, self.absent), column.name, source, first)
 
     def _codes(self, values: pa.Array, column: ColumnEncoding, source: str, first: int) -> HostArray:
         """Return the positions of texts among the categories; of codes, their number for unknown texts."""
@@ -132,15 +140,14 @@ class Encoder:
 
     def _codes_of_dictionary(self, values: pa.DictionaryArray, column: ColumnEncoding) -> HostArray | None:
         """Return the codes by way of the few texts of a dictionary; None where some row needs more than that."""
-        known, absent = self._codes_of_texts(values.dictionary, column)
-        gaps = values.indices.null_count
-        table, indices = np.append(known, known.dtype.type(absent)), indices_of(values.indices, len(known))
-        codes: HostArray = table.take(indices)
-        may_fail = (known.size and known.min() < 0) or (gaps and absent < 0)
+        table = self._codes_of_texts(values.dictionary, column)
+        indices = values.indices
+        codes: HostArray = table.take(indices_of(indices, len(table) - 1))
+        may_fail = table[:-1].min(initial=0) < 0 or (table[-1] < 0 and indices.null_count)
         return None if may_fail and codes.size and codes.min() < 0 else codes
 
-    def _codes_of_texts(self, dictionary: pa.Array, column: ColumnEncoding) -> tuple[HostArray, int]:
-        """Return the codes of the texts of a dictionary, and that of a missing one; -1 where they have none."""
+    def _codes_of_texts(self, dictionary: pa.Array, column: ColumnEncoding) -> HostArray:
+        """Return the codes of the texts of a dictionary, then that of a missing one; -1 where they have none."""
         n_categories = len(column.categories)
         known = _positions(column.categories)
         absent = -1 if column.fill is None else known[str(column.fill)]
@@ -148,10 +155,12 @@ class Encoder:
         if column.kind == "code":
             unknown = n_categories
             absent = unknown if column.fill is None and self.missing != "refuse" else absent
-        texts = dictionary.cast(pa.string()).to_pylist()
         kind = np.int8 if n_categories < 128 else np.int32
-        codes = [absent if text is None or text in self.absent else known.get(text, unknown) for text in texts]
-        return np.array(codes, kind), absent
+        codes = [
+            absent if text is None or text in self.absent else known.get(text, unknown)
+            for text in known_texts(dictionary)
+        ]
+        return np.array([*codes, absent], kind)
 
 
 def _unknown_category(texts: pa.Array, codes: pa.Array, column: ColumnEncoding, source: str, first: int) -> DataError:

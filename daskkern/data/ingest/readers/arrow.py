@@ -51,9 +51,14 @@ def _plain(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
+def is_plain(kind: pa.DataType) -> bool:
+    """Return whether values of this Arrow type are numbers that NumPy has: neither booleans, nor dates, nor texts."""
+    return kind.id in _PLAIN
+
+
 def to_numbers(array: pa.Array) -> HostArray:
     """Return a column of numbers, booleans, or dates and times, which become days since 1970-01-01; NaN for missing."""
-    if array.type.id in _PLAIN:
+    if is_plain(array.type):
         values: HostArray = array.to_numpy(zero_copy_only=False)
         return values
     return to_numpy(array) if not is_time(array.type) else _days(array)
@@ -121,6 +126,13 @@ def is_number(kind: pa.DataType) -> bool:
 def is_time(kind: pa.DataType) -> bool:
     """Return whether values of this Arrow type are dates, or dates with times."""
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def known_texts(dictionary: pa.Array) -> list[str | None]:
+    """Return the texts of a dictionary, which may hold them in any of Arrow's types of strings."""
+    texts = dictionary if pa.types.is_string(dictionary.type) else dictionary.cast(pa.string())
+    found: list[str | None] = texts.to_pylist()
+    return found
 
 
 def texts_of(values: pa.Array, absent: Sequence[str]) -> pa.Array:

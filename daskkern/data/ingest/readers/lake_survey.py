@@ -7,11 +7,13 @@ outcome does not depend on who runs the tasks.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskkern.data.ingest.columns.categories import TextCounts
 from daskkern.data.ingest.columns.value_counts import NumberCounts
+from daskkern.data.ingest.readers.arrow import is_plain, to_numpy
 from daskkern.data.lake.lake import Lake
 from daskkern.data.lake.lake_piece import LakePiece
 from daskkern.data.lake.opening import TaskRunner
@@ -19,7 +21,7 @@ from daskkern.data.schema.encoding import CategoricalChoice, MissingChoice
 
 _TASK_BYTES = 128 << 20  # of all columns, compressed
 BLOCK_ROWS = 1 << 16
-_PROBED, _PROBED_ROWS = 8, 4096
+_PROBED, _PROBED_ROWS, _WHOLE_ROWS = 8, 4096, 16384
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +68,19 @@ def columns_with_nan(lake: Lake, names: Sequence[str]) -> tuple[str, ...]:
     every = max(1, len(lake.pieces) // _PROBED)
     found: set[str] = set()
     for piece in lake.pieces[::every]:
-        for batch in lake.batches(piece, floats, _PROBED_ROWS):
-            found.update(name for name in floats if _has_nan(batch.rows.column(name)))
+        # A small row group is decoded whole, which takes less time than its first rows.
+        whole = lake.where is None and piece.n_rows <= _WHOLE_ROWS
+        rows = piece.n_rows if whole else _PROBED_ROWS
+        for batch in lake.batches(piece, floats, rows):
+            columns = batch.rows.slice(0, _PROBED_ROWS).columns
+            found.update(name for name, column in zip(floats, columns, strict=True) if _has_nan(column))
             break
     return tuple(floats) if found else ()
 
 
 def _has_nan(column: pa.Array) -> bool:
+    if not column.null_count and is_plain(column.type):
+        return bool(np.isnan(to_numpy(column)).any())  # in a third of the time of Arrow's functions
     return bool(pc.any(pc.is_nan(column)).as_py())
 
 
