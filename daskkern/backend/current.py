@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from distributed import Client
+from distributed import Client, get_worker
 from distributed.client import _current_client
 from distributed.threadpoolexecutor import thread_state as pool_state
 from distributed.utils import thread_state  # type: ignore[attr-defined]  # it is imported there
@@ -22,6 +22,15 @@ def current(client: Client) -> Iterator[None]:
         yield
     finally:
         _current_client.reset(token)
+
+
+def memory_of_worker() -> int | None:
+    """Return the memory limit, in bytes, of the worker whose task this thread runs; None without one."""
+    try:
+        limit = get_worker().memory_manager.memory_limit
+    except ValueError:  # no task
+        return None
+    return int(limit) if limit else None
 
 
 def occupies_worker() -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import psutil
 
+from daskkern.backend.current import memory_of_worker
 from daskkern.backend.namespace import free_on_device, namespace_for
 from daskkern.display import html_table
 from daskkern.errors import MemoryBudgetError
@@ -212,6 +213,12 @@ def row_bytes(sizes: FitSizes) -> int:
 def available_memory(ranks_here: int = 1) -> int:
     """Return the bytes that one of `ranks_here` ranks in this machine may plan with: its share of what is free."""
     return int(psutil.virtual_memory().available * 0.8) // max(1, ranks_here)
+
+
+def memory_here() -> int:
+    """Return the bytes that a fit in this process may plan with: in a task at most a share of its worker's limit."""
+    limit, free = memory_of_worker(), available_memory()
+    return free if limit is None else min(free, int(LIMIT_SHARE * limit))
 
 
 def host_memory() -> int:

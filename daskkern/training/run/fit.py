@@ -39,7 +39,7 @@ from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.planning.device_choices import with_batches_of_devices
 from daskkern.training.planning.measured_rates import calibrate
 from daskkern.training.planning.memory_by_columns import budget_of_shard
-from daskkern.training.planning.memory_plan import available_memory, device_memory, device_size
+from daskkern.training.planning.memory_plan import device_memory, device_size, memory_here
 from daskkern.training.planning.planner import check_before, plan_for, summarise
 from daskkern.training.planning.resources import WorkerResources
 from daskkern.training.run.best_epoch import used_columns
@@ -184,7 +184,7 @@ def _local(job: FitJob, listener: Listener) -> tuple[FitJob, list[FitRankResult]
     settings = job.settings
     namespace_for(settings.device)  # a missing device is refused before any work
     shards = settings.shards(1)
-    threads, budget = cpu_count(), budget_of_shard(settings.memory_budget or available_memory(), shards)
+    threads, budget = cpu_count(), budget_of_shard(settings.memory_budget or memory_here(), shards)
     if namespace_for(settings.device) is np:
         check_before(job.source, settings, job.holds_out, shards, max(1, threads // shards), budget)
     device = device_memory(settings.device)
