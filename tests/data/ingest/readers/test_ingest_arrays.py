@@ -212,7 +212,7 @@ def _with(value: float, row: int, column: int) -> HostArray:
         (_bad(), {"target": ("y", "X")}, "one entry holds all"),
         (_bad(), {"drop": ["a"]}, "--drop names columns"),
         (_bad(), {"task": "clustering"}, "got task 'clustering'; choose one of auto, classification"),
-        (_bad(), {"scale": "log"}, "got scale 'log'; choose one of standard, minmax, maxabs"),
+        (_bad(), {"scale": "log"}, "got scale 'log'; choose one of standard, common, minmax, maxabs"),
         (_bad(), {"split": 0.5}, "add --out-test STORE"),
         (_bad(y=np.zeros(6, int)), {}, "same label 0; classification needs two classes"),
         (_bad(y=np.arange(6)), {}, "6 different values in 6 rows.*--task"),
