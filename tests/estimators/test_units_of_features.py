@@ -123,7 +123,9 @@ def test_regression_on_raw_columns_is_that_on_standardised_ones() -> None:
 
 
 def test_scalings_that_cannot_be_are_one_sentence() -> None:
-    with pytest.raises(SpecError, match="expected one of auto, always, affine, arcsinh, ranks, standard, common, robust"):
+    with pytest.raises(
+        SpecError, match="expected one of auto, always, affine, arcsinh, ranks, standard, common, robust"
+    ):
         _scores(X, scale="standrad")
     with pytest.raises(SpecError, match="for sparse rows, but it shifts columns"):
         _scores(scipy.sparse.csr_array(X), scale="standard")
