@@ -1,5 +1,6 @@
 """Scalings of table columns: the maps, the statistics behind them, and their precision in float32."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -52,21 +53,23 @@ class Scaling:
             raise SpecError("got bends that are not finite numbers of 0 or more, one per column; learn it again")
 
     @classmethod
-    def of(cls, kind: str, statistics: ColumnStatistics) -> "Scaling":
+    def of(cls, kind: str, statistics: ColumnStatistics, codes: Sequence[int] = ()) -> "Scaling":
         """Return the scaling of one kind for columns with these statistics; without spread the scale is 1.
 
         ``"standard"`` gives mean 0 and standard deviation 1, ``"minmax"`` the range 0 to 1. ``"common"`` subtracts the
-        means and divides all columns by one number, the root of their mean variance. ``"maxabs"`` divides by
-        the largest absolute value and ``"unit_variance"`` by the standard deviation; neither shifts, like
-        scikit-learn's ``MaxAbsScaler`` and ``StandardScaler(with_mean=False)``.
+        means and divides all columns by one number, the root of their mean variance, in which `codes`, the columns
+        whose numbers are not quantities, do not count. ``"maxabs"`` divides by the largest absolute value and
+        ``"unit_variance"`` by the standard deviation; neither shifts, like scikit-learn's ``MaxAbsScaler`` and
+        ``StandardScaler(with_mean=False)``.
         """
         check_scaling_kind(kind)
         if kind == "none":
             return cls()
         low, high, std = np.asarray(statistics.min), np.asarray(statistics.max), np.asarray(statistics.std)
+        measured = ~np.isin(np.arange(len(std)), list(codes))
         shift, scale = {
             "standard": (np.asarray(statistics.mean), std),
-            "common": (np.asarray(statistics.mean), np.full_like(std, _root_mean_square(std))),
+            "common": (np.asarray(statistics.mean), np.full_like(std, _root_mean_square(std[measured]))),
             "minmax": (low, high - low),
             "maxabs": (np.zeros_like(low), np.maximum(np.abs(low), np.abs(high))),
             "unit_variance": (np.zeros_like(low), std),

@@ -233,8 +233,10 @@ class StoreWriter:
 
     def scaling(self) -> Scaling:
         """Return the scaling to be recorded, computed from the rows appended so far."""
-        found = self._scaling or Scaling.of(self._scale, self._observed.features.result())
-        return with_codes_unscaled(found, code_columns(self._encoding))
+        codes = code_columns(self._encoding)
+        return with_codes_unscaled(
+            self._scaling or Scaling.of(self._scale, self._observed.features.result(), codes), codes
+        )
 
     def _complete(self) -> None:
         self._settle()

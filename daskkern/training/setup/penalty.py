@@ -70,7 +70,7 @@ def with_penalty(
     else:
         outputs, width = prepared.targets.n_outputs, source.info.row_width
         s = sample_rows(choice.rows.n_rows, prepared.basis.n_columns, width, outputs, settings)
-        found = choose_penalty(prepared, choice, settings, s)
+        found = choose_penalty(prepared, choice, width, settings, s)
     alpha = found.alpha / settings.alpha_divisor
     clock.stage("penalty", f"alpha {alpha:.2g} ({found.how})")
     return replace(prepared, alpha=alpha, stages=tuple(clock.stages))
@@ -123,8 +123,10 @@ def penalty_bytes(n: int, p: int, c: int, width: int, info: SourceInfo, settings
     return max(8 * s * (_MATRICES * s + 5 * width + 4 * c), larger)
 
 
-def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings, s: int) -> Penalty:
+def choose_penalty(prepared: Prepared, choice: ChoiceRows, width: int, settings: FitSettings, s: int) -> Penalty:
     """Return the penalty that leave-one-out errors of `s` sampled rows find best, for the loss and rows of the fit.
+
+    Rows have `width` numbers.
 
     Raises
     ------
@@ -146,7 +148,7 @@ def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings
     best = best_penalty(gram, y, weight, floor)
     if best is None:
         return Penalty(floor, f"errors on {s:,} row{'s' * (s != 1)} do not decide it")
-    found, measured = _of_many_rows(prepared, choice, settings, best), s
+    found, measured = _of_many_rows(prepared, choice, width, settings, best), s
     if found is None:
         b = 0.0 if s == n else order_of(gram, y, weight, best)
         alpha = max(best.alpha * (s / n) ** b, best.least_tried)
@@ -161,7 +163,7 @@ def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings
 
 
 def _of_many_rows(
-    prepared: Prepared, choice: ChoiceRows, settings: FitSettings, best: BestPenalty
+    prepared: Prepared, choice: ChoiceRows, width: int, settings: FitSettings, best: BestPenalty
 ) -> tuple[float, int] | None:
     """Return the penalty that halves of a larger sample find best for each other, and its rows; None if not needed.
 
@@ -170,19 +172,18 @@ def _of_many_rows(
     kernel of a larger one is decomposed by Lanczos steps, which find such large penalties soon.
     """
     n, outputs, explicit = choice.rows.n_rows, prepared.targets.n_outputs, settings.basis.is_explicit
-    s = noisy_rows(n, prepared.basis.n_columns, choice.rows.n_features, outputs, settings)
+    s = noisy_rows(n, prepared.basis.n_columns, width, outputs, settings)
     if not s or explicit or best.unexplained < _NOISY:
         return None
     _, block, weight = choice.drawn(s, _SAMPLE, Fields.X | TARGETS)
     assert block.X is not None
     assert block.y is not None
-    turns = np.concatenate([np.arange(0, s, 2), np.arange(1, s, 2)])  # halves are alike, where rows are sorted, too
-    y = encoded(prepared.targets, block.y)[turns]
+    mixed = np.argsort(np.arange(len(block.y)) % 2, kind="stable")  # every other row: they may be sorted
+    y, weight = encoded(prepared.targets, block.y)[mixed], None if weight is None else weight[mixed]
     y = y[:, np.sort(np.argsort(-y.var(axis=0), kind="stable")[:MOST_OUTPUTS])]
-    weight = None if weight is None else weight[turns]
     exponents = np.arange(-_BEYOND, 1.01, 1 / PER_DECADE)
     unit = best.alpha * best.n_rows  # the noise of a Gaussian process, the same for any number of rows
-    errors = halves_errors(_gram_blocks(block.X[turns], settings), y, weight, unit * 10.0**exponents)
+    errors = halves_errors(_gram_blocks(block.X[mixed], settings), y, weight, unit * 10.0**exponents)
     at = lowest(exponents, errors)
     if not np.isfinite(errors).all() or at in (exponents[0], exponents[-1]):  # so small a penalty needs more steps
         return None

@@ -121,7 +121,7 @@ def _learned_from(source: RowSource, settings: FitSettings) -> Scaling:
             return bent
         return bent if bent.bend and fits_as_well(bent, plain, source, rows, categories, settings.seed) else plain
     assert kind is not None
-    found = Scaling.of(kind, statistics)
+    found = Scaling.of(kind, statistics, categories)
     spreads = statistics.std if kind in ("standard", "common", "unit_variance") else found.scale
     beyond = np.flatnonzero(~np.isfinite(spreads)).tolist()
     if beyond:

@@ -12,6 +12,7 @@ from daskkern import AutoKernelClassifier, KernelClassifier, KernelRegressor
 from daskkern.data.schema.column_scaling import Scaling
 from daskkern.data.schema.rank_tables import RankTable
 from daskkern.errors import SpecError
+from daskkern.kernels import L1Laplacian
 
 WARPED = Scaling("warped", (0.5, 0.0), (2.0, 1.0), (), (RankTable(1, (-1.0, 0.0, 1.0), (-3.0, 2.0, 3.0)),))
 
@@ -59,6 +60,15 @@ def test_a_common_unit_is_that_of_rows_scaled_by_hand() -> None:
     np.testing.assert_allclose(model.predict(X), by_hand.predict((X - X.mean(axis=0)) / unit), rtol=1e-6, atol=1e-8)
     with pytest.raises(SpecError, match="sparse rows"):
         KernelRegressor(scale="common", device="cpu").fit(scipy.sparse.csr_matrix(X), y)
+
+
+def test_codes_do_not_count_in_a_common_unit() -> None:
+    X, y = _rows()
+    codes = np.arange(len(X)) % 50
+    model = KernelRegressor(L1Laplacian(1.0, categories=[2]), scale="common", device="cpu")
+    model.fit(np.column_stack([X, codes]), y)
+    unit = np.sqrt(np.mean(X.var(axis=0)))
+    np.testing.assert_allclose(model.model_.scaling.scale, (unit, unit, 1.0), rtol=1e-6)
 
 
 @pytest.mark.long

@@ -177,6 +177,18 @@ def test_noisy_targets_of_many_rows_have_the_penalty_of_a_large_sample(
     assert errors[1.0] < min(errors[0.03], errors[30.0])
 
 
+@pytest.mark.parametrize("by", ["feature", "target"])
+def test_noisy_targets_of_sorted_rows_have_the_penalty_of_shuffled_ones(
+    monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr("daskkern.training.setup.choice_rows.NOISY_SAMPLES", (2000,))
+    X, y = _waves(6000, 1.5)
+    order = np.argsort(X[:, 0] if by == "feature" else y)
+    settings = _ridge(kernel=Laplacian(0.3), basis=Landmarks(1500), solver=EigenPro())
+    shuffled, ordered = (_chosen(_regression(X[rows], y[rows]), settings) for rows in (np.arange(6000), order))
+    assert shuffled / 3 < ordered < 3 * shuffled
+
+
 def test_it_does_not_depend_on_the_number_of_ranks() -> None:
     settings = replace(toy_settings(Landmarks(60), EigenPro(), Logistic()), alpha="auto")
     runs = Fit.of(toy_source(weighted=True), settings)

@@ -54,6 +54,12 @@ def test_a_text_column_becomes_one_column_of_codes_that_scaling_leaves_alone(tmp
     assert unseen_cells(store) == {}
 
 
+def test_codes_do_not_count_in_a_common_unit(tmp_path: Path) -> None:
+    ingest(_table(tmp_path, "rows.csv"), tmp_path / "rows.zarr", target="y", categorical="codes", scale="common")
+    scaling = open_store(tmp_path / "rows.zarr").info.scaling
+    np.testing.assert_allclose(scaling.scale, (np.std(np.arange(ROWS) / 4), 1.0, 1.0))
+
+
 @pytest.mark.parametrize("name", ["later.csv", "later.parquet"])
 def test_categories_that_training_rows_do_not_have_share_a_code_and_are_counted(tmp_path: Path, name: str) -> None:
     ingest(_table(tmp_path, "rows.csv"), tmp_path / "rows.zarr", target="y", categorical="codes")
