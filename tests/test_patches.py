@@ -1,7 +1,7 @@
 """Tests replace what a module offers, never its private names, which are free to change, nor the process's clock."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,21 +52,21 @@ def _clocks(tree: ast.AST) -> Iterator[tuple[int, str]]:
 FILES = [path for path in sorted(TESTS.rglob("*.py")) if BENCHMARKS not in path.parents]
 
 
-def test_no_test_replaces_a_private_name() -> None:
-    found = [
+def _places(search: Callable[[ast.AST], Iterator[tuple[int, str]]]) -> list[str]:
+    return [
         f"{path.relative_to(TESTS)}:{line}: {name}"
         for path in FILES
-        for line, name in _patched(ast.parse(path.read_text(encoding="utf-8")))
+        for line, name in search(ast.parse(path.read_text(encoding="utf-8")))
     ]
+
+
+def test_no_test_replaces_a_private_name() -> None:
+    found = _places(_patched)
     assert not found, "give the test a parameter, a setting or the real situation in place of: " + "; ".join(found)
 
 
 def test_no_test_replaces_the_clock_of_the_process() -> None:
-    found = [
-        f"{path.relative_to(TESTS)}:{line}: {name}"
-        for path in FILES
-        for line, name in _clocks(ast.parse(path.read_text(encoding="utf-8")))
-    ]
+    found = _places(_clocks)
     assert not found, "replace the name `time` in the module that is tested, in place of: " + "; ".join(found)
     assert list(_clocks(ast.parse('monkeypatch.setattr(module.time, "monotonic", f)')))
     assert list(_clocks(ast.parse('monkeypatch.setattr("module.time.monotonic", f)')))
