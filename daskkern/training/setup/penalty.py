@@ -213,7 +213,7 @@ def _gram(prepared: Prepared, X: HostArray, settings: FitSettings) -> Array:
 
 def _gram_blocks(X: HostArray, settings: FitSettings) -> tuple[Array, Array, Array]:
     """Return the kernels of the halves of rows X (s, d), and that of the second half and the first one, in float32."""
-    xp, half = namespace_with(settings.device, krylov_bytes(len(X), 1)), len(X) // 2
+    xp, half = namespace_with(settings.device, krylov_bytes(X.shape[0], 1)), X.shape[0] // 2
     first, second = (to_device(part.astype(np.float32), xp) for part in (X[:half], X[half:]))
     kernel = settings.kernel
     points, others = (kernel.points(part, kernel.placement_for(part)) for part in (first, second))

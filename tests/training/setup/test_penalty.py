@@ -189,6 +189,14 @@ def test_noisy_targets_of_sorted_rows_have_the_penalty_of_shuffled_ones(
     assert shuffled / 3 < ordered < 3 * shuffled
 
 
+def test_noisy_targets_of_sparse_rows_have_the_penalty_of_dense_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.training.setup.choice_rows.NOISY_SAMPLES", (2000,))
+    X, y = _waves(6000, 1.5)
+    settings = _ridge(kernel=Laplacian(0.3), basis=Landmarks(1500), solver=EigenPro())
+    dense, sparse = (_chosen(_regression(rows, y), settings) for rows in (X, scipy.sparse.csr_array(X)))
+    assert sparse == pytest.approx(dense, rel=1e-2)
+
+
 def test_it_does_not_depend_on_the_number_of_ranks() -> None:
     settings = replace(toy_settings(Landmarks(60), EigenPro(), Logistic()), alpha="auto")
     runs = Fit.of(toy_source(weighted=True), settings)
