@@ -90,7 +90,10 @@ def next_run(job: FitJob, earlier: PartialFitState) -> FitJob:
     begun = Commit(_averaging(commit, settings.solver), Position(steps=before.steps, epoch=epoch, epochs=before.epochs))
     settings = replace(settings, solver=settings.solver.as_saved(commit.snapshot), max_epochs=epoch, behind=epoch - 1)
     policy = replace(job.policy, earlier=Saved(begun.to_bytes(), "{}"), resume=True)
-    return replace(job, settings=settings, policy=policy, before=earlier.prepared)
+    prepared, divisors = earlier.prepared, (earlier.settings.alpha_divisor, settings.alpha_divisor)
+    if earlier.settings.chooses_alpha and settings.chooses_alpha:
+        prepared = replace(prepared, alpha=prepared.alpha * divisors[0] / divisors[1])
+    return replace(job, settings=settings, policy=policy, before=prepared)
 
 
 def can_go_on(settings: FitSettings) -> bool:

@@ -323,6 +323,9 @@ def test_estimators_keep_it_in_later_calls() -> None:
     first = model.alpha_
     assert first > 0
     assert model.partial_fit(X[200:], y[200:]).alpha_ == first
+    assert model.set_params(alpha="auto/4").partial_fit(X[200:], y[200:]).alpha_ == pytest.approx(first / 4)
+    assert model.partial_fit(X[200:], y[200:]).alpha_ == pytest.approx(first / 4)
+    assert model.set_params(alpha="auto").partial_fit(X[200:], y[200:]).alpha_ == pytest.approx(first)
     assert model.set_params(alpha=0.5).partial_fit(X[200:], y[200:]).alpha_ == 0.5
     labels = KernelClassifier(Gaussian(0.7), basis=Landmarks(50), alpha=1e-3, device="cpu").fit(X, y > 0)
     assert labels.alpha_ == 1e-3
