@@ -48,7 +48,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
         "auto" (EigenPro; for the squared loss on up to 5,000 rows the exact "direct", see ``docs/choose.md``), a name
         of ``daskkern.solvers.SOLVERS``, or a configured solver.
     alpha : float, "auto" or "auto/4"
-        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``; "auto": by errors on sampled rows (/4: a fourth).
+        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``; "auto": the best on sampled rows; or a part.
     max_epochs : int
         Passes over the rows.
     batch_size : int or "auto"
@@ -95,7 +95,7 @@ class KernelClassifier(ClassifierMixin, ClassUncertainty, KernelEstimator):
     monitor : "auto", "loss" or "score"
         What early stopping monitors: the mean loss ("auto" for the logistic losses), or accuracy ("auto" otherwise).
     scale : "auto", "always", "affine", "arcsinh", "ranks", "standard", "common", "robust", "minmax", ..., Scaling, None
-        How features are scaled, None: not; rows to predict are as well. "auto" is "standard", but features of many
+        How features are scaled, also of rows to predict; None: not. "auto" is "standard", but features of many
         values get logarithmic tails, unless that predicts sampled rows worse; those of two values are divided by half
         their distance, nearly constant or heavy-tailed ones by a robust spread. "auto" leaves alone stores scaled at
         ingestion, and rows for a kernel in units of the features, such as ``"gaussian:5"``; "always", "affine" (no

@@ -23,8 +23,8 @@ from daskkern.model_selection.relevance import LEAST_FEATURES
 from daskkern.training.run.settings import FitSettings
 
 MOST_L1_FEATURES, MOST_WARPED = 1024, 256
-"""Features of rows up to which kernels of single differences are candidates, of wider rows their values take long, and
-warps."""
+"""Most features of rows for which kernels of single differences are candidates, and warps: of wider rows their values
+take long."""
 _LEAST_ADDITIVE = 3
 """Features from which a model of sums over pairs of them is not any model."""
 MOST_FULL_FEATURES = 512

@@ -93,7 +93,7 @@ def compare_local(
 def confirming_rows(n_rows: int, n_features: int) -> int:
     """Return how many rows both kinds of models are fitted to for a last comparison; 0 where they say too little.
 
-    Models in leaves gain by more rows than a sample has: beyond four times as many, a sample is no judge.
+    Models in leaves gain by rows nearby: where there are more than four times as many rows, a sample has too few.
     """
     m = min(n_rows, _MOST_CONFIRMING, _MOST_NUMBERS // max(1, n_features))
     return m if n_rows <= _TIMES * m else 0
@@ -102,8 +102,8 @@ def confirming_rows(n_rows: int, n_features: int) -> int:
 def is_confirmed(
     log: TrialLog, local: FitCandidate, best: FitCandidate, drawn: DrawnSample, n_rows: int, *, growth: float = 1.0
 ) -> bool:
-    """Return whether a model in leaves is better than `best` when both are fitted to most rows of a sample of `n_rows`;
-    True where there is no time for that.
+    """Return whether a model in leaves is better than `best` after fits of both to nine tenths of a sample of `n_rows`
+    rows; True if the time does not suffice for both fits.
 
     The loss of `best` with all rows was extrapolated before. Where targets are mostly noise, a few thousand rows show
     nothing of what many do.
@@ -112,7 +112,7 @@ def is_confirmed(
     sampled = _for_rows(best, len(fold[0].fitted), n_rows)
     words = f"{drawn.sample.n_rows:,} rows"
     pair = [
-        replace(best, name=f"{best.name}, {words}", sampled=sampled, metric=None),
+        replace(best, name=f"{best.name}, {words}", sampled=sampled),
         replace(local, name=f"{local.name}, {words}"),
     ]
     done = log.run("fit", try_fit, pair, drawn, fold, 1, growth=growth)

@@ -110,7 +110,10 @@ def _affordable_rows(n: int, p: int, width: int, c: int, settings: FitSettings, 
 
 def noisy_rows(n: int, p: int, width: int, c: int, settings: FitSettings) -> int:
     """Return how many of n rows a penalty is chosen on where targets are mostly noise, for columns as in
-    :func:`sample_rows`; 0 where that would be more than a fifth of the work, or there are not twice as many rows."""
+    :func:`sample_rows`; 0 where that would be more than a fifth of the work, where there are not twice as many rows,
+    and for explicit features and leaves, whose penalties are chosen in another way."""
+    if settings.basis.is_explicit or settings.basis.leaf_size is not None:
+        return 0
     work = _work(n, p, width, c, settings)
     for s in NOISY_SAMPLES:
         cost = float(s) ** 2 * (0.75 * (width + _ENTRY) + _MEMORY_BOUND / 4 * LANCZOS_STEPS * min(c, MOST_OUTPUTS))

@@ -10,7 +10,9 @@ penalties. More rows want a smaller penalty: of the sample's, ``(s/n)^b`` is tak
 spectrum and targets (Caponnetto and De Vito, Found. Comput. Math. 2007: 1/2 in the worst case), and is measured: by the
 best penalty of quarters of the sample, which are few rows: the mean of that and 1 is taken, the order of a Gaussian
 process, whose noise ``n alpha`` is the same for any number of rows (Rasmussen and Williams, Gaussian Processes for
-Machine Learning, 2006, section 6.2). On magic, Adult, covtype and Fashion-MNIST b is about 1. A loss whose second
+Machine Learning, 2006, section 6.2). On magic, Adult, covtype and Fashion-MNIST b is about 1. Where most of the
+targets' variance is noise, halves of a larger sample predict each other instead (:mod:`daskkern.linalg.krylov_ridge`),
+and the penalty falls faster with n by as much as it did from the small sample to these halves. A loss whose second
 derivative is at most L weighs errors near its minimum L times as much as the squared loss, so its penalty is L times
 as large.
 """
@@ -171,19 +173,19 @@ def _of_many_rows(
     large for more rows: that of 1,000 flights was 30 times as large as that of 30,000 (errors 92.3 and 88.6%). The
     kernel of a larger one is decomposed by Lanczos steps, which find such large penalties soon.
     """
-    n, outputs, explicit = choice.rows.n_rows, prepared.targets.n_outputs, settings.basis.is_explicit
-    s = noisy_rows(n, prepared.basis.n_columns, width, outputs, settings)
-    if not s or explicit or best.unexplained < _NOISY:
+    n = choice.rows.n_rows
+    s = noisy_rows(n, prepared.basis.n_columns, width, prepared.targets.n_outputs, settings)
+    if not s or best.unexplained < _NOISY:
         return None
     _, block, weight = choice.drawn(s, _SAMPLE, Fields.X | TARGETS)
     assert block.X is not None
     assert block.y is not None
-    mixed = np.argsort(np.arange(len(block.y)) % 2, kind="stable")  # every other row: they may be sorted
-    y, weight = encoded(prepared.targets, block.y)[mixed], None if weight is None else weight[mixed]
+    halves = np.argsort(np.arange(len(block.y)) % 2, kind="stable")  # as those of _gram_blocks
+    y, weight = encoded(prepared.targets, block.y)[halves], None if weight is None else weight[halves]
     y = y[:, np.sort(np.argsort(-y.var(axis=0), kind="stable")[:MOST_OUTPUTS])]
     exponents = np.arange(-_BEYOND, 1.01, 1 / PER_DECADE)
     unit = best.alpha * best.n_rows  # the noise of a Gaussian process, the same for any number of rows
-    errors = halves_errors(_gram_blocks(block.X[mixed], settings), y, weight, unit * 10.0**exponents)
+    errors = halves_errors(_gram_blocks(block.X, settings), y, weight, unit * 10.0**exponents)
     at = lowest(exponents, errors)
     if not np.isfinite(errors).all() or at in (exponents[0], exponents[-1]):  # so small a penalty needs more steps
         return None
@@ -212,9 +214,12 @@ def _gram(prepared: Prepared, X: HostArray, settings: FitSettings) -> Array:
 
 
 def _gram_blocks(X: HostArray, settings: FitSettings) -> tuple[Array, Array, Array]:
-    """Return the kernels of the halves of rows X (s, d), and that of the second half and the first one, in float32."""
-    xp, half = namespace_with(settings.device, krylov_bytes(X.shape[0], 1)), X.shape[0] // 2
-    first, second = (to_device(part.astype(np.float32), xp) for part in (X[:half], X[half:]))
+    """Return the kernels of the halves of rows X (s, d), and that of the second half and the first one, in float32.
+
+    A half has every other row: rows may be sorted.
+    """
+    xp = namespace_with(settings.device, krylov_bytes(X.shape[0], 1))
+    first, second = (to_device(part.astype(np.float32), xp) for part in (X[::2], X[1::2]))
     kernel = settings.kernel
     points, others = (kernel.points(part, kernel.placement_for(part)) for part in (first, second))
     blocks = kernel.block(first, points), kernel.block(second, others), kernel.block(second, points)

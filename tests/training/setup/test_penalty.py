@@ -15,6 +15,7 @@ from daskkern.basis import (
     DoublyStochastic,
     Landmarks,
     Linear,
+    LocalRows,
     NystromFeatures,
     RandomFeatures,
 )
@@ -33,7 +34,7 @@ from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup import choice_rows, penalty
-from daskkern.training.setup.choice_rows import sample_rows
+from daskkern.training.setup.choice_rows import noisy_rows, sample_rows
 from daskkern.training.setup.penalty import penalty_bytes
 from tests.support.fits import Fit, toy_settings, toy_source
 
@@ -298,6 +299,16 @@ def test_the_sample_takes_little_of_the_work_and_follows_no_machine() -> None:
     assert sample_rows(1000, 20_000, 20_000, 1, replace(settings, basis=Linear())) == 300
     assert sample_rows(1000, 10, 1_000_000, 1, settings) == 0
     assert sample_rows(1000, 1000, 20, 1, settings, n_grams=3) == 500
+
+
+def test_large_samples_are_for_kernels_whose_fits_take_longer() -> None:
+    settings = _ridge(solver=EigenPro(), basis=Landmarks(10_000))
+    assert noisy_rows(100_000, 10_000, 9, 1, settings) == 6000
+    assert noisy_rows(11_999, 10_000, 9, 1, settings) == 4000
+    assert noisy_rows(7999, 7999, 9, 1, settings) == 0
+    assert noisy_rows(100_000, 10, 100_000, 1, replace(settings, basis=Landmarks(10))) == 0
+    for basis in (RandomFeatures(10_000), Linear(), LocalRows(2000)):
+        assert noisy_rows(100_000, 10_000, 9, 1, replace(settings, basis=basis)) == 0
 
 
 @pytest.mark.parametrize("solver", [EigenPro(), SOLVERS["falkon"](), Direct()], ids=["eigenpro", "falkon", "direct"])
