@@ -1,12 +1,13 @@
 """Candidate fits with the kernels that a search has found, compared with the defaults."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from daskkern.basis import AllRows
 from daskkern.kernels import ScaledDistanceKernel
 from daskkern.losses import Loss, parse_loss
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, ScaledKernel, metric_of, named_fit
+from daskkern.model_selection.fit_trials import FitOutcome
 from daskkern.model_selection.ridge_trials import RidgeOutcome
 from daskkern.solvers import parse_solver
 from daskkern.training.run.settings import FitSettings
@@ -23,8 +24,10 @@ def fits_with(
     n_fitted: int,
     scoring: str,
     n_learned: int,
-) -> tuple[list[FitCandidate], list[FitCandidate]]:
+) -> tuple[list[FitCandidate], list[list[FitCandidate]]]:
     """Return the exact fits of these kernels, where rows are not too many, and those of the usual solver.
+
+    The latter are a list for each kernel, with one fit for each loss, the default one first.
 
     Parameters
     ----------
@@ -42,19 +45,40 @@ def fits_with(
         Sampled rows that metrics were learned from.
     """
     exact, others, usual = [], [], parse_solver("auto", base.basis.name)
-    for rank, (candidate, outcome, found) in enumerate(kernels):
+    for candidate, outcome, found in kernels:
         kernel = found.kernel
         metric = metric_of(candidate, outcome.alphas, n_learned)
         shared: dict[str, Any] = {"scale": found.scale, "learn_features": None, "metric": metric}
         if n_rows <= MOST_DIRECT:
             exact.append(_exact(candidate, outcome, kernel, base, n_rows, n_fitted, shared))
-        if rank == 0 or not exact:
-            losses = _losses(base, scoring)[: 1 if rank else None]
-            others += [
+        others.append(
+            [
                 named_fit(kernel, f"{candidate.name}, {loss.spec()}", base, loss=loss, solver=usual, **shared)
-                for loss in losses
+                for loss in _losses(base, scoring)
             ]
+        )
     return exact, others
+
+
+def other_losses(
+    done: Sequence[tuple[FitCandidate, FitOutcome]],
+    fits: Sequence[Sequence[FitCandidate]],
+    loss_of: Callable[[FitOutcome], float],
+) -> list[FitCandidate]:
+    """Return the fits with other losses of the kernel whose fit with the default loss is the best.
+
+    Parameters
+    ----------
+    done : sequence of (FitCandidate, FitOutcome)
+        Fits with the default loss and their outcomes, maybe others.
+    fits : sequence of sequences of FitCandidate
+        For each kernel those of all losses, the default one first.
+    loss_of : callable
+        Returns what fits are compared by; less is better.
+    """
+    found = {one.name: loss_of(outcome) for one, outcome in done}
+    tried = [of_losses for of_losses in fits if of_losses[0].name in found]
+    return list(min(tried, key=lambda of_losses: found[of_losses[0].name])[1:]) if tried else []
 
 
 def _losses(base: FitSettings, scoring: str) -> list[Loss]:

@@ -59,6 +59,11 @@ class HeldOut:
             _BETTER * other.mean, _deviation(self.losses, other.losses, self.shares), _ROUNDING
         ) and -_gain(self.errors, other.errors, self.shares) <= _deviation(self.errors, other.errors, self.shares)
 
+    def may_equal(self, best: "HeldOut") -> bool:
+        """Return whether losses are higher than lower ones of the same rows by chance: by less than two standard errors
+        of the differences."""
+        return -_gain(self.losses, best.losses, self.shares) <= 2 * _deviation(self.losses, best.losses, self.shares)
+
     def replaces(self, usual: "HeldOut", scoring: str) -> bool:
         """Return whether a fit is taken in place of the defaults: better beyond chance, and before them by rank.
 

@@ -1,6 +1,7 @@
 """Screening of kernels by ridge regression: rungs on nested samples, each keeping the best candidates."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from daskkern.data.schema.learned_scaling import IGNORED
@@ -14,7 +15,7 @@ FIRST, SECOND = 1000, 4000
 """Rows of the samples of the two rungs."""
 _FOLDS = ((600, 5), (2500, 3))  # for samples of up to so many informative rows
 _FEW = 400  # rows up to which the folds are drawn twice
-_REFINED, _KEPT = 2, 3
+_REFINED, _KEPT, _MOST_KEPT = 2, 3, 5
 _MOST_STEPS = 4  # of a length scale
 _METRIC_COST = 6.0  # seconds of a trial with a metric to one without
 _EACH = 2.5  # power of the rows that the seconds of a trial grow with
@@ -53,7 +54,11 @@ def screened_again(
     draw: Callable[[int], DrawnSample],
     reserved: float = 0.0,
 ) -> tuple[Ranked, DrawnSample]:
-    """Return the best of three kernels on a larger sample, and that; what is given where there are not enough rows.
+    """Return the best kernels on a larger sample, and that; what is given where there are not enough rows.
+
+    Three go on, or the best one of each kernel where there is time: the errors of kernels fall at different rates, and
+    sums over single features need more than a thousand rows. The leader's kernel is then tried with the other scalings,
+    and with other length scales.
 
     Parameters
     ----------
@@ -70,12 +75,62 @@ def screened_again(
         Seconds that the larger sample must leave: comparing whole fits is worth more than it.
     """
     sample, m = drawn.sample, min(n_rows, SECOND)
+    if not found or m < 2 * sample.n_rows:
+        return found, drawn
+    kept = of_each_kernel(found)[:_MOST_KEPT]
     growth = (m / sample.n_rows) ** _EACH / len(_folds(sample, 0))
-    if not found or m < 2 * sample.n_rows or not log.budget.allows(_KEPT * growth * log.pace["ridge"] + reserved):
+    seconds = [growth * outcome.seconds for _, outcome in kept]
+    while len(kept) > _KEPT and not log.budget.allows(sum(seconds[: len(kept)]) + reserved):
+        kept.pop()
+    if not log.budget.allows(sum(seconds[: len(kept)]) + reserved):
         return found, drawn
     larger = draw(m)
-    again = _compared(log, [candidate for candidate, _ in of_each_kernel(found)[:_KEPT]], larger, growth)
-    return (again, larger) if again else (found, drawn)
+    log.pace["ridge"] = max(seconds[: len(kept)])  # of these candidates: others took other times
+    again = _compared(log, [candidate for candidate, _ in kept], larger)
+    return (_refined(log, again, larger, reserved), larger) if again else (found, drawn)
+
+
+def _refined(log: TrialLog, ranked: Ranked, drawn: DrawnSample, reserved: float) -> Ranked:
+    """Return the candidates with the leader's kernel in all scalings and with other length scales.
+
+    All scalings are compared with half and twice the length scale, the best two of them with further ones. A kernel
+    with a learned metric stays as it is.
+    """
+    leader = ranked[0][0]
+    if leader.metric != "none":
+        return ranked
+    scaled = [replace(leader, scale=scale) for scale in _scales_of(drawn.sample) if scale != leader.scale]
+    ranked = ranked + _compared(log, scaled, drawn, reserved=reserved)
+    alike = [pair for pair in ranked if _without_scales(pair[0]) == _without_scales(leader)]
+    edges = [candidate for candidate, _ in alike]
+    for _ in range(_MOST_STEPS):
+        known = {candidate for candidate, _ in alike}
+        further = [other for edge in edges for other in neighbours(edge) if other not in known]
+        found = _compared(log, _distinct(further), drawn, reserved=reserved)
+        if not found:
+            break
+        alike += found
+        edges = [pairs[0][0] for pairs in _by_scale(alike)[:_REFINED]]
+    others = [pair for pair in ranked if _without_scales(pair[0]) != _without_scales(leader)]
+    return _ranked(others + [_shortest(pairs) for pairs in _by_scale(alike)])
+
+
+def _without_scales(candidate: KernelCandidate) -> KernelCandidate:
+    return replace(candidate, scale=None, times=1.0)
+
+
+def _by_scale(found: Ranked) -> list[Ranked]:
+    """Return the candidates of each scaling, both in the order of their losses."""
+    ranked = _ranked(found)
+    scales = dict.fromkeys(candidate.scale for candidate, _ in ranked)
+    return [[pair for pair in ranked if pair[0].scale == scale] for scale in scales]
+
+
+def _shortest(ranked: Ranked) -> tuple[KernelCandidate, RidgeOutcome]:
+    """Return the candidate with the shortest length scale of those that may be as good as the best one: with all rows
+    shorter ones become better, and their equations are better conditioned."""
+    best = ranked[0][1].held
+    return min((pair for pair in ranked if pair[1].held.may_equal(best)), key=lambda pair: pair[0].times)
 
 
 def _scales_of(sample: SearchSample) -> tuple[str | None, ...]:
@@ -97,11 +152,15 @@ def n_repeats_of(m: int) -> int:
     return 2 if m <= _FEW else 1
 
 
-def two_kinds(ranked: Ranked) -> Ranked:
-    """Return the best candidate, and the best one of another kernel or kind of metric."""
+def finalists(ranked: Ranked) -> Ranked:
+    """Return the best candidate, and the best one of another kernel or kind of metric; between them the best one of the
+    same kernel with another scaling, where it is better than the latter."""
     first = ranked[0][0]
-    others = [pair for pair in ranked if (pair[0].kernel, pair[0].metric) != (first.kernel, first.metric)]
-    return [ranked[0], *others[:1]]
+    kind = first.kernel, first.metric
+    others = [pair for pair in ranked if (pair[0].kernel, pair[0].metric) != kind][:1]
+    ahead = ranked[1 : ranked.index(others[0])] if others else ranked[1:]
+    scaled = [pair for pair in ahead if pair[0].scale != first.scale]
+    return [ranked[0], *scaled[:1], *others]
 
 
 def of_each_kernel(ranked: Ranked) -> Ranked:
@@ -142,14 +201,22 @@ def _distinct(candidates: Sequence[KernelCandidate]) -> list[KernelCandidate]:
     return list(dict.fromkeys(candidates))
 
 
-def _compared(log: TrialLog, candidates: Sequence[KernelCandidate], drawn: DrawnSample, growth: float = 1.0) -> Ranked:
-    """Return the candidates with their outcomes on a sample, the best first; see :meth:`TrialLog.run` for `growth`."""
+def _compared(
+    log: TrialLog,
+    candidates: Sequence[KernelCandidate],
+    drawn: DrawnSample,
+    growth: float = 1.0,
+    reserved: float = 0.0,
+) -> Ranked:
+    """Return the candidates with their outcomes on a sample, the best first; see :meth:`TrialLog.run` for the rest."""
     if not candidates:
         return []
     folds = folds_of(drawn.sample)
-    return _ranked(
-        log.run("ridge", try_kernel, candidates, drawn, folds, sum(map(len, folds)), growth=growth, together=True)
+    n_folds = sum(map(len, folds))
+    outcomes = log.run(
+        "ridge", try_kernel, candidates, drawn, folds, n_folds, growth=growth, reserved=reserved, together=True
     )
+    return _ranked(outcomes)
 
 
 def folds_of(sample: SearchSample) -> list[list[Fold]]:

@@ -16,7 +16,7 @@ from daskkern.model_selection.budget import Budget
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate, ScaledKernel
 from daskkern.model_selection.dense_samples import DenseSample, dense_sample
 from daskkern.model_selection.fit_trials import FitOutcome, seconds_of_entry, try_fit
-from daskkern.model_selection.fits import DEFAULT, fits_with
+from daskkern.model_selection.fits import DEFAULT, fits_with, other_losses
 from daskkern.model_selection.held_out import check_scoring
 from daskkern.model_selection.lighter_penalties import lighter_fits
 from daskkern.model_selection.local_stage import LEAF_ROWS, compare_local, confirming_rows, is_confirmed, unwarped
@@ -28,11 +28,11 @@ from daskkern.model_selection.screening import (
     FIRST,
     HELD_OUT,
     Ranked,
+    finalists,
     n_folds_of,
     n_repeats_of,
     screened,
     screened_again,
-    two_kinds,
 )
 from daskkern.model_selection.softmax_stage import SoftmaxKernel, softmax_kernel
 from daskkern.model_selection.trial_log import TrialLog
@@ -193,24 +193,27 @@ class _Search:
         larger = drawn if m == drawn.sample.n_rows else self._drawn(m)
         folds = [fold for repeat in range(n_repeats) for fold in larger.sample.folds(n_folds, HELD_OUT, repeat)]
         n_folds = len(folds)
-        kernels = [(one, outcome, learned_kernel(one, drawn.sample, outcome)) for one, outcome in two_kinds(ranked)]
+        kernels = [(one, outcome, learned_kernel(one, drawn.sample, outcome)) for one, outcome in finalists(ranked)]
         exact, others = fits_with(kernels, self.settings, n, len(folds[0].fitted), self.scoring, drawn.sample.n_rows)
         growth = n_folds * self._fit_seconds(len(folds[0].fitted)) / max(self.log.pace["fit"], _INSTANT)
         joint = [] if soft is None else [soft.fit(self.settings, n, len(folds[0].fitted))]
-        fits = [self.default, *joint, *(exact or others)]
-        done = self.log.run("fit", try_fit, fits, larger, folds, n_folds, growth=growth, reserved=self._local_seconds)
+
+        def run(fits: list[FitCandidate], growth: float = 1.0) -> list[tuple[FitCandidate, FitOutcome]]:
+            return self.log.run(
+                "fit", try_fit, fits, larger, folds, n_folds, growth=growth, reserved=self._local_seconds
+            )
+
+        done = run([self.default, *joint, *(exact or [fits[0] for fits in others])], growth)
         usual = next((outcome for one, outcome in done if one.name == DEFAULT), None)
         if usual is None or len(done) < 2:
             return self._defaults("the time was too short to compare fits")
         solved = any(outcome.held.replaces(usual.held, self.scoring) for _, outcome in done)
-        if exact and (not solved or self.scoring == "absolute_error"):
-            done += self.log.run("fit", try_fit, others, larger, folds, n_folds, reserved=self._local_seconds)
+        if not exact:
+            done += run(other_losses(done, others, self._rank))
+        elif not solved or self.scoring == "absolute_error":
+            done += run(others[0])
         whole = [pair for pair in done if pair[0].settings.chooses_alpha]
         if whole and not exact:  # whose penalties are those of cross-validation
-
-            def run(fits: list[FitCandidate]) -> list[tuple[FitCandidate, FitOutcome]]:
-                return self.log.run("fit", try_fit, fits, larger, folds, n_folds, reserved=self._local_seconds)
-
             done += lighter_fits(*min(whole, key=lambda pair: self._rank(pair[1])), self._rank, run)
         chosen, reason = self._best(usual, [pair for pair in done if pair[0].name != DEFAULT])
         found = self._local(chosen, kernels, larger.sample, min(m, _SPREAD)) if self._has_local else None
