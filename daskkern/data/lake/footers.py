@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from daskkern.data.lake.lake import damaged
 from daskkern.data.lake.listing import LakeFile
-from daskkern.data.lake.partitions import PartitionValues, partition_expression
 from daskkern.data.lake.parsed_footers import ParsedFooters
+from daskkern.data.lake.partitions import PartitionValues, partition_expression
 from daskkern.data.lake.schemas import renamed_since, with_names
 from daskkern.data.remote.files import open_file
 

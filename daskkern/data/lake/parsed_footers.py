@@ -1,4 +1,4 @@
-"""Footers of Parquet files that were parsed when a lake was opened, for the passes of the same process over its rows."""
+"""Footers of Parquet files that were parsed when a lake was opened, kept for passes over its rows in this process."""
 
 import threading
 from typing import Any
