@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
 from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_scaling import Scaling, check_scaling_kind, check_sparse_scaling
@@ -128,8 +128,17 @@ class StoreWriter:
             else:
                 context.__exit__(kind, error, trace)
 
-    def append(self, X: FeatureRows, y: HostArray | None = None, weight: HostArray | None = None) -> None:
+    def append(
+        self,
+        X: FeatureRows,
+        y: HostArray | None = None,
+        weight: HostArray | None = None,
+        moments: FloatArray | None = None,
+    ) -> None:
         """Add rows: `X` (m, d), `y` codes (m,) or targets (m,) or (m, t), `weight` (m,). A sparse store takes CSR.
+
+        `moments` (4, d) are minimum, maximum, mean and sum of squared deviations of the columns of X as they are
+        stored, all finite, where the caller knows them.
 
         Raises
         ------
@@ -154,9 +163,13 @@ class StoreWriter:
             if self._csr is not None:
                 self._append_sparse(X[done : done + step])
             stored = self._incoming.stored(self._buffers, blocks, slice(fill, fill + step), slice(done, done + step))
+            if moments is not None:
+                del stored["X"]
             self._observed.take(stored, self._arrays.n_rows + fill)
             self._arrays.commit(step)
             done += step
+        if moments is not None:
+            self._observed.features.take(total, moments)
 
     def set_encoding(self, encoding: Encoding | None) -> None:
         """Record this encoding instead of the one that was given."""

@@ -1,0 +1,81 @@
+"""The words by which compiled loops find a column: addresses in Arrow's buffers, whose sizes are checked."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.compiled.kinds import KINDS
+from daskkern.errors import DataError
+
+_NAN_BITS = int(np.float32(np.nan).view(np.uint32))
+_PER_DAY = {"s": 86400.0, "ms": 86400e3, "us": 86400e6, "ns": 86400e9}
+
+
+def kind_of(kind: pa.DataType) -> str | None:
+    """Return the one of :data:`KINDS` that columns of an Arrow type are; None of those that need more than a loop."""
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
+        return "time"
+    if pa.types.is_date32(kind):
+        return "int32"
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    name = {"float": "float32", "double": "float64"}.get(str(kind), str(kind))
+    return name if name in KINDS and name != "time" else None
+
+
+def divisor_of(kind: pa.DataType) -> int:
+    """Return the bits of the float64 by which times of an Arrow type are divided; 0 of other types."""
+    if pa.types.is_timestamp(kind):
+        return int(np.float64(_PER_DAY[kind.unit]).view(np.int64))
+    return int(np.float64(_PER_DAY["ms"]).view(np.int64)) if pa.types.is_date64(kind) else 0
+
+
+def fill_bits(fill: float | str | None) -> int:
+    """Return the bits of the float32 that replaces missing values; NaN where nothing does."""
+    if fill is None:
+        return _NAN_BITS
+    with np.errstate(over="ignore"):
+        return int(np.float64(fill).astype(np.float32).view(np.uint32))
+
+
+@dataclass
+class Places:
+    """Finds values and bitmaps of columns, and holds those bitmaps that had to be copied."""
+
+    held: list[HostArray] = field(default_factory=list)
+
+    def of(self, array: pa.Array, kind: str, name: str) -> tuple[int, int]:
+        """Return the addresses of the values, and of the bitmap of present ones, 0 where all are.
+
+        Raises
+        ------
+        DataError
+            When a buffer is smaller than the rows need.
+        """
+        validity, values = array.buffers()
+        size = KINDS[kind][1]
+        start, stop = array.offset, array.offset + len(array)
+        if values is None or not values.is_cpu or values.size < (size * stop or -(-stop // 8)):
+            raise _damaged(name)
+        address = values.address + size * start if size else self._bits(values, start, stop)
+        if not array.null_count:
+            return address, 0
+        if validity is None or not validity.is_cpu or validity.size < -(-stop // 8):
+            raise _damaged(name)
+        return address, self._bits(validity, start, stop)
+
+    def _bits(self, bitmap: pa.Buffer, start: int, stop: int) -> int:
+        """Return the address of bits of which the first is that of row `start`, the lowest of its byte."""
+        if start % 8 == 0:
+            return int(bitmap.address) + start // 8
+        used = np.frombuffer(bitmap, np.uint8)[start // 8 : -(-stop // 8)]
+        bits = np.unpackbits(used, bitorder="little")[start % 8 : start % 8 + stop - start]
+        moved: HostArray = np.packbits(bits, bitorder="little")
+        self.held.append(moved)
+        return int(moved.ctypes.data)
+
+
+def _damaged(name: str) -> DataError:
+    return DataError(f"column {name!r} is damaged: its memory is smaller than its rows; make the data again")
