@@ -38,6 +38,11 @@ def has_avx512() -> bool:
     return bool(_features().get("avx512f"))
 
 
+def has_products_without_carry() -> bool:
+    """Return whether this processor multiplies polynomials over GF(2), by the instruction PCLMULQDQ."""
+    return bool(_features().get("pclmul"))
+
+
 @cache
 def _features() -> dict[str, bool]:
     try:

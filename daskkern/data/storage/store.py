@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import zarr
 from zarr.storage import ZipStore
 
 from daskkern.arrays import FloatArray, HostArray
+from daskkern.backend.machine_code.crc32 import crc32
 from daskkern.data.remote.stores import is_url, open_zarr, public
 from daskkern.data.schema.schema import STATISTICS, StoreInfo
 from daskkern.data.storage.csr_store import PARTS
@@ -129,7 +129,7 @@ def checksum(array: ZarrArray, chunk_rows: int) -> int:
     """Return the CRC-32 of the rows of `array`, read chunk by chunk."""
     value = 0
     for start in range(0, array.shape[0], chunk_rows):
-        value = zlib.crc32(np.ascontiguousarray(read_array(array, start, start + chunk_rows)).data, value)
+        value = crc32(np.ascontiguousarray(read_array(array, start, start + chunk_rows)), value)
     return value
 
 
