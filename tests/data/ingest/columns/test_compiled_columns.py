@@ -14,7 +14,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.ingest import ingest
 from daskkern.data.ingest.columns.compiled import batch as compiled_batch
 from daskkern.data.ingest.columns.compiled.batch import BatchConverter, is_worthwhile
-from daskkern.data.ingest.columns.compiled.column_words import Places
+from daskkern.data.ingest.columns.compiled.column_words import ColumnMemory
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.schema.block_moments import column_moments
 from daskkern.data.schema.encoding import ColumnEncoding, MissingChoice
@@ -179,12 +179,12 @@ class Damaged:
 
 
 def test_memory_that_is_smaller_than_the_rows_is_refused() -> None:
-    assert Places().of(Damaged(bytes(13), bytes(800), 8, 92), "float64", "x")[1]
+    assert ColumnMemory().of(Damaged(bytes(13), bytes(800), 8, 92), "float64", "x")[1]
     for array in (Damaged(bytes(13), bytes(799), 8, 92), Damaged(bytes(12), bytes(800), 8, 92)):
         with pytest.raises(DataError, match="column 'x' is damaged"):
-            Places().of(array, "float64", "x")
+            ColumnMemory().of(array, "float64", "x")
     with pytest.raises(DataError, match="column 'x' is damaged"):
-        Places().of(Damaged(b"", bytes(12), 0, 97, null_count=0), "boolean", "x")
+        ColumnMemory().of(Damaged(b"", bytes(12), 0, 97, null_count=0), "boolean", "x")
 
 
 def test_refusals_are_those_of_the_plain_conversion() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
-from daskkern.data.ingest.columns.compiled.column_words import Places, divisor_of, fill_bits, kind_of
+from daskkern.data.ingest.columns.compiled.column_words import ColumnMemory, divisor_of, fill_bits, kind_of
 from daskkern.data.ingest.columns.compiled.kinds import CALL, COLUMN
 from daskkern.data.ingest.columns.encoder import Encoder, by_column
 from daskkern.data.ingest.readers.arrow import is_text, is_time
@@ -115,7 +115,7 @@ class BatchConverter:
         X = by_column(m, d, np.dtype(np.float32))
         if not m:
             return EncodedRows(X.T)
-        arrays, places, tables = batch.columns, Places(), []
+        arrays, places, tables = batch.columns, ColumnMemory(), []
         words: dict[str, list[tuple[int, ...]]] = {}
         base, stride = X.ctypes.data, X.strides[0]
         for column in self._columns:
@@ -177,9 +177,9 @@ def _call(kind: str, columns: list[tuple[int, ...]], m: int, stride: int) -> boo
     table = np.array(columns, np.int64)
     assert table.shape[1] == len(COLUMN)
     codes = np.empty(m if kind in ("onehot", "code") else 0, np.int32)
-    told = np.zeros(1, np.int64)
-    call = np.array([table.ctypes.data, len(table), m, stride, codes.ctypes.data, told.ctypes.data], np.int64)
+    beyond = np.zeros(1, np.int64)
+    call = np.array([table.ctypes.data, len(table), m, stride, codes.ctypes.data, beyond.ctypes.data], np.int64)
     assert len(call) == len(CALL)
     function = conversion(kind) if kind else moments()
     function(call.ctypes.data)
-    return not told[0]
+    return not beyond[0]

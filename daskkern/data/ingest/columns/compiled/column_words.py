@@ -41,7 +41,7 @@ def fill_bits(fill: float | str | None) -> int:
 
 
 @dataclass
-class Places:
+class ColumnMemory:
     """Finds values and bitmaps of columns, and holds those bitmaps that had to be copied."""
 
     held: list[HostArray] = field(default_factory=list)

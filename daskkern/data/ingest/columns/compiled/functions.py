@@ -117,13 +117,13 @@ class _Loops:
         return b.select(b.fcmp_unordered("uno", x, x), fill, x)
 
     def look_up(self) -> None:
-        """Write the loop that looks up the code of every row; entries beyond the table count as gaps, and are told."""
+        """Write the loop that looks up the code of every row; indices beyond the table count as gaps and set a flag."""
         b, e = self.b, self.e
         last = b.sub(self.word["n_codes"], I64(1))
         codes = b.inttoptr(self.call["codes"], I32.as_pointer())
         table = b.inttoptr(self.word["table"], I32.as_pointer())
         indices = b.inttoptr(self.word["values"], I32.as_pointer())
-        told = b.inttoptr(self.call["told"], I64.as_pointer())
+        flag = b.inttoptr(self.call["beyond"], I64.as_pointer())
         gaps = b.icmp_unsigned("!=", self.word["validity"], I64(0))
         with b.if_else(gaps) as (some, none):
             for part, has_gaps in ((some, True), (none, False)):
@@ -135,7 +135,7 @@ class _Loops:
                         beyond = b.and_(beyond, present)
                         index = b.select(present, index, last)
                     with b.if_then(beyond, likely=False):
-                        b.store(I64(1), told)
+                        b.store(I64(1), flag)
                     b.store(b.load(e.at(table, b.select(beyond, last, index))), e.at(codes, i))
 
     def spread(self) -> None:

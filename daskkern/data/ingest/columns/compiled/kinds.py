@@ -1,6 +1,6 @@
 """The kinds of columns that are converted in machine code, and the words of such a call."""
 
-CALL = ("columns", "n_columns", "n_rows", "stride", "codes", "told")
+CALL = ("columns", "n_columns", "n_rows", "stride", "codes", "beyond")
 """Words of a call, each 64 bits: the address of the words of its columns, how many these are, the rows, how many
 float32 values lie from one feature to the next, the address of a buffer of 32-bit codes, and that of a word that is set
 to 1 where an index is beyond its table."""
