@@ -13,6 +13,8 @@ from daskkern.data.storage.sizes import ZarrArray
 from daskkern.data.storage.whole_arrays import unwritten
 from daskkern.errors import DataError
 
+_GROWTH = 8
+
 
 class ChunkedArrays:
     """Named arrays with the same rows. Rows are put into `buffers` and written when a chunk is full.
@@ -155,8 +157,8 @@ class ChunkedArrays:
         if name not in self._arrays:
             self._arrays[name] = self._create(name, rows)
         array, stop = self._arrays[name], self.n_rows + len(rows)
-        if array.shape[0] < stop:  # growing by doubling limits the number of metadata writes
-            array.resize((max(stop, 2 * array.shape[0]), *array.shape[1:]))
+        if array.shape[0] < stop:  # growing by this factor limits the number of metadata writes
+            array.resize((max(stop, _GROWTH * array.shape[0]), *array.shape[1:]))
         if not _wrote_chunks(array, self.n_rows, rows):
             array[self.n_rows : stop] = rows
         for at in range(0, len(rows), self._chunk_rows):

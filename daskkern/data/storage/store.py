@@ -18,6 +18,7 @@ from daskkern.backend.machine_code.crc32 import crc32
 from daskkern.data.remote.stores import is_url, open_zarr, public
 from daskkern.data.schema.schema import STATISTICS, StoreInfo
 from daskkern.data.storage.csr_store import PARTS
+from daskkern.data.storage.random_access import rows_in_chunk
 from daskkern.data.storage.sizes import ZarrArray, check_chunks
 from daskkern.display import html_facts
 from daskkern.errors import StoreError
@@ -135,6 +136,9 @@ def checksum(array: ZarrArray, chunk_rows: int) -> int:
 
 def read_array(array: ZarrArray, start: int, stop: int) -> HostArray:
     """Return the rows from `start` to `stop` of an array of a store, as stored; StoreError when they are damaged."""
+    rows = rows_in_chunk(array, start, stop)
+    if rows is not None:
+        return rows
     try:
         return np.asarray(array[start:stop])
     except StoreError:
