@@ -6,6 +6,7 @@ import numpy as np
 import zarr
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.machine_code.crc32 import crc32
 from daskkern.data.storage.checksums import Checksum, combine
 from daskkern.data.storage.csr_store import State, reopened
 from daskkern.data.storage.local_chunks import LocalChunks
@@ -159,10 +160,13 @@ class ChunkedArrays:
         array, stop = self._arrays[name], self.n_rows + len(rows)
         if array.shape[0] < stop:  # growing by this factor limits the number of metadata writes
             array.resize((max(stop, _GROWTH * array.shape[0]), *array.shape[1:]))
-        if not _wrote_chunks(array, self.n_rows, rows):
+        size = self._chunk_rows
+        found = _wrote_chunks(array, self.n_rows, rows)
+        if found is None:
             array[self.n_rows : stop] = rows
-        for at in range(0, len(rows), self._chunk_rows):
-            self.sums[name].add(rows[at : at + self._chunk_rows])
+            found = [crc32(rows[at : at + size]) for at in range(0, len(rows), size)]
+        for at, crc in zip(range(0, len(rows), size), found, strict=True):
+            self.sums[name].add_sum(crc, rows[at : at + size].nbytes)
 
     def _create(self, name: str, rows: HostArray) -> ZarrArray:
         return self._group.create_array(
@@ -179,12 +183,10 @@ class ChunkedArrays:
         )
 
 
-def _wrote_chunks(array: ZarrArray, first: int, rows: HostArray) -> bool:
-    """Write the rows from `first` on where they are whole chunks of an array in a local folder; return whether so."""
+def _wrote_chunks(array: ZarrArray, first: int, rows: HostArray) -> list[int] | None:
+    """Write the rows from `first` on where they are whole chunks of an array in a local folder; return their CRC-32."""
     size = array.chunks[0]
     files = LocalChunks.of(array, array.dtype.newbyteorder("<"))
     if files is None or first % size or len(rows) % size or not rows.flags.c_contiguous:
-        return False
-    for at in range(0, len(rows), size):
-        files.write((first + at) // size, rows[at : at + size])
-    return True
+        return None
+    return [files.write((first + at) // size, rows[at : at + size]) for at in range(0, len(rows), size)]

@@ -14,7 +14,7 @@ from daskkern.data.schema.encoding import ColumnEncoding
 
 try:
     from daskkern.backend.machine_code.compiler import register_bytes
-    from daskkern.data.ingest.columns.compiled.functions import conversion, moments
+    from daskkern.data.ingest.columns.compiled.functions import conversion
 except ModuleNotFoundError as error:  # llvmlite is missing
     if error.name is None or not error.name.startswith("llvmlite"):
         raise
@@ -112,33 +112,33 @@ class BatchConverter:
     def rows(self, batch: pa.RecordBatch, source: str, first: int) -> EncodedRows:
         """Return the rows of a batch, whose first one is row `first` of `source`."""
         m, d = batch.num_rows, self._encoder.n_features
-        X = by_column(m, d, np.dtype(np.float32))
+        X, found = by_column(m, d, np.dtype(np.float32)), np.empty((d, 4))
         if not m:
             return EncodedRows(X.T)
-        arrays, places, tables = batch.columns, ColumnMemory(), []
+        arrays, memory, tables = batch.columns, ColumnMemory(), []
         words: dict[str, list[tuple[int, ...]]] = {}
-        base, stride = X.ctypes.data, X.strides[0]
+        base, stride, moments = X.ctypes.data, X.strides[0], found.ctypes.data
         for column in self._columns:
-            array, out = arrays[column.place], base + column.at * stride
+            array, width, name = arrays[column.place], column.encoding.width, column.encoding.name
+            places = base + column.at * stride, moments + column.at * found.strides[0]
             kind = None if array.null_count and self._refuses(column) else column.kind
             if kind in ("onehot", "code"):
                 table = self._table(array, column)
                 if table is not None:
                     tables.append(table)
-                    found = places.of(array.indices, "int32", column.encoding.name)
-                    last = (table.ctypes.data, len(table), column.encoding.width)
-                    words.setdefault(kind, []).append((*found, 0, 0, out, 0, *last))
+                    indices = memory.of(array.indices, "int32", name)
+                    words.setdefault(kind, []).append((*indices, 0, 0, *places, table.ctypes.data, len(table), width))
                     continue
                 kind = None
             if kind is None:
-                rows = X[column.at : column.at + column.encoding.width]
-                self._encoder.set_column(rows, array, column.encoding, source, first)
+                self._encoder.set_column(X[column.at : column.at + width], array, column.encoding, source, first)
+                words.setdefault("features", []).append((0, 0, 0, 0, *places, 0, 0, width))
                 continue
-            found = places.of(array, kind, column.encoding.name)
-            words.setdefault(kind, []).append((*found, column.fill, column.divisor, out, 0, 0, 0, 1))
-        if not _converted(words, m, stride // 4):
-            return EncodedRows(self._encoder.features(batch, X.dtype, source, first))
-        return EncodedRows(X.T, moments_of(X))
+            values = memory.of(array, kind, name)
+            words.setdefault(kind, []).append((*values, column.fill, column.divisor, *places, 0, 0, 1))
+        if not all(_call(each, columns, m, stride // 4) for each, columns in words.items()):
+            return EncodedRows(self._encoder.features(batch, X.dtype, source, first))  # says which index is wrong
+        return EncodedRows(X.T, np.ascontiguousarray(found.T))
 
     def _refuses(self, column: _Column) -> bool:
         return column.encoding.kind == "number" and self._encoder.missing == "refuse"
@@ -151,14 +151,6 @@ class BatchConverter:
         return table.astype(np.int32)
 
 
-def moments_of(X: HostArray) -> FloatArray:
-    """Return the moments of :class:`EncodedRows` of features (d, m), at least one row, each contiguous."""
-    found = np.empty((len(X), 4))
-    words = (0, 0, 0, 0, X.ctypes.data, found.ctypes.data, 0, 0, len(X))
-    _call("", [words], X.shape[1], X.strides[0] // X.itemsize)
-    return np.ascontiguousarray(found.T)
-
-
 def _loop(column: ColumnEncoding, kind: pa.DataType) -> str | None:
     """Return the compiled loop for a column of an Arrow type."""
     if column.kind != "number":
@@ -167,19 +159,13 @@ def _loop(column: ColumnEncoding, kind: pa.DataType) -> str | None:
     return None if column.is_date and not is_time(kind) else kind_of(kind)
 
 
-def _converted(words: dict[str, list[tuple[int, ...]]], m: int, stride: int) -> bool:
-    """Convert columns by kind, and return whether every index was within its dictionary."""
-    return all(_call(kind, columns, m, stride) for kind, columns in words.items())
-
-
 def _call(kind: str, columns: list[tuple[int, ...]], m: int, stride: int) -> bool:
-    """Call the loop of a kind, or that of moments; return whether it was content with its indices."""
+    """Call the loop of a kind for its columns, and return whether every index was within its dictionary."""
     table = np.array(columns, np.int64)
     assert table.shape[1] == len(COLUMN)
     codes = np.empty(m if kind in ("onehot", "code") else 0, np.int32)
     beyond = np.zeros(1, np.int64)
     call = np.array([table.ctypes.data, len(table), m, stride, codes.ctypes.data, beyond.ctypes.data], np.int64)
     assert len(call) == len(CALL)
-    function = conversion(kind) if kind else moments()
-    function(call.ctypes.data)
+    conversion(kind)(call.ctypes.data)
     return not beyond[0]

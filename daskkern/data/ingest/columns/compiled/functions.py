@@ -24,15 +24,12 @@ _lock = threading.Lock()
 
 
 def conversion(kind: str) -> Function:
-    """Return the function that converts columns of one of the :data:`KINDS`; takes the address of the words CALL."""
+    """Return the function that makes features of columns and takes their moments, given the address of words CALL.
+
+    `kind` is one of the :data:`KINDS`, ``"onehot"``, ``"code"``, or ``"features"``, which takes moments alone.
+    """
     with _lock:
         return _conversion(kind)
-
-
-def moments() -> Function:
-    """Return the function that takes the moments of features, each of contiguous float32; takes the same words."""
-    with _lock:
-        return _moments()
 
 
 @cache
@@ -45,16 +42,9 @@ def _conversion(kind: str) -> Function:
                 loop.spread()
             else:
                 loop.number_codes()
-        else:
+        elif kind in KINDS:
             loop.convert(kind)
-    return loop.finish()
-
-
-@cache
-def _moments() -> Function:
-    loop = _Loops("moments")
-    with loop.columns():
-        loop.measure()
+        loop.measure()  # while the features are in the cache
     return loop.finish()
 
 
