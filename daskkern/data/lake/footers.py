@@ -133,5 +133,5 @@ def _columns(
         if count != 0:
             name = renamed.get(column.path_in_schema, column.path_in_schema)
             nulls += [] if name is None else [(name, count)]
-    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    nested = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_nested(kind)]
     return n_bytes, (*nulls, *((name, None) for name in nested))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import zarr
+from zarr.core.sync import sync
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.machine_code.crc32 import crc32
@@ -40,6 +41,7 @@ class ChunkedArrays:
         self.sums = {name: Checksum() for name in buffers}
         self._group = group
         self._arrays: dict[str, ZarrArray] = {}
+        self._is_continued = False
         self._chunk_rows, self._buffer_rows = chunk_rows, chunk_rows * at_once
 
     @property
@@ -59,7 +61,9 @@ class ChunkedArrays:
         if self.n_rows == 0:
             raise DataError("the data has no rows; at least one is needed")
         for array in self._arrays.values():
-            array.resize((self.n_rows, *array.shape[1:]))
+            shape = (self.n_rows, *array.shape[1:])
+            # Zarr asks for each chunk of the shape before, of which none was written but by a dead process.
+            sync(array.async_array.resize(shape, delete_outside_chunks=self._is_continued))
 
     def read(self, name: str, start: int) -> HostArray:
         """Return the chunk of an array that begins at row `start`, after :meth:`settle`."""
@@ -107,6 +111,7 @@ class ChunkedArrays:
     def restore(self, state: State) -> None:
         """Continue from a :meth:`state` of an earlier process, in the same group."""
         self.n_rows, self.fill = (int(value) for value in state["counts"])
+        self._is_continued = True
         self.sums = {name: Checksum.restored(state[f"sums:{name}"]) for name in self.buffers}
         for name, buffer in self.buffers.items():
             buffer[: self.fill] = state[f"buffer:{name}"]
@@ -128,6 +133,7 @@ class ChunkedArrays:
 
     def reopen(self) -> None:
         """Open arrays that another process created."""
+        self._is_continued = True
         self._arrays = {name: array for name in self.buffers if (array := reopened(self._group, name, 1)) is not None}
 
     def leave(self) -> State:

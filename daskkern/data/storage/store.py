@@ -136,11 +136,9 @@ def checksum(array: ZarrArray, chunk_rows: int) -> int:
 
 def read_array(array: ZarrArray, start: int, stop: int) -> HostArray:
     """Return the rows from `start` to `stop` of an array of a store, as stored; StoreError when they are damaged."""
-    rows = rows_in_chunk(array, start, stop)
-    if rows is not None:
-        return rows
     try:
-        return np.asarray(array[start:stop])
+        rows = rows_in_chunk(array, start, stop)
+        return np.asarray(array[start:stop]) if rows is None else rows
     except StoreError:
         raise
     except Exception as error:  # a truncated chunk, a lost disk: codecs and stores have their own types

@@ -101,9 +101,9 @@ class BatchConverter:
     def __init__(self, encoder: Encoder, schema: pa.Schema) -> None:
         self._encoder = encoder
         self._columns, at = [], 0
+        known = {name: (place, kind) for place, (name, kind) in enumerate(zip(schema.names, schema.types, strict=True))}
         for column in encoder.encoding:
-            place = schema.get_field_index(column.name)
-            kind = schema.field(place).type
+            place, kind = known[column.name]
             loop = _loop(column, kind)
             fill = fill_bits(column.fill) if column.kind == "number" else 0
             self._columns.append(_Column(column, place, at, loop, fill, divisor_of(kind)))

@@ -10,19 +10,22 @@ from daskkern.data.ingest.columns.compiled.kinds import KINDS
 from daskkern.errors import DataError
 
 _NAN_BITS = int(np.float32(np.nan).view(np.uint32))
+_KINDS = {
+    **{kind.id: str(kind) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    **{kind.id: str(kind) for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
+    pa.float32().id: "float32",
+    pa.float64().id: "float64",
+    pa.bool_().id: "boolean",
+    pa.date32().id: "int32",
+    pa.timestamp("s").id: "time",
+    pa.date64().id: "time",
+}
 _PER_DAY = {"s": 86400.0, "ms": 86400e3, "us": 86400e6, "ns": 86400e9}
 
 
 def kind_of(kind: pa.DataType) -> str | None:
     """Return the one of :data:`KINDS` that columns of an Arrow type are; None of those that need more than a loop."""
-    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
-        return "time"
-    if pa.types.is_date32(kind):
-        return "int32"
-    if pa.types.is_boolean(kind):
-        return "boolean"
-    name = {"float": "float32", "double": "float64"}.get(str(kind), str(kind))
-    return name if name in KINDS and name != "time" else None
+    return _KINDS.get(kind.id)
 
 
 def divisor_of(kind: pa.DataType) -> int:
