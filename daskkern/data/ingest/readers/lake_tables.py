@@ -79,7 +79,7 @@ def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_floa
         lake = replace(lake, decoded=DecodedColumns())
     encoder, notes = _encoder(lake, columns, request, run, every_float)
     checks_nan = request.like is None and request.missing != "refuse" and not every_float
-    reader = _LakeReader(lake, columns, encoder, checks_nan, lake.n_rows or 0)
+    reader = _LakeReader(lake, columns, encoder, checks_nan, lake.n_rows or 0, dtype_of(encoder, lake.schema))
     index = (f"the index that pandas wrote was left out: {', '.join(lake.index)}",) if lake.index else ()
     typed = dates_of(lake.schema, columns.features)
     numbers = [column for column in encoder.encoding if column.kind == "number"]
@@ -178,6 +178,8 @@ class _LakeReader:
     """Whether NaN in a column without a replacement means that the first pass has to be wider."""
     n_rows: int
     """Of the whole lake."""
+    exact: "np.dtype[np.generic]"
+    """Of the features in the files."""
     is_exact: bool = False
     """Whether features are read in the dtype of the files, and not in that of a store."""
 
@@ -193,7 +195,7 @@ class _LakeReader:
             source=lake.name,
             n_rows=lake.n_rows,
             n_features=len(self.encoder.feature_names),
-            dtype=stored_dtype(dtype_of(self.encoder, lake.schema)),
+            dtype=stored_dtype(self.exact),
             target_kind=kind_of_all(kinds),
             n_targets=len(self.columns.targets),
             has_weight=self.columns.weight is not None,
@@ -242,7 +244,7 @@ class _LakeReader:
 def _pieces(reader: _LakeReader, start: int, ahead: bool, stop: int = _ALL_ROWS) -> Iterator[Piece]:
     """Yield the rows of a lake from `start` to `stop`, encoded; `ahead` decodes the next batch meanwhile."""
     lake, columns, encoder = reader.lake, reader.columns, reader.encoder
-    exact = dtype_of(encoder, lake.schema)
+    exact = reader.exact
     stored = exact if reader.is_exact else stored_dtype(exact)
     rows = max(1, _BLOCK_BYTES // (8 * len(columns.all) + stored.itemsize * encoder.n_features))
     converter = RowConverter(encoder, stored, reader.n_rows)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.backend.allocator import reuse_large_arrays
 from daskkern.data.ingest.columns.compiled.column_words import ColumnMemory, divisor_of, fill_bits, kind_of
 from daskkern.data.ingest.columns.compiled.kinds import CALL, COLUMN
 from daskkern.data.ingest.columns.encoder import Encoder, by_column
@@ -64,6 +65,8 @@ class RowConverter:
         self._encoder, self._dtype = encoder, dtype
         self._compiles = is_worthwhile(n_rows, encoder.n_features, dtype)
         self._known: tuple[pa.Schema, BatchConverter] | None = None
+        if self._compiles:
+            reuse_large_arrays()
 
     def rows(self, batch: pa.RecordBatch, source: str, first: int) -> EncodedRows:
         """Return the rows of a batch, whose first one is row `first` of `source`."""
@@ -102,11 +105,11 @@ class BatchConverter:
         self._encoder = encoder
         self._columns, at = [], 0
         known = {name: (place, kind) for place, (name, kind) in enumerate(zip(schema.names, schema.types, strict=True))}
-        for column in encoder.encoding:
+        fills = fill_bits([None if isinstance(column.fill, str) else column.fill for column in encoder.encoding])
+        for column, fill in zip(encoder.encoding, fills, strict=True):
             place, kind = known[column.name]
             loop = _loop(column, kind)
-            fill = fill_bits(column.fill) if column.kind == "number" else 0
-            self._columns.append(_Column(column, place, at, loop, fill, divisor_of(kind)))
+            self._columns.append(_Column(column, place, at, loop, fill, divisor_of(kind) if loop == "time" else 0))
             at += column.width
 
     def rows(self, batch: pa.RecordBatch, source: str, first: int) -> EncodedRows:

@@ -1,5 +1,6 @@
 """The words by which compiled loops find a column: addresses in Arrow's buffers, whose sizes are checked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,6 @@ from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.compiled.kinds import KINDS
 from daskkern.errors import DataError
 
-_NAN_BITS = int(np.float32(np.nan).view(np.uint32))
 _KINDS = {
     **{kind.id: str(kind) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
     **{kind.id: str(kind) for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
@@ -35,12 +35,12 @@ def divisor_of(kind: pa.DataType) -> int:
     return int(np.float64(_PER_DAY["ms"]).view(np.int64)) if pa.types.is_date64(kind) else 0
 
 
-def fill_bits(fill: float | str | None) -> int:
-    """Return the bits of the float32 that replaces missing values; NaN where nothing does."""
-    if fill is None:
-        return _NAN_BITS
+def fill_bits(fills: Sequence[float | None]) -> list[int]:
+    """Return the bits of the float32 that replaces the missing values of each column; NaN where nothing does."""
     with np.errstate(over="ignore"):
-        return int(np.float64(fill).astype(np.float32).view(np.uint32))
+        values = np.array([np.nan if fill is None else fill for fill in fills], np.float64).astype(np.float32)
+    bits: list[int] = values.view(np.uint32).tolist()
+    return bits
 
 
 @dataclass
