@@ -1,12 +1,13 @@
 """Memory that ranks use again: the thresholds of glibc, and that they are put back."""
 
 import ctypes
+import os
 import subprocess
 import sys
 
 import pytest
 
-from daskkern.backend.allocator import KEPT, LARGEST, ReusedMemory
+from daskkern.backend.allocator import KEPT, LARGEST, ReusedMemory, find_glibc
 
 
 class Library:
@@ -95,3 +96,26 @@ def test_arrays_are_made_of_memory_that_is_there() -> None:
     assert outside > 50 * 200
     assert inside < outside / 20
     assert after > 50 * 200
+
+
+_FAULTS = """
+import resource, sys
+import numpy as np
+from daskkern.backend.allocator import reuse_large_arrays
+reuse_large_arrays()
+kept = [np.ones(1000) for _ in range(100)]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    arrays = [np.ones(6 << 20, np.uint8) for _ in range(3)]
+    del arrays
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(find_glibc() is None, reason="needs glibc")
+def test_large_arrays_are_reused_where_thresholds_grow() -> None:
+    settings = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    command = [sys.executable, "-c", _FAULTS]
+    found = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
+    pages = 3 * (6 << 20) // os.sysconf("SC_PAGE_SIZE")
+    assert int(found.stdout) < 3 * pages  # of 20 times as many that are touched

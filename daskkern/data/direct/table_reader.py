@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import Array, HostArray
+from daskkern.backend.machine_code.row_copies import copy_rows
 from daskkern.data.ingest.columns.labels import AUTO_LIMIT, KnownLabels, LabelCoder
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.columns.values import labels_of, quantities_of, weights_of
@@ -74,7 +75,10 @@ class TableReader(GroupReader):
             piece = _first(whole, k)
             if X is not None:
                 with np.errstate(over="ignore"):  # infinite values are refused by the rows
-                    X[done : done + k] = piece.X
+                    if piece.moments is None:
+                        X[done : done + k] = piece.X
+                    else:
+                        copy_rows(X[done : done + k], piece.X)
             if Fields.y in fields and self.task is not None:
                 y.append(self._targets(piece))
             weights = weights_of(piece) if Fields.weight in fields else None

@@ -1,6 +1,7 @@
 """Columns that a first pass over a lake has decoded, kept on the disk for the next one."""
 
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,9 +11,13 @@ from daskkern.data.lake.lake_piece import LakeBatch, LakePiece
 from daskkern.data.remote.disk_cache import MOST_BYTES, FileBlocks
 from daskkern.data.remote.file_systems import is_in_memory
 
+_MEMORY_BYTES = 48 << 20
+
 
 class DecodedColumns:
-    """Some columns of row groups, in a temporary file without a name, of up to 4 GiB and half of the free space.
+    """Some columns of row groups: up to 48 MiB in memory, then in a temporary file without a name.
+
+    The file has up to 4 GiB and half of the free space.
 
     Row groups that find no room are decoded again. So are all where temporary files are in memory, and in another
     process: sent to it, this becomes None.
@@ -21,14 +26,18 @@ class DecodedColumns:
     Parameters
     ----------
     most_bytes : int
-        Most bytes to keep.
+        Most bytes of the file.
+    memory_bytes : int
+        Most bytes in memory.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MOST_BYTES, memory_bytes: int = _MEMORY_BYTES) -> None:
         if is_in_memory(tempfile.gettempdir()):
             most_bytes = 0
         self._blocks = FileBlocks(most_bytes)
         self._batches: dict[tuple[str, int], int] = {}
+        self._held: dict[tuple[str, int, int], pa.RecordBatch] = {}
+        self._memory, self._lock = memory_bytes, threading.Lock()
         self._names: frozenset[str] = frozenset()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -42,7 +51,7 @@ class DecodedColumns:
             self._names = self._names or names
             has_room = has_room and names == self._names  # not where a second pass examines other columns
             if has_room and place not in self._batches:
-                has_room = self._blocks.put(f"{piece.file}\0{piece.group}", n_kept, _written(batch.rows))
+                has_room = self._put(place, n_kept, batch.rows)
                 n_kept += 1
             yield batch
         if has_room and n_kept:
@@ -55,7 +64,20 @@ class DecodedColumns:
             return None
         return DecodedRows(self._names, (self._read(piece, number) for number in range(n_kept)))
 
+    def _put(self, place: tuple[str, int], number: int, rows: pa.RecordBatch) -> bool:
+        """Keep a batch, and return whether there was room."""
+        size = rows.nbytes
+        with self._lock:
+            is_held = size <= self._memory
+            self._memory -= size * is_held
+        if is_held:
+            self._held[*place, number] = rows
+        return is_held or self._blocks.put("\0".join(map(str, place)), number, _written(rows))
+
     def _read(self, piece: LakePiece, number: int) -> pa.RecordBatch:
+        held = self._held.get((piece.file, piece.group, number))
+        if held is not None:
+            return held
         found = self._blocks.get(f"{piece.file}\0{piece.group}", number)
         assert found is not None
         with pa.ipc.open_stream(pa.py_buffer(found)) as stream:

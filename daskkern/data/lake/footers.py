@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from daskkern.data.lake.lake import damaged
 from daskkern.data.lake.listing import LakeFile
+from daskkern.data.lake.parsed_footers import ParsedFooters
 from daskkern.data.lake.partitions import PartitionValues, partition_expression
 from daskkern.data.lake.schemas import renamed_since, with_names
 from daskkern.data.remote.files import open_file
@@ -49,6 +50,8 @@ class FooterJob:
     where: "pa.compute.Expression | None" = None
     filtered: tuple[str, ...] = ()
     """The columns that the filter reads."""
+    parsed: ParsedFooters | None = None
+    """Keeps footers for the passes over the rows."""
 
 
 def footer(job: FooterJob) -> Footer:
@@ -71,6 +74,8 @@ def footer(job: FooterJob) -> Footer:
                 chosen = {group.id for part in found for group in part.row_groups}
         except (pa.ArrowException, OSError) as error:
             raise damaged(file.place, error) from error
+        if job.parsed is not None:
+            job.parsed.keep(file.found, metadata)
         groups, first = [], 0
         for number in range(metadata.num_row_groups):
             found = metadata.row_group(number)
@@ -128,5 +133,5 @@ def _columns(
         if count != 0:
             name = renamed.get(column.path_in_schema, column.path_in_schema)
             nulls += [] if name is None else [(name, count)]
-    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    nested = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_nested(kind)]
     return n_bytes, (*nulls, *((name, None) for name in nested))

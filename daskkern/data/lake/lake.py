@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from daskkern.data.lake.decoded_columns import DecodedColumns
 from daskkern.data.lake.lake_piece import LakeBatch, LakePiece
+from daskkern.data.lake.parsed_footers import ParsedFooters
 from daskkern.data.remote.spans import SpannedFile
 from daskkern.data.remote.stores import is_url
 from daskkern.errors import DataError
@@ -53,6 +54,8 @@ class Lake:
         What changes when a file is written again, for each file.
     decoded : DecodedColumns or None
         Columns that an earlier pass of this process has kept, which are not decoded again.
+    footers : ParsedFooters or None
+        Footers that this process has parsed.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Lake:
     categories: tuple[str, ...] = ()
     stamps: tuple[str, ...] = ()
     decoded: DecodedColumns | None = None
+    footers: ParsedFooters | None = None
 
     @property
     def n_rows(self) -> int | None:
@@ -129,6 +133,7 @@ class Lake:
                 _opened(piece) as stream,
                 pq.ParquetFile(
                     stream,
+                    metadata=None if self.footers is None else self.footers.of(piece),
                     read_dictionary=[there for name, there in stored.items() if pa.types.is_string(self._kinds[name])],
                     pre_buffer=is_url(piece.file) and not large,
                     buffer_size=_buffer_bytes(len(stored)) if large else 0,

@@ -12,6 +12,7 @@ from daskkern.data.lake.footers import Footer, FooterJob, alike, footer
 from daskkern.data.lake.lake import Lake
 from daskkern.data.lake.lake_piece import LakePiece
 from daskkern.data.lake.listing import LakeFile, listed
+from daskkern.data.lake.parsed_footers import ParsedFooters
 from daskkern.data.lake.partitions import PartitionValues, partition_values, partitions_that_may_pass
 from daskkern.data.lake.schemas import absent_columns, check_written, joined
 from daskkern.data.lake.table_formats import table_files
@@ -85,14 +86,17 @@ def open_lake(
     if not files:
         raise DataError("got no source; name at least one file")
     fixed, values = partition_values(files, texts)
-    first = footer(FooterJob(files[0]))
+    parsed = ParsedFooters()
+    first = footer(FooterJob(files[0], parsed=parsed))
     index = _index(first.schema)
     columns_of_first = first.schema if files[0].columns is None else files[0].columns.schema
     schema = _with_partitions(plain_schema(columns_of_first, index), fixed, files[0])
     if where is not None and fixed.names:
         files, values = _files_that_may_pass(files, values, schema, where)
     filtered = () if where is None else where_columns(where, schema)
-    footers = _footers_of(files, values, schema, where, run)
+    known = [] if where is not None else [first]
+    rest = _footers_of(files[len(known) :], values[len(known) :], schema, where, parsed, run)
+    footers = alike([*known, *rest])
     wanted = columns(schema.names) if callable(columns) else columns
     chosen = schema.names if wanted is None else _chosen(wanted, schema, files)
     needed = (*chosen, *(name for name in filtered if name not in chosen))
@@ -111,7 +115,7 @@ def open_lake(
     stamps = tuple(f"{file.place} {file.found.size} {file.found.stamp}" for file in files)
     schema = pa.schema([field for field in schema if field.name in chosen or field.name in filtered])
     coded = tuple(field.name for field in first.schema if pa.types.is_dictionary(field.type))
-    return Lake(label, schema, tuple(chosen), pieces, expression, filtered, nulls, index, coded, stamps)
+    return Lake(label, schema, tuple(chosen), pieces, expression, filtered, nulls, index, coded, stamps, footers=parsed)
 
 
 def _files_that_may_pass(
@@ -124,14 +128,19 @@ def _files_that_may_pass(
 
 
 def _footers_of(
-    files: Sequence[LakeFile], values: Sequence[PartitionValues], schema: pa.Schema, where: str | None, run: TaskRunner
+    files: Sequence[LakeFile],
+    values: Sequence[PartitionValues],
+    schema: pa.Schema,
+    where: str | None,
+    parsed: ParsedFooters,
+    run: TaskRunner,
 ) -> list[Footer]:
     """Return the footers of files, without row groups that the filter excludes."""
     filtered = () if where is None else where_columns(where, schema)
     of_groups = None if where is None else group_expression(where, schema)
-    jobs = [FooterJob(*pair, schema, of_groups, filtered) for pair in zip(files, values, strict=True)]
+    jobs = [FooterJob(*pair, schema, of_groups, filtered, parsed) for pair in zip(files, values, strict=True)]
     batches = [jobs[at : at + _FILES_AT_ONCE] for at in range(0, len(jobs), _FILES_AT_ONCE)]
-    return alike([one for batch in run(_footers, batches) for one in batch])
+    return [one for batch in run(_footers, batches) for one in batch]
 
 
 def _pieces(file: LakeFile, footer: Footer, fixed: PartitionValues) -> Iterator[LakePiece]:

@@ -70,9 +70,9 @@ class Moments:
         After False the moments are meaningless: the caller is expected to refuse the data.
         """
         if is_sparse(block):
-            return self._take(block.shape[0], sparse_moments(block))
+            return self.take(block.shape[0], sparse_moments(block))
         if is_by_column(block):
-            return self._take(len(block), column_moments(block, _PANEL_BYTES))
+            return self.take(len(block), column_moments(block, _PANEL_BYTES))
         rows = max(1, _PANEL_BYTES // max(1, 8 * block.shape[1]))
         return all(self._update_panel(block[i : i + rows]) for i in range(0, len(block), rows))
 
@@ -91,8 +91,11 @@ class Moments:
         self._min, self._max = np.minimum(self._min, low), np.maximum(self._max, high)
         return bool(np.isfinite(low).all() and np.isfinite(high).all())
 
-    def _take(self, m: int, found: FloatArray | None) -> bool:
-        """Add m rows of which minimum, maximum, mean and sum of squares of each column are known."""
+    def take(self, m: int, found: FloatArray | None) -> bool:
+        """Add m rows of which minimum, maximum, mean and sum of squared deviations of each column are known, (4, d).
+
+        None, for rows that are not finite, is ignored. Returns whether there were moments.
+        """
         if found is None:
             return False
         if m:

@@ -51,6 +51,12 @@ def target_order(rows: Rows) -> TargetOrder:
 
 def _ranks(values: HostArray) -> FloatArray:
     """Return the rank of each value, from 1; equal values have their mean rank."""
+    order = np.argsort(values)
+    ordered = values[order]
+    if (ordered[1:] != ordered[:-1]).all():
+        places: FloatArray = np.empty(len(values))
+        places[order] = np.arange(1.0, len(values) + 1)
+        return places
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks: FloatArray = (np.cumsum(counts) - (counts - 1) / 2)[which]
     return ranks

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.backend.machine_code.crc32 import crc32
 from daskkern.data.rows.csr import is_sparse
 
 _POLYNOMIAL = 0xEDB88320  # of CRC-32, bits reversed: the highest bit is the coefficient of x**0
@@ -40,7 +41,7 @@ class Checksum:
 
     def add(self, chunk: HostArray) -> None:
         """Add the bytes of a contiguous chunk."""
-        self.add_sum(zlib.crc32(chunk.data), chunk.nbytes)
+        self.add_sum(crc32(chunk), chunk.nbytes)
 
     def add_sum(self, crc: int, n_bytes: int) -> None:
         """Add a chunk of which only the CRC-32 and the size are known."""

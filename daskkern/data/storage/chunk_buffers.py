@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.backend.machine_code.row_copies import copy_rows
 from daskkern.data.rows.csr import FeatureRows, is_sparse
 from daskkern.data.schema.layout import is_by_column, stored_dtype
 from daskkern.data.schema.schema import Task
@@ -36,14 +37,42 @@ class Incoming:
             buffers["weight"] = np.empty(rows, np.float64)
         return buffers
 
+    def fill(
+        self,
+        buffers: Mapping[str, HostArray],
+        blocks: Mapping[str, HostArray],
+        rows: slice,
+        new: slice,
+        *,
+        by_blocks: bool,
+    ) -> None:
+        """Set `rows` of the buffers to the rows `new` of blocks. Values beyond the range of a buffer become infinite.
+
+        `by_blocks` is worth its compilation for many rows of which the columns are contiguous.
+        """
+        for name, block in blocks.items():
+            if name not in buffers:
+                continue
+            with np.errstate(over="ignore"):
+                if by_blocks and block.ndim == 2:
+                    copy_rows(buffers[name][rows], block[new])
+                else:
+                    buffers[name][rows] = block[new]
+
     def stored(
-        self, buffers: Mapping[str, HostArray], blocks: Mapping[str, HostArray], rows: slice, new: slice
+        self,
+        buffers: Mapping[str, HostArray],
+        blocks: Mapping[str, HostArray],
+        rows: slice,
+        new: slice,
+        *,
+        without_X: bool,
     ) -> dict[str, HostArray]:
         """Return `rows` of the buffers, which are the rows `new` of blocks; X of a block whose columns are contiguous.
 
         Such a block is passed over faster than the buffer, whose rows are.
         """
-        found = {name: buffer[rows] for name, buffer in buffers.items()}
+        found = {name: buffer[rows] for name, buffer in buffers.items() if not (without_X and name == "X")}
         X = blocks.get("X")
         if X is not None and "X" in found and is_by_column(X) and X.dtype == self.dtype:
             found["X"] = X[new]

@@ -4,14 +4,18 @@ from collections.abc import Mapping
 
 import numpy as np
 import zarr
+from zarr.core.sync import sync
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.machine_code.crc32 import crc32
 from daskkern.data.storage.checksums import Checksum, combine
 from daskkern.data.storage.csr_store import State, reopened
 from daskkern.data.storage.local_chunks import LocalChunks
 from daskkern.data.storage.sizes import ZarrArray
 from daskkern.data.storage.whole_arrays import unwritten
 from daskkern.errors import DataError
+
+_GROWTH = 8
 
 
 class ChunkedArrays:
@@ -37,6 +41,7 @@ class ChunkedArrays:
         self.sums = {name: Checksum() for name in buffers}
         self._group = group
         self._arrays: dict[str, ZarrArray] = {}
+        self._is_continued = False
         self._chunk_rows, self._buffer_rows = chunk_rows, chunk_rows * at_once
 
     @property
@@ -56,7 +61,9 @@ class ChunkedArrays:
         if self.n_rows == 0:
             raise DataError("the data has no rows; at least one is needed")
         for array in self._arrays.values():
-            array.resize((self.n_rows, *array.shape[1:]))
+            shape = (self.n_rows, *array.shape[1:])
+            # Zarr asks for each chunk of the shape before, of which none was written but by a dead process.
+            sync(array.async_array.resize(shape, delete_outside_chunks=self._is_continued))
 
     def read(self, name: str, start: int) -> HostArray:
         """Return the chunk of an array that begins at row `start`, after :meth:`settle`."""
@@ -104,6 +111,7 @@ class ChunkedArrays:
     def restore(self, state: State) -> None:
         """Continue from a :meth:`state` of an earlier process, in the same group."""
         self.n_rows, self.fill = (int(value) for value in state["counts"])
+        self._is_continued = True
         self.sums = {name: Checksum.restored(state[f"sums:{name}"]) for name in self.buffers}
         for name, buffer in self.buffers.items():
             buffer[: self.fill] = state[f"buffer:{name}"]
@@ -125,6 +133,7 @@ class ChunkedArrays:
 
     def reopen(self) -> None:
         """Open arrays that another process created."""
+        self._is_continued = True
         self._arrays = {name: array for name in self.buffers if (array := reopened(self._group, name, 1)) is not None}
 
     def leave(self) -> State:
@@ -155,12 +164,15 @@ class ChunkedArrays:
         if name not in self._arrays:
             self._arrays[name] = self._create(name, rows)
         array, stop = self._arrays[name], self.n_rows + len(rows)
-        if array.shape[0] < stop:  # growing by doubling limits the number of metadata writes
-            array.resize((max(stop, 2 * array.shape[0]), *array.shape[1:]))
-        if not _wrote_chunks(array, self.n_rows, rows):
+        if array.shape[0] < stop:  # growing by this factor limits the number of metadata writes
+            array.resize((max(stop, _GROWTH * array.shape[0]), *array.shape[1:]))
+        size = self._chunk_rows
+        found = _wrote_chunks(array, self.n_rows, rows)
+        if found is None:
             array[self.n_rows : stop] = rows
-        for at in range(0, len(rows), self._chunk_rows):
-            self.sums[name].add(rows[at : at + self._chunk_rows])
+            found = [crc32(rows[at : at + size]) for at in range(0, len(rows), size)]
+        for at, crc in zip(range(0, len(rows), size), found, strict=True):
+            self.sums[name].add_sum(crc, rows[at : at + size].nbytes)
 
     def _create(self, name: str, rows: HostArray) -> ZarrArray:
         return self._group.create_array(
@@ -177,12 +189,10 @@ class ChunkedArrays:
         )
 
 
-def _wrote_chunks(array: ZarrArray, first: int, rows: HostArray) -> bool:
-    """Write the rows from `first` on where they are whole chunks of an array in a local folder; return whether so."""
+def _wrote_chunks(array: ZarrArray, first: int, rows: HostArray) -> list[int] | None:
+    """Write the rows from `first` on where they are whole chunks of an array in a local folder; return their CRC-32."""
     size = array.chunks[0]
     files = LocalChunks.of(array, array.dtype.newbyteorder("<"))
     if files is None or first % size or len(rows) % size or not rows.flags.c_contiguous:
-        return False
-    for at in range(0, len(rows), size):
-        files.write((first + at) // size, rows[at : at + size])
-    return True
+        return None
+    return [files.write((first + at) // size, rows[at : at + size]) for at in range(0, len(rows), size)]

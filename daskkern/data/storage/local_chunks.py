@@ -16,6 +16,7 @@ import zarr
 from zarr.storage import LocalStore
 
 from daskkern.arrays import Array, HostArray
+from daskkern.backend.machine_code.crc32 import crc32
 
 _WRITTEN = 256 << 10
 DIRECT_FAILURES = (OSError, RuntimeError)
@@ -96,8 +97,8 @@ class LocalChunks:
             raise
         return reads
 
-    def write(self, number: int, rows: HostArray) -> None:
-        """Write contiguous `rows` (m, ...) as the whole chunk of this number.
+    def write(self, number: int, rows: HostArray) -> int:
+        """Write contiguous `rows` (m, ...) as the whole chunk of this number, and return the CRC-32 of its bytes.
 
         A file that is there is not truncated first: another process may be writing the same rows. Raises OSError.
         """
@@ -105,10 +106,11 @@ class LocalChunks:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
         try:
-            write_at(file, rows, 0)
+            crc = write_at(file, rows, 0, sums=True)
             os.ftruncate(file, rows.nbytes)
         finally:
             os.close(file)
+        return crc
 
     def _path(self, number: int, n_axes: int) -> str:
         return os.path.join(self.folder, self.array.metadata.encode_chunk_key((number, *(0,) * (n_axes - 1))))
@@ -146,16 +148,20 @@ class DirectReads:
             raise failed[0]
 
 
-def write_at(file: int, values: HostArray, at: int) -> None:
+def write_at(file: int, values: HostArray, at: int, *, sums: bool = False) -> int:
     """Write the bytes of a contiguous array to an open file from byte `at` on. Raises OSError.
+
+    With `sums`, returns the CRC-32 of these bytes, taken part by part while they are in the cache, else 0.
 
     Linux keeps a large write in large pages, and looks for free ones: writes of 1 MiB or more took up to ten times the
     processor time of those of 256 KiB (kernel 6.18, ext4, files of 3.5 MB).
     """
-    left = values.data.cast("B") if values.size else memoryview(b"")
-    while left:
-        count = os.pwrite(file, left[:_WRITTEN], at)
+    left, crc = values.reshape(-1).view(np.uint8), 0
+    while left.size:
+        count = os.pwrite(file, left[:_WRITTEN].data, at)
+        crc = crc32(left[:count], crc) if sums else 0
         left, at = left[count:], at + count
+    return crc
 
 
 def kvikio_module() -> ModuleType | None:

@@ -56,6 +56,25 @@ def local_chunks_of(array: "zarr.Array[Any]") -> LocalChunks | None:
     return LocalChunks.of(array, array.dtype.newbyteorder(_byte_order(array)))
 
 
+def rows_in_chunk(array: "zarr.Array[Any]", start: int, stop: int) -> HostArray | None:
+    """Return rows that lie in one plain chunk of a local folder, read from its file alone.
+
+    None of other rows, and where the file cannot be read: Zarr says why.
+    """
+    size, stop = array.chunks[0], min(stop, array.shape[0])
+    if not 0 <= start < stop or start // size != (stop - 1) // size or not has_plain_chunks(array):
+        return None
+    local = local_chunks_of(array)
+    if local is None:
+        return None
+    rows: HostArray = np.empty((stop - start, *array.shape[1:]), array.dtype)
+    try:
+        local.read(start, rows)
+    except OSError:
+        return None
+    return rows
+
+
 def gives_ranges(array: "zarr.Array[Any]") -> bool:
     """Return whether parts of chunks can be read from the location of an array, at less cost than whole chunks.
 

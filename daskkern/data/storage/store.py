@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,11 @@ import zarr
 from zarr.storage import ZipStore
 
 from daskkern.arrays import FloatArray, HostArray
+from daskkern.backend.machine_code.crc32 import crc32
 from daskkern.data.remote.stores import is_url, open_zarr, public
 from daskkern.data.schema.schema import STATISTICS, StoreInfo
 from daskkern.data.storage.csr_store import PARTS
+from daskkern.data.storage.random_access import rows_in_chunk
 from daskkern.data.storage.sizes import ZarrArray, check_chunks
 from daskkern.display import html_facts
 from daskkern.errors import StoreError
@@ -129,14 +130,15 @@ def checksum(array: ZarrArray, chunk_rows: int) -> int:
     """Return the CRC-32 of the rows of `array`, read chunk by chunk."""
     value = 0
     for start in range(0, array.shape[0], chunk_rows):
-        value = zlib.crc32(np.ascontiguousarray(read_array(array, start, start + chunk_rows)).data, value)
+        value = crc32(np.ascontiguousarray(read_array(array, start, start + chunk_rows)), value)
     return value
 
 
 def read_array(array: ZarrArray, start: int, stop: int) -> HostArray:
     """Return the rows from `start` to `stop` of an array of a store, as stored; StoreError when they are damaged."""
     try:
-        return np.asarray(array[start:stop])
+        rows = rows_in_chunk(array, start, stop)
+        return np.asarray(array[start:stop]) if rows is None else rows
     except StoreError:
         raise
     except Exception as error:  # a truncated chunk, a lost disk: codecs and stores have their own types

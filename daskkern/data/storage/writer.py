@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
 from daskkern.data.schema.code_columns import with_codes_unscaled
 from daskkern.data.schema.column_scaling import Scaling, check_scaling_kind, check_sparse_scaling
@@ -93,7 +93,7 @@ class StoreWriter:
         n_targets = 0 if task is None else 1 if task == "classification" else n_targets
         self._incoming = Incoming(n_features, stored_dtype(dtype), task, n_targets, has_weight, sparse)
         self._classes = None if classes is None else tuple(classes)
-        self._names = (_tuple(feature_names), _tuple(target_names))
+        self._names = [None if names is None else tuple(names) for names in (feature_names, target_names)]
         self._scale = scale
         self._scaling: Scaling | None = None
         self._overwrite, self._encoding, self.resume_key = overwrite, encoding, resume_key
@@ -128,8 +128,16 @@ class StoreWriter:
             else:
                 context.__exit__(kind, error, trace)
 
-    def append(self, X: FeatureRows, y: HostArray | None = None, weight: HostArray | None = None) -> None:
+    def append(
+        self,
+        X: FeatureRows,
+        y: HostArray | None = None,
+        weight: HostArray | None = None,
+        moments: FloatArray | None = None,
+    ) -> None:
         """Add rows: `X` (m, d), `y` codes (m,) or targets (m,) or (m, t), `weight` (m,). A sparse store takes CSR.
+
+        `moments` (4, d) are minimum, maximum, mean and sum of squared deviations of X as stored, where they are known.
 
         Raises
         ------
@@ -145,18 +153,17 @@ class StoreWriter:
         blocks = self._incoming.check(X, y, weight)
         done, total = 0, X.shape[0]
         while done < total:
-            fill = self._arrays.fill
-            step = min(total - done, self._arrays.room)
-            for name, block in blocks.items():
-                if name in self._buffers:
-                    with np.errstate(over="ignore"):  # an overflow shows as infinity below
-                        self._buffers[name][fill : fill + step] = block[done : done + step]
+            fill, step = self._arrays.fill, min(total - done, self._arrays.room)
+            rows, new = slice(fill, fill + step), slice(done, done + step)
+            self._incoming.fill(self._buffers, blocks, rows, new, by_blocks=moments is not None)
             if self._csr is not None:
-                self._append_sparse(X[done : done + step])
-            stored = self._incoming.stored(self._buffers, blocks, slice(fill, fill + step), slice(done, done + step))
+                self._append_sparse(X[new])
+            stored = self._incoming.stored(self._buffers, blocks, rows, new, without_X=moments is not None)
             self._observed.take(stored, self._arrays.n_rows + fill)
             self._arrays.commit(step)
             done += step
+        if moments is not None:
+            self._observed.features.take(total, moments)
 
     def set_encoding(self, encoding: Encoding | None) -> None:
         """Record this encoding instead of the one that was given."""
@@ -288,7 +295,3 @@ class StoreWriter:
         if self._classes is None:
             raise StoreError("a classification store was written without classes; call set_classes first")
         return self._arrays.counts("y", len(self._classes))
-
-
-def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)

@@ -20,8 +20,8 @@ from daskkern.kernels.engines.dispatch import is_plain
 try:
     from llvmlite import ir
 
-    from daskkern.kernels.engines.native.compiler import Function, machine_code, register_bytes, shape_for
-    from daskkern.kernels.engines.native.emitter import I64, Emitter, Value
+    from daskkern.backend.machine_code.compiler import Function, machine_code, register_bytes, shape_for
+    from daskkern.backend.machine_code.emitter import I64, Emitter, Value
 except ModuleNotFoundError as error:  # a saved model predicts without llvmlite
     if error.name is None or not error.name.startswith("llvmlite"):
         raise

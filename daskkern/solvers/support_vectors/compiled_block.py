@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from daskkern.kernels.engines.native.compiler import Function, machine_code, register_bytes, shape_for
-from daskkern.kernels.engines.native.emitter import F64, I64, Emitter
+from daskkern.backend.machine_code.compiler import Function, machine_code, register_bytes, shape_for
+from daskkern.backend.machine_code.emitter import F64, I64, Emitter
 from daskkern.solvers.support_vectors.block_problem import LEAST_CURVATURE, PAD, BlockProblem, BlockSteps
 
 _WORDS = ("K", "diagonal", "low", "high", "b", "g", "edges", "numbers", "size", "groups", "most")

@@ -14,8 +14,8 @@ from daskkern.backend.tiles import for_each, slices
 try:
     from llvmlite import ir
 
-    from daskkern.kernels.engines.native.compiler import Function, machine_code, register_bytes, shape_for
-    from daskkern.kernels.engines.native.emitter import F64, I64, Emitter
+    from daskkern.backend.machine_code.compiler import Function, machine_code, register_bytes, shape_for
+    from daskkern.backend.machine_code.emitter import F64, I64, Emitter
 except ModuleNotFoundError as error:  # llvmlite is missing
     if error.name is None or not error.name.startswith("llvmlite"):
         raise

@@ -86,7 +86,7 @@ def test_nothing_is_kept_where_temporary_files_are_in_memory(lake: Path, monkeyp
     if not is_in_memory("/dev/shm"):
         pytest.skip("/dev/shm is not in memory; needs Linux")
     monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
-    kept, wanted = DecodedColumns(), opened(lake, "gaps")
+    kept, wanted = DecodedColumns(memory_bytes=0), opened(lake, "gaps")
     for _ in kept.keep(wanted.pieces[0], wanted.batches(wanted.pieces[0], ["gaps"], ROWS)):
         pass
     assert kept.rows_of(wanted.pieces[0], ["gaps"]) is None
@@ -95,7 +95,9 @@ def test_nothing_is_kept_where_temporary_files_are_in_memory(lake: Path, monkeyp
 @on_a_disk
 def test_row_groups_without_room_are_decoded_again(lake: Path) -> None:
     wanted = opened(lake, "gaps")
-    kept = DecodedColumns(most_bytes=2_000_000)  # of rows of 8 bytes, the first piece and a part of the second
+    kept = DecodedColumns(
+        most_bytes=2_000_000, memory_bytes=0
+    )  # of rows of 8 bytes, the first piece and a part of the second
     for piece in wanted.pieces:
         for _ in kept.keep(piece, wanted.batches(piece, ["gaps"], ROWS // 4)):
             pass
@@ -112,7 +114,7 @@ def test_row_groups_without_room_are_decoded_again(lake: Path) -> None:
 @on_a_disk
 def test_a_second_pass_over_other_columns_keeps_nothing(lake: Path) -> None:
     wanted = opened(lake, "gaps", "plain")
-    kept = DecodedColumns(most_bytes=2_000_000)  # the first piece, and a part of the second
+    kept = DecodedColumns(most_bytes=2_000_000, memory_bytes=0)  # the first piece, and a part of the second
     for name in ("gaps", "plain"):
         for piece in wanted.pieces:
             for _ in kept.keep(piece, wanted.batches(piece, [name], ROWS // 4 if name == "gaps" else 1000)):
@@ -123,6 +125,20 @@ def test_a_second_pass_over_other_columns_keeps_nothing(lake: Path) -> None:
             wanted.batches(piece, ["gaps", "plain"], 1000), again.batches(piece, ["gaps", "plain"], 1000), strict=True
         ):
             assert one.rows.equals(other.rows)
+
+
+def test_the_first_row_groups_are_kept_in_memory(lake: Path) -> None:
+    wanted = opened(lake, "gaps", "kind")
+    kept = DecodedColumns(most_bytes=0, memory_bytes=2_500_000)  # 8 bytes of each row, and 4 of an index
+    for piece in wanted.pieces:
+        for _ in kept.keep(piece, wanted.batches(piece, ["gaps", "kind"], ROWS // 4)):
+            pass
+    assert [kept.rows_of(piece, ["gaps"]) is not None for piece in wanted.pieces] == [True, False]
+    again = replace(wanted, decoded=kept)
+    for piece in wanted.pieces:
+        names = ["kind", "y", "gaps"]
+        for one, other in zip(wanted.batches(piece, names, 1000), again.batches(piece, names, 1000), strict=True):
+            assert one.rows.to_pylist() == other.rows.to_pylist()
 
 
 def test_other_processes_decode_again(lake: Path) -> None:

@@ -87,24 +87,25 @@ class Encoder:
         at = 0
         found = dict(zip(batch.schema.names, batch.columns, strict=True))
         for column in self.encoding:
-            rows = X[at : at + column.width]
-            values = found[column.name]
-            if column.kind == "number":
-                if not is_plain(values.type):
-                    values = self._numbers_of(values, column, source, first)
-                if self.missing == "refuse":
-                    refuse_missing(values, column.name, source, first)
-                _set_numbers(rows[0], to_numbers(values), column.fill)
-                if column.is_date:
-                    refuse_other_numbers(rows[0], found[column.name].type, column.name, source, first)
-            else:
-                codes = self._codes(values, column, source, first)
-                if column.kind != "onehot":
-                    rows[0] = codes
-                else:
-                    _set_onehot(rows, codes)
-            at += len(rows)
+            self.set_column(X[at : at + column.width], found[column.name], column, source, first)
+            at += column.width
         return X.T  # (m, d), in column order
+
+    def set_column(self, rows: HostArray, values: pa.Array, column: ColumnEncoding, source: str, first: int) -> None:
+        """Set `rows` (k, m) to the k features of a column (m,), whose first row is row `first` of `source`."""
+        if column.kind != "number":
+            codes = self._codes(values, column, source, first)
+            if column.kind != "onehot":
+                rows[0] = codes
+            else:
+                _set_onehot(rows, codes)
+            return
+        numbers = values if is_plain(values.type) else self._numbers_of(values, column, source, first)
+        if self.missing == "refuse":
+            refuse_missing(numbers, column.name, source, first)
+        _set_numbers(rows[0], to_numbers(numbers), column.fill)
+        if column.is_date:
+            refuse_other_numbers(rows[0], values.type, column.name, source, first)
 
     def _numbers_of(self, values: pa.Array, column: ColumnEncoding, source: str, first: int) -> pa.Array:
         """Return written dates and booleans as numbers, other columns as they are."""
@@ -140,13 +141,13 @@ class Encoder:
 
     def _codes_of_dictionary(self, values: pa.DictionaryArray, column: ColumnEncoding) -> HostArray | None:
         """Return the codes by way of the few texts of a dictionary; None where some row needs more than that."""
-        table = self._codes_of_texts(values.dictionary, column)
+        table = self.codes_of_texts(values.dictionary, column)
         indices = values.indices
         codes: HostArray = table.take(indices_of(indices, len(table) - 1))
         may_fail = table[:-1].min(initial=0) < 0 or (table[-1] < 0 and indices.null_count)
         return None if may_fail and codes.size and codes.min() < 0 else codes
 
-    def _codes_of_texts(self, dictionary: pa.Array, column: ColumnEncoding) -> HostArray:
+    def codes_of_texts(self, dictionary: pa.Array, column: ColumnEncoding) -> HostArray:
         """Return the codes of the texts of a dictionary, then that of a missing one; -1 where they have none."""
         n_categories = len(column.categories)
         known = _positions(column.categories)

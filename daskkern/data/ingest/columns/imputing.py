@@ -60,7 +60,8 @@ def filled_as(table: Table, encoding: Encoding) -> Table:
 
     def pieces_from(start: int) -> Iterator[Piece]:
         for piece in table.rows_from(start):
-            yield replace(piece, X=_filled(piece.X, vector))
+            X = _filled(piece.X, vector)
+            yield replace(piece, X=X, moments=piece.moments if X is piece.X else None)
 
     return replace(table, pieces=lambda: pieces_from(0), pieces_from=pieces_from, encoding=encoding, exact=None)
 

@@ -16,6 +16,7 @@ from daskkern.data.schema.encoding import MISSING_TEXTS, MissingChoice
 from daskkern.errors import DataError
 
 _MOST_VALUES = 100_000  # different values of a column up to which the most frequent one is determined
+_SUM = pc.ScalarAggregateOptions(min_count=0)
 
 
 @dataclass
@@ -38,7 +39,7 @@ class NumberCounts:
         """Count a column of numbers or dates. DataError where `missing` asks for the most frequent of too many."""
         if missing == "mean" and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
             numbers = column if pa.types.is_float64(column.type) else column.cast(pa.float64(), safe=False)
-            total = pc.sum(numbers, min_count=0).as_py()
+            total = pc.call_function("sum", [numbers], _SUM).as_py()  # pc.sum makes new options each time
             if not math.isnan(total):  # gaps are nulls alone
                 self.total += total
                 self.present += len(column) - column.null_count

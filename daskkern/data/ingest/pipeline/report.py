@@ -12,7 +12,7 @@ from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION
 from daskkern.data.ingest.pipeline.split_and_shuffle import SORTED_NOTE
 from daskkern.data.ingest.readers.tables import Parts, Table
 from daskkern.data.schema.schema import ClassLabel, StoreInfo, Task
-from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.unseen_categories import unseen_notes
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -48,14 +48,15 @@ def report(
     source: IngestSource, outputs: Mapping[int, PathLike], task_reason: str, *, shuffled: bool, requested: bool | None
 ) -> IngestReport:
     """Return the report on the stores at `outputs`; `requested` is the `shuffle` option as given."""
-    info = open_store(outputs[TRAIN]).info
+    stores = {part: open_store(path) for part, path in outputs.items()}
+    info = stores[TRAIN].info
     return IngestReport(
         path=str(outputs[TRAIN]),
         test_path=_name(outputs, TEST),
         format=source.format,
         n_files=source.n_files,
         n_rows=info.n_rows,
-        n_test_rows=_rows(outputs, TEST),
+        n_test_rows=_rows(stores, TEST),
         n_features=info.n_features,
         n_targets=info.n_targets,
         task=info.task,
@@ -67,11 +68,11 @@ def report(
             *_ignored_test(source.parts, outputs),
             *_resolution(info, source.parts.train),
             *_zeros(info, source.parts.train),
-            *(note for path in outputs.values() for note in unseen_notes(open_store(path))),
+            *(note for store in stores.values() for note in unseen_notes(store)),
             *((SORTED_NOTE,) if shuffled and requested is None else ()),
         ),
         validation_path=_name(outputs, VALIDATION),
-        n_validation_rows=_rows(outputs, VALIDATION),
+        n_validation_rows=_rows(stores, VALIDATION),
         shuffled=shuffled,
     )
 
@@ -80,8 +81,8 @@ def _name(outputs: Mapping[int, PathLike], part: int) -> str | None:
     return str(outputs[part]) if part in outputs else None
 
 
-def _rows(outputs: Mapping[int, PathLike], part: int) -> int | None:
-    return open_store(outputs[part]).info.n_rows if part in outputs else None
+def _rows(stores: Mapping[int, Store], part: int) -> int | None:
+    return stores[part].info.n_rows if part in stores else None
 
 
 def _ignored_test(parts: Parts, outputs: Mapping[int, PathLike]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.ingest.columns.labels import (
     AUTO_LIMIT,
     KnownLabels,
@@ -36,19 +36,22 @@ class LabelEncoder(Protocol):
 
 @dataclass(frozen=True)
 class IngestBlock:
-    """Checked rows, classes coded."""
+    """Checked rows, classes coded; `moments` (4, d) of the features, where they are known."""
 
     X: FeatureRows
     y: HostArray | None
     weight: HostArray | None
+    moments: FloatArray | None = None
 
     def first(self, rows: int) -> "IngestBlock":
         """Return the first `rows` rows."""
+        if rows >= self.X.shape[0]:
+            return self
         y = None if self.y is None else self.y[:rows]
         return IngestBlock(self.X[:rows], y, None if self.weight is None else self.weight[:rows])
 
     def append_to(self, writer: StoreWriter) -> None:
-        writer.append(self.X, self.y, self.weight)
+        writer.append(self.X, self.y, self.weight, self.moments)
 
 
 def checked_blocks(table: Table, decision: Decision, encoder: LabelEncoder, start: int = 0) -> Iterator[IngestBlock]:
@@ -59,7 +62,8 @@ def checked_blocks(table: Table, decision: Decision, encoder: LabelEncoder, star
             y = encoder.encode(labels_of(piece, table))
         elif decision.task == "regression":
             y = quantities_of(piece, table)
-        yield IngestBlock(features_of(piece, table), y, weights_of(piece))
+        X = features_of(piece, table)
+        yield IngestBlock(X, y, weights_of(piece), piece.moments if X is piece.X else None)
 
 
 class IngestStream:

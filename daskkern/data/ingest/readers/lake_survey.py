@@ -21,7 +21,7 @@ from daskkern.data.schema.encoding import CategoricalChoice, MissingChoice
 
 _TASK_BYTES = 128 << 20  # of all columns, compressed
 BLOCK_ROWS = 1 << 16
-_PROBED, _PROBED_ROWS, _WHOLE_ROWS = 8, 4096, 16384
+_PROBED, _PROBED_SHARE, _PROBED_ROWS, _WHOLE_ROWS = 8, 16, 4096, 16384
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ def columns_with_nan(lake: Lake, names: Sequence[str]) -> tuple[str, ...]:
     floats = [name for name in names if pa.types.is_floating(lake.schema.field(name).type)]
     if not floats:
         return ()
-    every = max(1, len(lake.pieces) // _PROBED)
+    every = max(_PROBED_SHARE, len(lake.pieces) // _PROBED)  # the pass over all rows finds what is missed here
     found: set[str] = set()
     for piece in lake.pieces[::every]:
         # A small row group is decoded whole, which takes less time than its first rows.

@@ -11,6 +11,7 @@ import pyarrow as pa
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.columns.categories import missing_like, note_on_texts, plain_encoding
 from daskkern.data.ingest.columns.choice import ColumnRoles, choose_columns
+from daskkern.data.ingest.columns.compiled.batch import RowConverter
 from daskkern.data.ingest.columns.dates import note_on_dates
 from daskkern.data.ingest.columns.encoder import Encoder
 from daskkern.data.ingest.columns.imputing import note_on_gaps
@@ -77,9 +78,8 @@ def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_floa
     if lake.where is None:
         lake = replace(lake, decoded=DecodedColumns())
     encoder, notes = _encoder(lake, columns, request, run, every_float)
-    reader = _LakeReader(
-        lake, columns, encoder, request.like is None and request.missing != "refuse" and not every_float
-    )
+    checks_nan = request.like is None and request.missing != "refuse" and not every_float
+    reader = _LakeReader(lake, columns, encoder, checks_nan, lake.n_rows or 0, dtype_of(encoder, lake.schema))
     index = (f"the index that pandas wrote was left out: {', '.join(lake.index)}",) if lake.index else ()
     typed = dates_of(lake.schema, columns.features)
     numbers = [column for column in encoder.encoding if column.kind == "number"]
@@ -176,6 +176,10 @@ class _LakeReader:
     encoder: Encoder
     checks_nan: bool
     """Whether NaN in a column without a replacement means that the first pass has to be wider."""
+    n_rows: int
+    """Of the whole lake."""
+    exact: "np.dtype[np.generic]"
+    """Of the features in the files."""
     is_exact: bool = False
     """Whether features are read in the dtype of the files, and not in that of a store."""
 
@@ -191,7 +195,7 @@ class _LakeReader:
             source=lake.name,
             n_rows=lake.n_rows,
             n_features=len(self.encoder.feature_names),
-            dtype=stored_dtype(dtype_of(self.encoder, lake.schema)),
+            dtype=stored_dtype(self.exact),
             target_kind=kind_of_all(kinds),
             n_targets=len(self.columns.targets),
             has_weight=self.columns.weight is not None,
@@ -240,9 +244,10 @@ class _LakeReader:
 def _pieces(reader: _LakeReader, start: int, ahead: bool, stop: int = _ALL_ROWS) -> Iterator[Piece]:
     """Yield the rows of a lake from `start` to `stop`, encoded; `ahead` decodes the next batch meanwhile."""
     lake, columns, encoder = reader.lake, reader.columns, reader.encoder
-    exact = dtype_of(encoder, lake.schema)
+    exact = reader.exact
     stored = exact if reader.is_exact else stored_dtype(exact)
     rows = max(1, _BLOCK_BYTES // (8 * len(columns.all) + stored.itemsize * encoder.n_features))
+    converter = RowConverter(encoder, stored, reader.n_rows)
     batches = _batches_until(lake, columns.all, rows, stop)
     for batch in one_ahead(batches) if ahead else batches:
         skipped = min(start, batch.rows.num_rows)
@@ -251,13 +256,14 @@ def _pieces(reader: _LakeReader, start: int, ahead: bool, stop: int = _ALL_ROWS)
             continue
         part, first = batch.rows.slice(skipped), batch.first + skipped
         with np.errstate(over="ignore"):
-            X = encoder.features(part, stored, batch.source, first)
-        is_finite = all_finite(X)
+            found = converter.rows(part, batch.source, first)
+        X, is_finite = found.X, found.is_finite or all_finite(found.X)
         if not is_finite:
             if reader.checks_nan:
                 _refuse_nan(X, encoder.encoding, batch.source)
             X = encoder.features(part, exact, batch.source, first)  # for the message, with the value as it was
-        yield replace(piece_of(part, X, columns, batch.source, first), is_finite=is_finite)
+        piece = piece_of(part, X, columns, batch.source, first)
+        yield replace(piece, is_finite=is_finite, moments=found.moments if is_finite else None)
 
 
 def _batches_until(lake: Lake, columns: Sequence[str], rows: int, stop: int) -> Iterator[LakeBatch]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.encoding import CategoricalChoice, Encoding, MissingChoice, UnknownChoice
 from daskkern.data.schema.table_schema import TableSchema
@@ -56,7 +56,8 @@ class Piece:
     """Consecutive rows of one file, from its row `first` on: X (m, d) dense or CSR, y (m,) or (m, t), weight (m,).
 
     `kept` holds the columns that were to be kept, as they are in the file. `is_finite` says that the reader has made
-    sure that all features are finite.
+    sure that all features are finite. `moments` (4, d) are minimum, maximum, mean and sum of squared deviations of each
+    feature, where the reader has taken them.
     """
 
     source: str
@@ -66,6 +67,7 @@ class Piece:
     weight: HostArray | None
     kept: pa.RecordBatch | None = None
     is_finite: bool = False
+    moments: FloatArray | None = None
 
 
 @dataclass(frozen=True)

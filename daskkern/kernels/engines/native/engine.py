@@ -8,6 +8,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.backend.tiles import SMALL, balanced, for_each, within
+from daskkern.kernels.engines.native.chunks import WIDE, chunk_panels
 from daskkern.kernels.engines.native.invoke import (
     LEAST_ROWS,
     MOST_ROWS,
@@ -18,7 +19,6 @@ from daskkern.kernels.engines.native.invoke import (
     tile_rows,
 )
 from daskkern.kernels.engines.native.packing import CSRParts, Packed, aligned, pack
-from daskkern.kernels.engines.native.shape import WIDE, chunk_panels
 from daskkern.kernels.formula import Program
 
 MOST_OUTPUTS = 32

@@ -5,7 +5,7 @@ from functools import partial
 
 from llvmlite import ir
 
-from daskkern.kernels.engines.native.emitter import F64, I64, Value
+from daskkern.backend.machine_code.emitter import F64, I64, Value
 from daskkern.kernels.engines.native.frame import Chunk, Frame
 from daskkern.kernels.engines.native.profiles import ColumnStats, RowStats, emit_profile
 

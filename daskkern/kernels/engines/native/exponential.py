@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from llvmlite import ir
 
-from daskkern.kernels.engines.native.emitter import Emitter, Value
+from daskkern.backend.machine_code.emitter import Emitter, Value
 
 _SMALLEST = {4: -126.0, 8: -1022.0}  # exponents of the smallest normal numbers: below, exp stops there
 _ABOVE = 2.0**-7  # exponents are clipped this much above it, so that no rounding leaves the normal numbers

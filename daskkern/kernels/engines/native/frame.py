@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from daskkern.backend.machine_code.emitter import F64, I64, Emitter, Value
+from daskkern.backend.machine_code.shape import Shape
 from daskkern.kernels.engines.native.call import FIELDS, CallKind
-from daskkern.kernels.engines.native.emitter import F64, I64, Emitter, Value
+from daskkern.kernels.engines.native.chunks import chunk_panels
 from daskkern.kernels.engines.native.profiles import Lowered
-from daskkern.kernels.engines.native.shape import Shape, chunk_panels
 from daskkern.kernels.formula import DIFFERENCES, is_capped
 
 

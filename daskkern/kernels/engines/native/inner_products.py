@@ -8,10 +8,10 @@ features that the row lacks. Capped sums take ``min(|x_j - z_j|, cap_j)`` in pla
 from collections.abc import Callable
 from functools import partial
 
-from daskkern.kernels.engines.native.emitter import I64, Value
+from daskkern.backend.machine_code.emitter import I64, Value
+from daskkern.kernels.engines.native.chunks import LINE, WIDE
 from daskkern.kernels.engines.native.frame import Chunk, Frame
 from daskkern.kernels.engines.native.profiles import power, saturated
-from daskkern.kernels.engines.native.shape import LINE, WIDE
 
 DEPTH = 256
 """Features that are summed in a register before the sum is added to the buffer: two levels reduce rounding."""

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.backend.machine_code.shape import Shape
 from daskkern.kernels.engines.native.call import FIELDS, CallKind
+from daskkern.kernels.engines.native.chunks import CHUNK, WIDE, chunk_panels
 from daskkern.kernels.engines.native.packing import CSRParts, Packed, aligned
-from daskkern.kernels.engines.native.shape import CHUNK, WIDE, Shape, chunk_panels, shape_of
 from daskkern.kernels.formula import Program
 
 try:
+    from daskkern.backend.machine_code import compiler as machine
     from daskkern.kernels.engines.native import compiler
 except ModuleNotFoundError as error:  # training needs llvmlite, but a saved model predicts without it
     if error.name is None or not error.name.startswith("llvmlite"):
@@ -57,13 +59,13 @@ def is_supported(what: Program, itemsize: int) -> bool:
 
 def processor() -> str:
     """Return the vector instructions that compiled products use, or "" where nothing can be compiled."""
-    width = compiler.register_bytes() if _available else 0
+    width = machine.register_bytes() if _available else 0
     return {64: "AVX-512", 32: "AVX2", 16: "NEON"}.get(width, "")
 
 
 def shape_for(itemsize: int) -> Shape:
     """Return the register tile of this processor."""
-    return shape_of(itemsize, compiler.register_bytes(), compiler.has_avx512())
+    return machine.shape_for(itemsize)
 
 
 def workspace_bytes(n_features: int, n_outputs: int, itemsize: int) -> int:

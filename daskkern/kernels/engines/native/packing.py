@@ -8,7 +8,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.tiles import balanced, for_each
-from daskkern.kernels.engines.native.shape import CHUNK, chunk_panels
+from daskkern.kernels.engines.native.chunks import CHUNK, chunk_panels
 
 _ALIGNMENT = 64
 _GROUP = 1 << 18  # elements that are worth a thread

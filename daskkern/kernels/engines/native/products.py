@@ -13,7 +13,7 @@ and a chunk meet in a buffer that stays in the first- and second-level cache:
 
 from functools import partial
 
-from daskkern.kernels.engines.native.emitter import I64, Value
+from daskkern.backend.machine_code.emitter import I64, Value
 from daskkern.kernels.engines.native.epilogue import Epilogue
 from daskkern.kernels.engines.native.frame import Chunk
 from daskkern.kernels.engines.native.inner_products import InnerProducts

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from daskkern.kernels.engines.native.emitter import Emitter, Value
+from daskkern.backend.machine_code.emitter import Emitter, Value
 from daskkern.kernels.engines.native.exponential import distance, exp2, exp2_falling
 from daskkern.kernels.formula import DIFFERENCES, SYMBOLS, Instruction, Program
 

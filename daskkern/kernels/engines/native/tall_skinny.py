@@ -15,9 +15,9 @@ import numpy as np
 from llvmlite import ir
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.kernels.engines.native import compiler
-from daskkern.kernels.engines.native.emitter import F64, I64, Emitter, Value
-from daskkern.kernels.engines.native.shape import Shape
+from daskkern.backend.machine_code import compiler
+from daskkern.backend.machine_code.emitter import F64, I64, Emitter, Value
+from daskkern.backend.machine_code.shape import Shape
 
 _AHEAD = 2  # panels
 _WORDS = (

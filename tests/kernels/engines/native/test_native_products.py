@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.concurrency import compute_threads
+from daskkern.backend.machine_code import compiler as machine
 from daskkern.errors import DataError
 from daskkern.kernels import Gaussian, Kernel, Laplacian, Matern, Polynomial, plain_products
 from daskkern.kernels.engines.native import compiler, is_supported
@@ -23,7 +24,7 @@ from daskkern.kernels.formula import PAIR, Expression, Pair, exp, log, maximum, 
 
 WIDTHS = [16, 32, 64]
 pytestmark = pytest.mark.skipif(
-    compiler.register_bytes() == 0, reason="this processor has no vectors that the engine knows; run on x86-64 or arm64"
+    machine.register_bytes() == 0, reason="this processor has no vectors that the engine knows; run on x86-64 or arm64"
 )
 each_width = pytest.mark.parametrize("width", WIDTHS)
 
@@ -31,7 +32,7 @@ each_width = pytest.mark.parametrize("width", WIDTHS)
 @pytest.fixture
 def registers(width: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Compile for registers of `width` bytes; LLVM splits those that this processor has not."""
-    monkeypatch.setattr(compiler, "register_bytes", lambda: width)
+    monkeypatch.setattr(machine, "register_bytes", lambda: width)
     return width
 
 
@@ -85,7 +86,7 @@ def test_every_product_equals_the_plain_twin(dtype: str, m: int, p: int, d: int,
 def test_processors_without_avx512_give_the_same_values(
     kernel: Kernel, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler, "has_avx512", lambda: False)
+    monkeypatch.setattr(machine, "has_avx512", lambda: False)
     X, Z = _rows(31, 17, dtype), _rows(90, 17, dtype, seed=1)
     X[:5] = Z[:5]
     rounding = 2e-6 if dtype == "float32" else 1e-13
@@ -272,7 +273,7 @@ class Distance(Kernel):
 def test_falling_exponentials_are_right_to_two_units_in_the_last_place_and_end_at_the_smallest_normal_number(
     avx512: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler, "has_avx512", lambda: avx512 and compiler._features().get("avx512f", False))
+    monkeypatch.setattr(machine, "has_avx512", lambda: avx512 and machine._features().get("avx512f", False))
     exponents = np.concatenate(
         [np.linspace(0, 126, 20_011), np.arange(127), [0, -1, 125.99, 126.5, 130, 150, 1e4, 1e30, 3e38, np.inf, np.nan]]
     ).astype(np.float32)
@@ -291,7 +292,7 @@ def test_falling_exponentials_are_right_to_two_units_in_the_last_place_and_end_a
 def test_distances_are_right_to_two_units_in_the_last_place_and_0_for_equal_rows(
     avx512: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler, "has_avx512", lambda: avx512 and compiler._features().get("avx512f", False))
+    monkeypatch.setattr(machine, "has_avx512", lambda: avx512 and machine._features().get("avx512f", False))
     rows = np.random.default_rng(0).integers(-1500, 1500, (20_000, 2)).astype(np.float32)  # squares are exact
     rows[0] = 0
     found = Distance().block(np.zeros((1, 2), np.float32), Distance().points(rows))[0]

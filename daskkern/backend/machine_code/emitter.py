@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from daskkern.kernels.engines.native.shape import Shape
+from daskkern.backend.machine_code.shape import Shape
 
 I64 = ir.IntType(64)
 F64 = ir.DoubleType()

@@ -3,14 +3,6 @@
 from dataclasses import dataclass
 from functools import cache
 
-CHUNK = 8
-"""Panels of a chunk of columns, whose sums are fetched once a chunk."""
-SPARSE_CHUNK = 4
-"""Panels of a chunk of CSR columns: a sparse row meets all of them at once, and the sums must stay in registers."""
-WIDE = 256
-"""Features from which a tile's rows are reused for many columns, and the next panel is prefetched."""
-LINE = 64
-"""Bytes of a cache line."""
 _ROWS = {64: 12, 32: 6, 16: 12}  # by bytes of a register: 24 of 32 accumulators, or 12 of 16
 
 
@@ -39,11 +31,6 @@ class Shape:
     def panel(self) -> int:
         """Columns of the register tile, and of one packed panel."""
         return 2 * self.lanes
-
-
-def chunk_panels(*, sparse_columns: bool) -> int:
-    """Return the panels of a chunk of columns, at most CHUNK."""
-    return SPARSE_CHUNK if sparse_columns else CHUNK
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Machine code for this processor, compiled by LLVM when it is first used; needs llvmlite."""

@@ -1,0 +1,1 @@
+"""Conversion of Arrow columns to features in machine code, and the moments of these."""
