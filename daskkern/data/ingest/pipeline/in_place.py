@@ -36,13 +36,14 @@ class InPlace(Ingestion):
     def run(self) -> bool:
         """Write the stores, all or none, and return whether the training rows were shuffled."""
         out = os.fspath(self.out)
-        return self._alone(out) if len(self.outputs) == 1 and self.shuffle is not True else self._aside(out)
+        is_alone = len(self.settings.outputs) == 1 and self.settings.shuffle is not True
+        return self._alone(out) if is_alone else self._aside(out)
 
     def _alone(self, out: str) -> bool:
         """Write the rows to their place, and shuffle them there when a target is sorted."""
-        if self.parts_key is None or not awaits_shuffle(out, self.shuffle, self.parts_key):
-            self._write_rows(out, self.overwrite)
-        shuffled = wants_shuffle(self.shuffle, open_store(out))
+        if self.parts_key is None or not awaits_shuffle(out, self.settings.shuffle, self.parts_key):
+            self._write_rows(out, self.settings.overwrite)
+        shuffled = wants_shuffle(self.settings.shuffle, open_store(out))
         if shuffled:
             try:
                 self._shuffle(out, out, overwrite=True)
@@ -72,23 +73,24 @@ class InPlace(Ingestion):
             # The writers of the other parts end after the training store: all of them appear, or none.
             others = {
                 part: aside.enter_context(self.other(self._kind(part), part, path))
-                for part, path in self.outputs.items()
+                for part, path in self.settings.outputs.items()
                 if part != TRAIN and not self._is_done(os.fspath(path))
             }
             if not is_written(staged, self.parts_key):
                 self._write_rows(staged, overwrite=True)
             whole = open_store(staged)
-            shuffled = wants_shuffle(self.shuffle, whole)
+            shuffled = wants_shuffle(self.settings.shuffle, whole)
             if self.test is not None and TEST in others:
                 self._write_test(others[TEST], whole.info.classes)
             from_train = {part: other for part, other in others.items() if part != TEST or self.test is None}
-            if self.split.is_wanted:
+            if self.settings.split.is_wanted:
                 self._split(whole, unshuffled if shuffled else out, from_train, is_final=not shuffled)
             if not self._is_done(out):
                 if shuffled:
-                    self._shuffle(unshuffled if self.split.is_wanted else staged, out, self.overwrite, self.key)
-                elif not self.split.is_wanted:
-                    copy_remote(staged, out, kind=FORMAT, overwrite=self.overwrite)
+                    source = unshuffled if self.settings.split.is_wanted else staged
+                    self._shuffle(source, out, self.settings.overwrite, self.key)
+                elif not self.settings.split.is_wanted:
+                    copy_remote(staged, out, kind=FORMAT, overwrite=self.settings.overwrite)
             for other in others.values():
                 other.set_scaling(open_store(out).info.scaling)
         return shuffled
@@ -100,11 +102,11 @@ class InPlace(Ingestion):
 
     def _is_done(self, place: str) -> bool:
         """Return whether a killed process completed the store at its final place."""
-        return self.begun and (is_written(place, self.key) or is_written(place, self.parts_key))
+        return self.settings.begun and (is_written(place, self.key) or is_written(place, self.parts_key))
 
     def _write_rows(self, place: str, overwrite: bool) -> None:
         """Write all rows in the order in which they come; those of `self.test` later."""
-        is_whole = self.client is None and self.train.starts is not None and len(self.train.starts) == 1
+        is_whole = self.settings.client is None and self.train.starts is not None and len(self.train.starts) == 1
         if self.train.n_rows is None or self.train.is_sparse or is_whole:
             self.write_stream(place, self.parts_key, overwrite=overwrite)
         else:
@@ -124,28 +126,28 @@ class InPlace(Ingestion):
             self._divide(whole, others)
             return
         kind = StoreWriter if self.train.is_sparse else SharedWriter
-        overwrite = self.overwrite or not is_final
-        with self.writer(kind, place, self.train, self.scale, overwrite, self.key) as train:
+        overwrite = self.settings.overwrite or not is_final
+        with self.writer(kind, place, self.train, self.settings.scale, overwrite, self.key) as train:
             self._divide(whole, {TRAIN: train, **others})
 
     def _divide(self, whole: Store, writers: Mapping[int, StoreWriter]) -> None:
         set_schema(writers, whole)
         shared = {part: writer for part, writer in writers.items() if isinstance(writer, SharedWriter)}
         if not shared:
-            SplitAndShuffle(whole, self.split, None).run(None, writers, self.progress)
+            SplitAndShuffle(whole, self.settings.split, None).run(None, writers, self.settings.progress)
         else:
-            split_store(self.client, whole.path, self.split, shared, self.progress)
+            split_store(self.settings.client, whole.path, self.settings.split, shared, self.settings.progress)
 
     def _shuffle(self, source: str, out: str, overwrite: bool, key: str | None = None) -> None:
-        memory = max(DEFAULT_MEMORY, least_memory(self.client, open_store(source)))
+        memory = max(DEFAULT_MEMORY, least_memory(self.settings.client, open_store(source)))
         shuffle_store_on(
-            self.client,
+            self.settings.client,
             source,
             out,
-            seed=self.seed,
+            seed=self.settings.seed,
             memory=memory,
             overwrite=overwrite,
-            progress=self.progress,
+            progress=self.settings.progress,
             key=key,
         )
 

@@ -3,25 +3,22 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
-
-from distributed import Client
+from typing import TypeVar
 
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.pipeline.parallel import ingest_parts
 from daskkern.data.ingest.pipeline.resume import parts_key
+from daskkern.data.ingest.pipeline.settings import IngestSettings, PathLike
 from daskkern.data.ingest.pipeline.sources import IngestSource
-from daskkern.data.ingest.pipeline.split import TEST, TRAIN, SplitSettings
-from daskkern.data.ingest.pipeline.stream import IngestStream, Progress
+from daskkern.data.ingest.pipeline.split import TEST, TRAIN
+from daskkern.data.ingest.pipeline.stream import IngestStream
 from daskkern.data.ingest.readers.tables import Table
 from daskkern.data.schema.provenance import Provenance
 from daskkern.data.schema.schema import ClassLabel
-from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.shared_writer import SharedWriter
 from daskkern.data.storage.store import Store
 from daskkern.data.storage.writer import StoreWriter
 
-PathLike: TypeAlias = str | os.PathLike[str]
 Writer = TypeVar("Writer", bound=StoreWriter)
 
 
@@ -36,44 +33,24 @@ class Ingestion:
         The task, and its reason.
     test : Table or None
         Rows of the source that go to a test store.
-    like : TableSchema or None
-        The schema whose classes and scaling the rows get.
-    outputs : mapping of part to path
-    split, shuffle, seed : SplitSettings, bool or None, int
-    scale, chunk_rows, overwrite : str, int or None, bool
-        Settings of the stores.
-    begun : bool
-        Whether some of the stores exist that a killed process with the same settings wrote.
-    client : distributed.Client or None
-        Workers that stage the rows.
+    settings : IngestSettings
     key : str or None
         A digest of the whole ingestion, which split and shuffled stores record.
     record : mapping
         The provenance that the stores record.
-    progress : callable
     """
 
     source: IngestSource
     decision: Decision
     test: Table | None
-    like: TableSchema | None
-    outputs: Mapping[int, PathLike]
-    split: SplitSettings
-    shuffle: bool | None
-    seed: int
-    scale: str
-    chunk_rows: int | None
-    overwrite: bool
-    begun: bool
-    client: Client | None
+    settings: IngestSettings
     key: str | None
     record: Provenance
-    progress: Progress
 
     @property
     def out(self) -> PathLike:
         """The store of the training rows."""
-        return self.outputs[TRAIN]
+        return self.settings.outputs[TRAIN]
 
     @property
     def train(self) -> Table:
@@ -83,30 +60,30 @@ class Ingestion:
     @property
     def classes(self) -> tuple[ClassLabel, ...] | None:
         """The classes that the rows must have; None where the rows decide."""
-        return None if self.like is None else self.like.classes
+        return None if self.settings.like is None else self.settings.like.classes
 
     @property
     def parts_key(self) -> str | None:
         """The key of rows that are written part by part, or to a URL."""
-        return parts_key(self.source.key, self.shuffle)
+        return parts_key(self.source.key, self.settings.shuffle)
 
     def write_parts(self, place: PathLike, overwrite: bool) -> None:
         """Write the rows of `train` in the order in which they come, by the workers where there are some."""
-        with self.writer(SharedWriter, place, self.train, self.scale, overwrite, self.parts_key) as shared:
-            ingest_parts(self.client, shared, self.train, self.decision, self.classes, self.progress)
+        with self.writer(SharedWriter, place, self.train, self.settings.scale, overwrite, self.parts_key) as shared:
+            ingest_parts(self.settings.client, shared, self.train, self.decision, self.classes, self.settings.progress)
 
     def write_stream(
         self, place: PathLike, key: str | None, test: StoreWriter | None = None, *, overwrite: bool
     ) -> None:
         """Write the rows of `train` in one pass of this process, and to a writer of their own those of `self.test`."""
-        with self.writer(StoreWriter, place, self.train, self.scale, overwrite, key) as writer:
+        with self.writer(StoreWriter, place, self.train, self.settings.scale, overwrite, key) as writer:
             rows = None if test is None else self.test
-            IngestStream(self.train, rows, self.decision, self.progress, self.classes).run(writer, test)
+            IngestStream(self.train, rows, self.decision, self.settings.progress, self.classes).run(writer, test)
 
     def other(self, kind: type[Writer], part: int, path: PathLike) -> Writer:
         """Return the writer of a store for another part than the training rows."""
         rows = self.test if part == TEST and self.test is not None else self.train
-        return self.writer(kind, path, rows, "none", self.overwrite, self.key)
+        return self.writer(kind, path, rows, "none", self.settings.overwrite, self.key)
 
     def writer(
         self, kind: type[Writer], path: PathLike, rows: Table, scale: str, overwrite: bool, key: str | None = None
@@ -122,7 +99,7 @@ class Ingestion:
             feature_names=rows.feature_names,
             target_names=rows.target_names,
             scale=scale,
-            chunk_rows=self.chunk_rows,
+            chunk_rows=self.settings.chunk_rows,
             overwrite=overwrite,
             sparse=rows.is_sparse,
             encoding=rows.encoding,
@@ -132,8 +109,8 @@ class Ingestion:
         made.set_provenance(self.record)
         if rows.fills_means:
             made.fill_means()
-        if self.like is not None:
-            made.set_scaling(self.like.scaling)
+        if self.settings.like is not None:
+            made.set_scaling(self.settings.like.scaling)
         return made
 
 

@@ -1,9 +1,6 @@
 """Ingestion: checks the settings, opens the sources, decides the task, makes the stores and reports on them."""
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from distributed import Client
 
@@ -14,6 +11,7 @@ from daskkern.data.ingest.pipeline.outputs import check_begun, check_outputs, ch
 from daskkern.data.ingest.pipeline.parallel import JobsOnWorkers, check_parallel
 from daskkern.data.ingest.pipeline.report import IngestReport, report
 from daskkern.data.ingest.pipeline.resume import parts_key
+from daskkern.data.ingest.pipeline.settings import IngestSettings, PathLike
 from daskkern.data.ingest.pipeline.sources import IngestSource, Sources, open_source
 from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION, SplitSettings
 from daskkern.data.ingest.pipeline.staging import Staging
@@ -29,8 +27,6 @@ from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.transactions.atomic import working_place
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DataError, SpecError
-
-PathLike: TypeAlias = str | os.PathLike[str]
 
 
 def ingest(
@@ -165,7 +161,7 @@ def ingest(
         columns=None if columns is None else tuple(columns),
         where=where,
     )
-    settings = _Settings(
+    settings = IngestSettings(
         split_settings,
         outputs,
         known,
@@ -185,25 +181,7 @@ def ingest(
         return _run(sources, request, settings, every_float=True)
 
 
-@dataclass(frozen=True, eq=False)
-class _Settings:
-    """The checked arguments of :func:`ingest`; `begun` says that a killed process wrote some of the stores."""
-
-    split: SplitSettings
-    outputs: Mapping[int, PathLike]
-    like: TableSchema | None
-    task: str
-    shuffle: bool | None
-    seed: int
-    scale: str
-    chunk_rows: int | None
-    overwrite: bool
-    begun: bool
-    client: Client | None
-    progress: Progress
-
-
-def _run(sources: Sources, request: Request, wanted: _Settings, *, every_float: bool) -> IngestReport:
+def _run(sources: Sources, request: Request, wanted: IngestSettings, *, every_float: bool) -> IngestReport:
     """Open the sources, write the stores, and report."""
     client, outputs, like = wanted.client, wanted.outputs, wanted.like
     run: TaskRunner = run_here if client is None else JobsOnWorkers(client)
@@ -224,19 +202,9 @@ def _run(sources: Sources, request: Request, wanted: _Settings, *, every_float: 
         source=source,
         decision=decision,
         test=test,
-        like=like,
-        outputs=outputs,
-        split=wanted.split,
-        shuffle=wanted.shuffle,
-        seed=wanted.seed,
-        scale=wanted.scale,
-        chunk_rows=wanted.chunk_rows,
-        overwrite=wanted.overwrite or wanted.begun,
-        begun=wanted.begun,
-        client=client,
+        settings=wanted,
         key=key,
         record=made_now("ingest", source.names),
-        progress=wanted.progress,
     )
     shuffled = making.run()
     return report(source, outputs, decision.reason, shuffled=shuffled, requested=wanted.shuffle)
