@@ -49,15 +49,16 @@ _seen = [0]
 
 
 def crc32(values: HostArray, start: int = 0) -> int:
-    """Return the CRC-32 of the bytes of a contiguous array, which follow bytes whose CRC-32 is `start`.
+    """Return the CRC-32 of the bytes of an array in C order, which follow bytes whose CRC-32 is `start`.
 
-    Compiles after 64 MiB in one process, which takes some hundredths of a second.
+    Copies arrays whose rows are not contiguous. Compiles after 64 MiB in one process, which takes some hundredths of a
+    second.
     """
     if _available and values.nbytes >= _LEAST_BYTES:
         if _seen[0] >= _WORTHWHILE:
             return crc32_compiled(values, start)
         _seen[0] += values.nbytes  # threads may lose a count
-    return zlib.crc32(_bytes(values), start)
+    return zlib.crc32(_bytes(values).data, start)
 
 
 def is_available() -> bool:
@@ -66,21 +67,23 @@ def is_available() -> bool:
 
 
 def crc32_compiled(values: HostArray, start: int = 0) -> int:
-    """Return the same by compiled code, of any contiguous array."""
+    """Return the same by compiled code, of an array of any size."""
     content = _bytes(values)
-    whole = values.nbytes // _BLOCK * _BLOCK
+    whole = content.nbytes // _BLOCK * _BLOCK
     if not whole:
-        return zlib.crc32(content, start)
+        return zlib.crc32(content.data, start)
     folded = np.empty(16, np.uint8)
-    call = (ctypes.c_int64 * len(_WORDS))(values.ctypes.data, whole, start ^ 0xFFFFFFFF, folded.ctypes.data)
+    call = (ctypes.c_int64 * len(_WORDS))(content.ctypes.data, whole, start ^ 0xFFFFFFFF, folded.ctypes.data)
     with _lock:
         function = _function()
     function(ctypes.addressof(call))
-    return zlib.crc32(content[whole:], zlib.crc32(folded.data, 0xFFFFFFFF))
+    return zlib.crc32(content[whole:].data, zlib.crc32(folded.data, 0xFFFFFFFF))
 
 
-def _bytes(values: HostArray) -> memoryview:
-    return values.reshape(-1).view(np.uint8).data if values.size else memoryview(b"")
+def _bytes(values: HostArray) -> HostArray:
+    """Return the bytes in C order, contiguous: a view, or a copy that the caller has to hold."""
+    flat: HostArray = np.ascontiguousarray(values).reshape(-1)
+    return flat.view(np.uint8) if flat.size else np.empty(0, np.uint8)
 
 
 @cache

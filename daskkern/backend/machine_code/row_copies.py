@@ -30,11 +30,18 @@ def copy_rows(out: HostArray, block: HostArray) -> None:
 
     The first such copy of a process takes some hundredths of a second more.
     """
-    suits = _available and out.dtype == block.dtype == np.float32 and out.shape == block.shape
-    if suits and min(out.shape) >= _SIDE and block.strides[0] == 4 and out.strides[1] == 4:
+    if _available and _suits(out, block):
         copy_compiled(out, block)
     else:
         out[...] = block
+
+
+def _suits(out: HostArray, block: HostArray) -> bool:
+    """Return whether the compiled loops may copy a block; others are for NumPy, which also says what is wrong."""
+    if not out.dtype == block.dtype == np.float32 or out.shape != block.shape or min(out.shape) < _SIDE:
+        return False
+    steps = (block.strides[0], out.strides[1]) == (4, 4) and block.strides[1] % 4 == out.strides[0] % 4 == 0
+    return steps and out.flags.writeable and not np.may_share_memory(out, block)
 
 
 def copy_compiled(out: HostArray, block: HostArray) -> None:

@@ -40,8 +40,12 @@ class ParsedFooters:
                 self._known[file.place] = file, metadata
 
     def of(self, piece: LakePiece) -> pq.FileMetaData | None:
-        """Return the footer of the file of a row group; None of others, and of a local file that was written again."""
+        """Return the footer of the file of a row group; None of others, and of a file that was written again.
+
+        Asks for the state of the file, which is one request at a URL: with a footer of other contents, values of one
+        column could be taken for those of another. A server that tells no versions apart gets no such request.
+        """
         file, metadata = self._known.get(piece.file, (None, None))
-        if file is None or (not is_url(piece.file) and file_at(piece.file) != file):
+        if file is None or (is_url(piece.file) and not file.stamp) or file_at(piece.file) != file:
             return None
         return metadata

@@ -30,3 +30,23 @@ def test_any_rows_are_copied(m: int, d: int, dtype: type, order: str) -> None:
     double = np.zeros((m, d))
     copy_rows(double, block)
     np.testing.assert_array_equal(double, block)
+
+
+def test_arrays_of_unusual_memory_are_copied_as_by_numpy() -> None:
+    values = np.random.default_rng(0).normal(size=(40, 40)).astype(np.float32)
+    own, expected = values.copy(), values.T.copy()
+    copy_rows(own, own.T)
+    np.testing.assert_array_equal(own, expected)
+    memory = np.arange(40 * 82, dtype=np.uint8)
+    block = np.ndarray((20, 40), np.float32, memory, strides=(4, 82))  # columns 82 bytes apart
+    out = np.zeros((20, 40), np.float32)
+    copy_rows(out, block)
+    np.testing.assert_array_equal(out.view(np.uint32), block.copy().view(np.uint32))
+
+
+def test_memory_that_is_read_only_is_not_written() -> None:
+    out = np.zeros((32, 32), np.float32)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        copy_rows(out, np.ones((32, 32), np.float32, order="F"))
+    assert not out.any()

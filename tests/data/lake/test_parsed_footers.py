@@ -1,9 +1,12 @@
 """The footers of a lake's first files are parsed once, and again where a file has changed or there is no room."""
 
+import io
 import os
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,6 +63,30 @@ def test_a_file_that_was_written_again_is_parsed_again(folder: Path) -> None:
     lake = open_lake(folder)
     pq.write_table(pa.table({"b": np.ones(ROWS), "a": np.arange(ROWS) - 7}), folder / "part-0.parquet")
     assert values_of(lake)[:2] == [-7, -6]
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    yield "memory://written-again/rows.parquet"
+    fsspec.filesystem("memory").rm("/written-again", recursive=True)
+
+
+def put(url: str, columns: dict[str, np.ndarray]) -> int:
+    """Write a file whose size depends on the number of rows alone, and return it."""
+    written = io.BytesIO()
+    pq.write_table(pa.table(columns), written, compression="none", use_dictionary=False, write_statistics=False)
+    fsspec.filesystem("memory").pipe(url, written.getvalue())
+    return len(written.getvalue())
+
+
+def test_a_file_at_a_url_that_was_written_again_is_parsed_again(url: str) -> None:
+    first, second = np.arange(ROWS), np.zeros(ROWS, np.int64)
+    size = put(url, {"a": first, "b": second})
+    lake = open_lake(url)
+    assert lake.footers is not None
+    assert lake.footers.of(lake.pieces[0]) is not None
+    assert put(url, {"b": second, "a": first}) == size
+    assert values_of(lake) == list(range(ROWS))
 
 
 def test_another_process_parses_footers_itself(folder: Path) -> None:
