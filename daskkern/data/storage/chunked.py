@@ -15,7 +15,8 @@ from daskkern.data.storage.sizes import ZarrArray
 from daskkern.data.storage.whole_arrays import unwritten
 from daskkern.errors import DataError
 
-_GROWTH = 8
+_GROWTH, _LATER_GROWTH = 8, 2
+_SMALL = 64  # chunks up to which arrays grow fast: a resumed one asks for each chunk that it has grown by too much
 
 
 class ChunkedArrays:
@@ -164,8 +165,9 @@ class ChunkedArrays:
         if name not in self._arrays:
             self._arrays[name] = self._create(name, rows)
         array, stop = self._arrays[name], self.n_rows + len(rows)
-        if array.shape[0] < stop:  # growing by this factor limits the number of metadata writes
-            array.resize((max(stop, _GROWTH * array.shape[0]), *array.shape[1:]))
+        if array.shape[0] < stop:  # growing by a factor limits the number of metadata writes
+            factor = _GROWTH if array.shape[0] <= _SMALL * self._chunk_rows else _LATER_GROWTH
+            array.resize((max(stop, factor * array.shape[0]), *array.shape[1:]))
         size = self._chunk_rows
         found = _wrote_chunks(array, self.n_rows, rows)
         if found is None:
