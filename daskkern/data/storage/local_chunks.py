@@ -75,6 +75,11 @@ class LocalChunks:
         finally:
             os.close(file)
 
+    def is_whole(self, first: int, row_bytes: int) -> bool:
+        """Return whether the file of the chunk with row `first` has the size of a chunk. Raises OSError."""
+        path = self._path(first // self.chunk_rows, len(self.array.shape))
+        return os.stat(path).st_size == self.chunk_rows * row_bytes
+
     def begin_direct(self, kvikio: ModuleType, first: int, rows: Array) -> "DirectReads":
         """Begin to fill contiguous `rows` (m, ...) on a GPU with those from `first` on, where a chunk begins.
 

@@ -59,7 +59,7 @@ def local_chunks_of(array: "zarr.Array[Any]") -> LocalChunks | None:
 def rows_in_chunk(array: "zarr.Array[Any]", start: int, stop: int) -> HostArray | None:
     """Return rows that lie in one plain chunk of a local folder, read from its file alone.
 
-    None of other rows, and where the file cannot be read: Zarr says why.
+    None of other rows, and where the file has another size or cannot be read: Zarr says why.
     """
     size, stop = array.chunks[0], min(stop, array.shape[0])
     if not 0 <= start < stop or start // size != (stop - 1) // size or not has_plain_chunks(array):
@@ -69,6 +69,8 @@ def rows_in_chunk(array: "zarr.Array[Any]", start: int, stop: int) -> HostArray 
         return None
     rows: HostArray = np.empty((stop - start, *array.shape[1:]), array.dtype)
     try:
+        if not local.is_whole(start, rows[0].nbytes):
+            return None
         local.read(start, rows)
     except OSError:
         return None

@@ -9,6 +9,7 @@ import zarr
 from daskkern.arrays import HostArray
 from daskkern.data.storage.random_access import rows_in_chunk
 from daskkern.data.storage.store import read_array
+from daskkern.errors import StoreError
 
 
 @pytest.fixture
@@ -59,3 +60,15 @@ def test_arrays_in_memory_are_left_to_zarr(values: HostArray) -> None:
     array = written(values, {}, compressors=None)
     assert rows_in_chunk(array, 0, 10) is None
     np.testing.assert_array_equal(read_array(array, 0, 10), values[:10])
+
+
+@pytest.mark.parametrize("size", [60, 240])
+def test_a_chunk_of_another_size_is_damaged_even_where_the_rows_are_there(
+    values: HostArray, tmp_path: Path, size: int
+) -> None:
+    array = written(values, tmp_path / "a.zarr", compressors=None)
+    chunk = tmp_path / "a.zarr" / "c" / "1" / "0"
+    chunk.write_bytes((2 * chunk.read_bytes())[:size])
+    assert rows_in_chunk(array, 10, 13) is None
+    with pytest.raises(StoreError):
+        read_array(array, 10, 13)

@@ -20,6 +20,7 @@ from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import ALL, Fields, RowBlock
 from daskkern.data.rows.shared_batches import shared_batches
+from daskkern.data.storage.local_chunks import LocalChunks
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.training.run.rank import run_rank
 from daskkern.training.run.rank_task import RankTask
@@ -36,7 +37,7 @@ class Read:
 def fitted(comm: Communicator, task: RankTask, context: RankContext) -> Read | Regroup:
     """Run a rank of a fit, and count what its process reads."""
     sizes: list[int] = []
-    get = LocalStore.get
+    get, read = LocalStore.get, LocalChunks.read
 
     async def counted(self: LocalStore, key: str, *arguments: Any, **named: Any) -> Any:
         found = await get(self, key, *arguments, **named)
@@ -44,7 +45,11 @@ def fitted(comm: Communicator, task: RankTask, context: RankContext) -> Read | R
             sizes.append(len(found))
         return found
 
-    with mock.patch.object(LocalStore, "get", counted):
+    def counted_directly(self: LocalChunks, first: int, rows: HostArray) -> None:
+        read(self, first, rows)
+        sizes.append(rows.nbytes * (Path(self.folder).name == "X"))
+
+    with mock.patch.object(LocalStore, "get", counted), mock.patch.object(LocalChunks, "read", counted_directly):
         result = run_rank(comm, task, context)
     return result if isinstance(result, Regroup) else Read(result.coef, sum(sizes))
 
