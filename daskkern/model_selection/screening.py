@@ -209,8 +209,6 @@ def _compared(
     reserved: float = 0.0,
 ) -> Ranked:
     """Return the candidates with their outcomes on a sample, the best first; see :meth:`TrialLog.run` for the rest."""
-    if not candidates:
-        return []
     folds = folds_of(drawn.sample)
     n_folds = sum(map(len, folds))
     outcomes = log.run(

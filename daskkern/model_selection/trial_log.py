@@ -74,6 +74,8 @@ class TrialLog:
         seconds of later ones. Before the first of them has ended, one is expected to take `growth` times as long as the
         last ones of its method.
         """
+        if not candidates:
+            return []
         slowest, last = growth * self.pace.get(method, 0.0), self.budget.spent
         if not self.budget.allows(slowest + reserved) and self.rows:
             return []

@@ -1,4 +1,4 @@
-"""A larger sample compares the kernels anew: one of each kind, then the best one's scalings and length scales."""
+"""The second rung of a search: the best candidate of each kernel, then scalings and length scales of the leader."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from daskkern.estimators.array_inputs import array_source
 from daskkern.events import silent
 from daskkern.model_selection import Budget
 from daskkern.model_selection.candidates import FitCandidate, KernelCandidate
-from daskkern.model_selection.fit_trials import FitOutcome
+from daskkern.model_selection.fit_trials import FitOutcome, try_fit
 from daskkern.model_selection.fits import other_losses
 from daskkern.model_selection.held_out import HeldOut
 from daskkern.model_selection.ridge_trials import RidgeOutcome
@@ -149,3 +149,10 @@ def test_other_losses_are_tried_with_the_kernel_that_the_default_one_is_best_wit
     assert other_losses(outcomes, [first, second], lambda one: one.held.mean) == second[1:]
     assert other_losses(outcomes[:1], [first, second], lambda one: one.held.mean) == first[1:]
     assert other_losses([], [first, second], lambda one: one.held.mean) == []
+
+
+def test_no_candidates_have_no_outcomes_and_change_nothing() -> None:
+    log = TrialLog(Budget(1e6), TimedRunner(FakeClock(), lambda name: 1.0), silent, pace={"fit": 3.0})
+    sample = draw_sample(number_source(60), usual(number_source(60)), 60, _SCALES)
+    assert log.run("fit", try_fit, [], DrawnSample(sample, sample), [], 1, growth=2.0) == []
+    assert log.pace == {"fit": 3.0}

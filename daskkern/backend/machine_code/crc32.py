@@ -51,8 +51,8 @@ _seen = [0]
 def crc32(values: HostArray, start: int = 0) -> int:
     """Return the CRC-32 of the bytes of an array in C order, which follow bytes whose CRC-32 is `start`.
 
-    Copies arrays whose rows are not contiguous. Compiles after 512 MiB in one process, which takes some
-    hundredths of a second, and 30 to 40 MB.
+    Copies arrays whose rows are not contiguous. Compiles after 512 MiB in one process, which takes some hundredths of a
+    second and 30 to 40 MB.
     """
     if _available and values.nbytes >= _LEAST_BYTES:
         if _seen[0] >= _WORTHWHILE:

@@ -30,13 +30,13 @@ def test_equal_bytes(byte: int) -> None:
 def test_sums_stay_the_same_after_many_bytes(dtype: type) -> None:
     values = np.random.default_rng(0).integers(0, 2, (1000, 3000)).astype(dtype)
     expected = zlib.crc32(values.tobytes())
-    assert {crc32(values) for _ in range(40)} == {expected}
+    assert {crc32(values) for _ in range(60)} == {expected}
     assert crc32(values[:300], 7) == zlib.crc32(values[:300].tobytes(), 7)
 
 
 def test_arrays_that_are_not_contiguous_have_the_sums_of_their_bytes_in_order() -> None:
     values = np.random.default_rng(0).normal(size=(3000, 3000))
-    for _ in range(2):  # 72 MB: the second time in compiled code
+    for _ in range(9):  # 648 MB: the last time in compiled code
         crc32(values)
     for part in (values[::2, :50], values[:50].T, values[::-1, 5:], values[:, :1]):
         assert crc32(part) == zlib.crc32(part.tobytes())
