@@ -2,8 +2,9 @@
 
 Every driver of a fit - a process that runs it, or a detached fit's task - claims the checkpoint with a number of its
 own, one more than any before. A claim is a group ``driver-NNNNNN`` that only one process can create: local files are
-created exclusively, object stores create an object only where there is none (``If-None-Match: *``). Among the gangs of
-one driver the number that the scheduler gave to the task of rank 0 decides; it rises from gang to gang.
+created exclusively, object stores create an object only where there is none (``If-None-Match: *``). On a local disk the
+folder comes first: the claim counts once its metadata is in it. Among the gangs of one driver the number that the
+scheduler gave to the task of rank 0 decides; it rises from gang to gang.
 """
 
 import json
@@ -143,7 +144,7 @@ def claim(group: zarr.Group, location: str, run: str = "") -> Claim:
     """
     name = secrets.token_hex(8)
     for _ in range(_TRIES):
-        known = [*claims_of(group), *(commit.name.generation.driver for commit in commits_of(group))]
+        known = [*_numbers_in(group).values(), *(commit.name.generation.driver for commit in commits_of(group))]
         number = max(known, default=0) + 1
         _create(group, f"driver-{number:06d}", {"name": name, "run": run})
         if claims_of(group).get(number) == name:
@@ -152,9 +153,15 @@ def claim(group: zarr.Group, location: str, run: str = "") -> Claim:
 
 
 def claims_of(group: zarr.Group) -> dict[int, str]:
-    """Return the names of all claims of a checkpoint by their numbers."""
-    found = {name: _CLAIM.fullmatch(name) for name in names_in(group)}
-    return {int(match[1]): str(attributes_in(group, name).get("name")) for name, match in found.items() if match}
+    """Return the names of all complete claims of a checkpoint by their numbers."""
+    found = {number: attributes_in(group, stored).get("name") for stored, number in _numbers_in(group).items()}
+    return {number: str(name) for number, name in found.items() if name is not None}
+
+
+def _numbers_in(group: zarr.Group) -> dict[str, int]:
+    """Return the numbers of the claims of a checkpoint, also of those that are being written, by what is stored."""
+    found = {stored: _CLAIM.fullmatch(stored) for stored in names_in(group)}
+    return {stored: int(match[1]) for stored, match in found.items() if match}
 
 
 def commits_of(group: zarr.Group) -> list[StoredCommit]:

@@ -145,6 +145,21 @@ def test_a_fit_that_was_started_over_owes_nothing_to_the_one_before(tmp_path: Pa
     assert steps_at(place) == 3
 
 
+def test_a_claim_counts_once_its_metadata_is_there(tmp_path: Path) -> None:
+    """The process of the later driver may be stopped, or killed, when it has only created the folder of its claim."""
+    place, folder = str(tmp_path / "c"), tmp_path / "c" / "driver-000002"
+    claim = begin_checkpoint(place, "run")
+    folder.mkdir()
+    (folder / "zarr.0123.partial").touch()
+    assert claim.check()
+    write(claim, 3, 10)
+    assert steps_at(place) == 10
+    later = begin_checkpoint(place, "run")
+    assert later.number == 3
+    with pytest.raises(SupersededError, match="later run"):
+        claim.check()
+
+
 @pytest.mark.long
 @pytest.mark.one_in(3)
 def test_drivers_that_claim_at_once_get_numbers_of_their_own(place: str) -> None:
