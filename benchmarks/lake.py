@@ -161,7 +161,8 @@ def stages(server: ObjectServer, n_rows: int, options: argparse.Namespace) -> li
         ("ingest, 2 workers, one killed", [*ingest, *two, "--out", store], 12),
         ("check", ["check", store, *two], 0),
         ("fit", ["fit", store, *fit, *two, "--out", model], 0),
-        ("fit, from Parquet", ["fit", lake, *table, *fit, *two, "--out", server.url("direct.zarr")], 0),
+        ("fit, from Parquet", ["fit", lake, *table, "--scale", "standard", *fit, *two, "--out",
+                               server.url("direct.zarr")], 0),
         ("predict, one killed", ["predict", model, lake, "--keep", "id,day", "--partition-by", "day", *two, "--out",
                                  out], 2),
     ]  # fmt: skip
