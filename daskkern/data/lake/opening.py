@@ -4,10 +4,12 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from daskkern.backend.processors import cpu_count
 from daskkern.data.lake.footers import Footer, FooterJob, alike, footer
 from daskkern.data.lake.lake import Lake
 from daskkern.data.lake.lake_piece import LakePiece
@@ -17,7 +19,7 @@ from daskkern.data.lake.partitions import PartitionValues, partition_values, par
 from daskkern.data.lake.schemas import absent_columns, check_written, joined
 from daskkern.data.lake.table_formats import table_files
 from daskkern.data.lake.where import group_expression, where_columns, where_expression
-from daskkern.data.remote.stores import absolute
+from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import DataError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -25,21 +27,32 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 _THREADS = 16  # that wait for servers
+_AT_SERVERS = 4  # threads for each core that read from servers and decode what comes
 _FILES_AT_ONCE = 64  # of one task of a worker
 
 
 class TaskRunner(Protocol):
-    """Runs a function over jobs, here or on workers, and returns the results in the order of the jobs."""
+    """Runs a function over jobs, for example on workers, and returns the results in the order of the jobs."""
 
     def __call__(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]: ...
 
 
-def run_here(function: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
-    """Run jobs in this process, in threads, for jobs that wait for files or servers."""
+def run_here(function: Callable[[Job], Result], jobs: Sequence[Job], threads: int = _THREADS) -> list[Result]:
+    """Run jobs in threads of this process; by default as many as suit jobs that wait for files or servers."""
     if len(jobs) < 2:
         return [function(job) for job in jobs]
-    with ThreadPoolExecutor(min(_THREADS, len(jobs))) as pool:
+    with ThreadPoolExecutor(min(threads, len(jobs))) as pool:
         return list(pool.map(function, jobs))
+
+
+def decode_here(lake: Lake) -> TaskRunner:
+    """Return a runner of jobs that decode row groups of a lake, in threads of this process.
+
+    There is one thread for each core, or four where files are at URLs, and 16 at most: a thread holds some 50 MB where
+    rows are wide, and more than one for each core help only while some of them wait.
+    """
+    is_remote = any(is_url(piece.file) for piece in lake.pieces)
+    return partial(run_here, threads=min(_THREADS, cpu_count() * (_AT_SERVERS if is_remote else 1)))
 
 
 def open_lake(
@@ -47,7 +60,7 @@ def open_lake(
     *,
     columns: Sequence[str] | Callable[[Sequence[str]], Sequence[str]] | None = None,
     where: str | None = None,
-    run: TaskRunner = run_here,
+    run: TaskRunner | None = None,
     texts: Collection[str] = (),
 ) -> Lake:
     """Open Parquet files as one table of row groups; no row is read.
@@ -62,8 +75,8 @@ def open_lake(
         alone.
     where : str, optional
         A filter, see :mod:`daskkern.data.lake.where`. Folders and row groups in which no row passes are not read.
-    run : callable
-        Runs jobs, for example on workers; by default threads of this process.
+    run : callable, optional
+        Runs jobs, for example on workers; by default they run in threads of this process.
     texts : collection of str
         Columns that hold texts where they are in the names of folders, also if all values are whole numbers.
 
@@ -95,7 +108,7 @@ def open_lake(
         files, values = _files_that_may_pass(files, values, schema, where)
     filtered = () if where is None else where_columns(where, schema)
     known = [] if where is not None else [first]
-    rest = _footers_of(files[len(known) :], values[len(known) :], schema, where, parsed, run)
+    rest = _footers_of(files[len(known) :], values[len(known) :], schema, where, parsed, run or run_here)
     footers = alike([*known, *rest])
     wanted = columns(schema.names) if callable(columns) else columns
     chosen = schema.names if wanted is None else _chosen(wanted, schema, files)
@@ -155,11 +168,11 @@ def nothing_passes(name: str, where: str) -> DataError:
     return DataError(f"no row of {name} passes the filter {where!r}; check the filter")
 
 
-def count_rows(lake: Lake, run: TaskRunner) -> Lake:
+def count_rows(lake: Lake, run: TaskRunner | None = None) -> Lake:
     """Return the lake with the rows of every piece counted that pass its filter; reads the columns of the filter."""
     if lake.n_rows is not None:
         return lake
-    counts = run(_count, [lake.of([piece]) for piece in lake.pieces])
+    counts = (run or decode_here(lake))(_count, [lake.of([piece]) for piece in lake.pieces])
     pieces = [replace(piece, kept=count) for piece, count in zip(lake.pieces, counts, strict=True)]
     return replace(lake, pieces=tuple(piece for piece in pieces if piece.kept))
 

@@ -16,7 +16,7 @@ from daskkern.data.ingest.readers.lake_tables import open_lake_table
 from daskkern.data.ingest.readers.tables import Request
 from daskkern.data.lake.decoded_columns import DecodedColumns
 from daskkern.data.lake.lake import Lake
-from daskkern.data.lake.opening import open_lake, run_here
+from daskkern.data.lake.opening import open_lake
 from daskkern.data.remote.file_systems import is_in_memory
 from daskkern.data.storage.store import open_store
 
@@ -59,8 +59,8 @@ on_a_disk = pytest.mark.skipif(
 @on_a_disk
 def test_columns_that_were_surveyed_come_from_the_first_pass(lake: Path, tmp_path: Path) -> None:
     wanted = opened(lake, "kind", "gaps", "plain")
-    expected = list(open_lake_table(wanted, request(tmp_path), run_here).train.pieces())
-    table = open_lake_table(wanted, request(tmp_path), run_here).train
+    expected = list(open_lake_table(wanted, request(tmp_path)).train.pieces())
+    table = open_lake_table(wanted, request(tmp_path)).train
     for part in range(2):  # files of other rows, whose kinds and gaps would be others
         place = lake / f"day={part}" / "part.parquet"
         rows = pq.read_table(place, partitioning=None)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from daskkern.data.ingest import ingest
 from daskkern.data.lake import open_lake
-from daskkern.data.lake.opening import count_rows, run_here
+from daskkern.data.lake.opening import count_rows
 from daskkern.errors import DataError
 
 Series: TypeAlias = "pd.Series[Any]"
@@ -68,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept(file: Path, where: str) -> list[int]:
     """Return the numbers of the rows that pass a filter."""
     with suppress(DataError):  # where statistics exclude all row groups
-        lake = count_rows(open_lake(file, columns=["row"], where=where), run_here)
+        lake = count_rows(open_lake(file, columns=["row"], where=where))
         batches = [batch.rows for piece in lake.pieces for batch in lake.batches(piece, ["row"], 7)]
         return [row for batch in batches for row in batch["row"].to_pylist()]
     return []

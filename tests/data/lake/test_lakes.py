@@ -13,7 +13,7 @@ import pytest
 
 from daskkern.data.lake import Lake, open_lake
 from daskkern.data.lake.listing import listed, natural_key
-from daskkern.data.lake.opening import count_rows, run_here
+from daskkern.data.lake.opening import count_rows
 from daskkern.data.lake.where import where_expression
 from daskkern.errors import DataError, SpecError
 from tests.support.object_server import ObjectServer
@@ -94,7 +94,7 @@ def test_names_are_sorted_by_the_numbers_in_them() -> None:
 def test_filters_keep_what_pyarrow_keeps_and_read_no_more(
     lake_folder: Path, where: str, expected: "pc.Expression | None", n_pieces: int
 ) -> None:
-    lake = count_rows(open_lake(lake_folder, where=where), run_here)
+    lake = count_rows(open_lake(lake_folder, where=where))
     if expected is None:
         south, c, a = pc.field("region") == "the south", pc.field("c"), pc.field("a")
         expected = south & ~((c == "it's") | a.is_null())
@@ -146,7 +146,7 @@ def test_moments_are_in_the_time_zone_of_their_column(moment: str, n_rows: int, 
     hours = pa.array(np.array(["2024-05-01T21", "2024-05-01T22", "2024-05-01T23:30"], "M8[us]"))
     when = pa.compute.assume_timezone(hours, "UTC").cast(pa.timestamp("us", "Europe/Berlin"))
     pq.write_table(pa.table({"when": when}), tmp_path / "t.parquet")
-    assert count_rows(open_lake(tmp_path / "t.parquet", where=f"when >= '{moment}'"), run_here).n_rows == n_rows
+    assert count_rows(open_lake(tmp_path / "t.parquet", where=f"when >= '{moment}'")).n_rows == n_rows
 
 
 def test_types_are_joined_and_other_columns_do_not_matter(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Rows of one chunk of a local array are read from its file; others, and those of files in doubt, by Zarr."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,11 @@ def values() -> HostArray:
     return np.random.default_rng(0).normal(size=(25, 3)).astype(np.float32)
 
 
-def written(values: HostArray, place: Path | dict[str, object], **settings: object) -> "zarr.Array[object]":
+def written(
+    values: HostArray, place: Path | dict[str, object], chunks: tuple[int, int] = (10, 3), **settings: Any
+) -> "zarr.Array[Any]":
     store = place if isinstance(place, dict) else str(place)
-    array = zarr.create_array(store, shape=values.shape, dtype=values.dtype, **{"chunks": (10, 3), **settings})  # type: ignore[arg-type]
+    array = zarr.create_array(store, shape=values.shape, dtype=values.dtype, chunks=chunks, **settings)
     array[...] = values
     return array
 

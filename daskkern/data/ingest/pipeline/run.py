@@ -18,7 +18,6 @@ from daskkern.data.ingest.pipeline.staging import Staging
 from daskkern.data.ingest.pipeline.stream import Progress
 from daskkern.data.ingest.readers.lake_tables import UnsurveyedGapError
 from daskkern.data.ingest.readers.tables import Request, Table
-from daskkern.data.lake.opening import TaskRunner, run_here
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.column_scaling import check_scaling_kind
 from daskkern.data.schema.encoding import check_choices
@@ -184,7 +183,7 @@ def ingest(
 def _run(sources: Sources, request: Request, wanted: IngestSettings, *, every_float: bool) -> IngestReport:
     """Open the sources, write the stores, and report."""
     client, outputs, like = wanted.client, wanted.outputs, wanted.like
-    run: TaskRunner = run_here if client is None else JobsOnWorkers(client)
+    run = None if client is None else JobsOnWorkers(client)
     source = open_source(sources, request, (wanted.scale, wanted.chunk_rows), run, every_float=every_float)
     parts = source.parts
     check_split(parts, wanted.split, outputs)

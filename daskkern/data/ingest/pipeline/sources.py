@@ -18,7 +18,7 @@ from daskkern.data.ingest.readers.lake_tables import open_lake_table
 from daskkern.data.ingest.readers.tables import Parts, Request, Table
 from daskkern.data.lake import Lake
 from daskkern.data.lake.listing import NoParquetError
-from daskkern.data.lake.opening import TaskRunner, open_lake, run_here
+from daskkern.data.lake.opening import TaskRunner, open_lake
 from daskkern.data.remote.stores import absolute
 from daskkern.data.remote.url_files import SourceFile
 from daskkern.data.schema.table_schema import TableSchema
@@ -50,7 +50,7 @@ def open_source(
     sources: Sources,
     request: Request,
     settings: tuple[object, ...],
-    run: TaskRunner = run_here,
+    run: TaskRunner | None = None,
     *,
     every_float: bool = False,
 ) -> IngestSource:
@@ -62,8 +62,8 @@ def open_source(
     request : Request
     settings : tuple
         Settings of the store that the digest covers.
-    run : callable
-        Runs the tasks that prepare the reading of a lake.
+    run : callable, optional
+        Runs the tasks that prepare the reading of a lake; by default they run in threads of this process.
     every_float : bool
         See :func:`daskkern.data.ingest.readers.lake_tables.open_lake_table`.
     """
@@ -102,7 +102,7 @@ def _places(sources: Any) -> list[str]:
         ) from None
 
 
-def _lake(places: Sequence[str], request: Request, run: TaskRunner) -> Lake | tuple[Format, list[SourceFile]]:
+def _lake(places: Sequence[str], request: Request, run: TaskRunner | None) -> Lake | tuple[Format, list[SourceFile]]:
     """Return Parquet files as a lake, or the files of another format that are in folders without Parquet files."""
     try:
         columns = partial(_needed, request, places[0])

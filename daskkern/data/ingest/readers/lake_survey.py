@@ -16,7 +16,7 @@ from daskkern.data.ingest.columns.value_counts import NumberCounts
 from daskkern.data.ingest.readers.arrow import is_plain, to_numpy
 from daskkern.data.lake.lake import Lake
 from daskkern.data.lake.lake_piece import LakePiece
-from daskkern.data.lake.opening import TaskRunner
+from daskkern.data.lake.opening import TaskRunner, decode_here
 from daskkern.data.schema.encoding import CategoricalChoice, MissingChoice
 
 _TASK_BYTES = 128 << 20  # of all columns, compressed
@@ -44,7 +44,7 @@ class LakeSurvey:
     texts: TextCounts
 
 
-def survey(job: SurveyJob, run: TaskRunner) -> LakeSurvey:
+def survey(job: SurveyJob, run: TaskRunner | None) -> LakeSurvey:
     """Examine columns of a whole lake. Raises DataError for texts that are not categories."""
     found = _empty(job)
     if not job.numbers and not job.texts:
@@ -53,7 +53,7 @@ def survey(job: SurveyJob, run: TaskRunner) -> LakeSurvey:
         SurveyJob(job.lake.of(pieces), job.numbers, job.texts, job.missing, job.categorical, job.absent)
         for pieces in _tasks(job.lake.pieces)
     ]
-    for part in run(_survey, jobs):
+    for part in (run or decode_here(job.lake))(_survey, jobs):
         for name, counts in part.numbers.items():
             found.numbers[name].add(counts)
         found.texts.add(part.texts)

@@ -49,15 +49,15 @@ class UnsurveyedGapError(DataError):
     """A column has NaN, although the footers of its files report no missing value."""
 
 
-def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_float: bool = False) -> Parts:
+def open_lake_table(lake: Lake, request: Request, run: TaskRunner | None = None, *, every_float: bool = False) -> Parts:
     """Return the rows of a lake.
 
     Parameters
     ----------
     lake : Lake
     request : Request
-    run : callable
-        Runs the tasks of the first pass.
+    run : callable, optional
+        Runs the tasks of the first pass; by default they run in threads of this process.
     every_float : bool
         Look for missing values in all columns of floats, not only in those of which the footers say that they have
         some: writers other than pandas may store NaN, which a footer does not count. The replacements of all columns
@@ -88,7 +88,7 @@ def open_lake_table(lake: Lake, request: Request, run: TaskRunner, *, every_floa
 
 
 def _encoder(
-    lake: Lake, columns: ColumnRoles, request: Request, run: TaskRunner, every_float: bool
+    lake: Lake, columns: ColumnRoles, request: Request, run: TaskRunner | None, every_float: bool
 ) -> tuple[Encoder, tuple[str, ...]]:
     """Return the conversion of columns to features, with the replacements of missing values, and notes."""
     if request.like is not None:
